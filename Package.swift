@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// The language rules that every target of this package lives by.
+/// The language settings of every target in this package.
 let houseRules: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
     .enableUpcomingFeature("ExistentialAny"),
@@ -23,7 +23,7 @@ let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "sw
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let tracing = Target.Dependency.product(name: "Tracing", package: "swift-distributed-tracing")
 
-/// A module from a package that neither library needs. With `traits: []`, users of the libraries do not fetch it.
+/// A module from a package that neither library needs. Users of the libraries who pass `traits: []` do not fetch it.
 func forPrograms(_ name: String, _ package: String) -> Target.Dependency {
     .product(name: name, package: package, condition: .when(traits: ["Programs"]))
 }
@@ -66,7 +66,7 @@ let package = Package(
     targets: [
         .systemLibrary(
             name: "CHiredis",
-            // No pkg-config: Debian's flags for hiredis are refused by SwiftPM, and the default paths have it.
+            // No pkg-config: SwiftPM rejects Debian's flags for hiredis, and the default paths suffice.
             providers: [.apt(["libhiredis-dev"])]
         ),
         .systemLibrary(name: "CLibMD", providers: [.apt(["libmd-dev"])]),
@@ -136,11 +136,11 @@ let package = Package(
         ),
         .target(
             name: "OTLPMessages", dependencies: [protobuf],
-            // What its code is made from, by Tools/protobuf.sh.
+            // The declarations that Tools/protobuf.sh generates the code from.
             exclude: ["opentelemetry"], swiftSettings: houseRules),
         .target(
             name: "EnvoyMessages", dependencies: [protobuf],
-            // What its code is made from, by Tools/protobuf.sh.
+            // The declarations that Tools/protobuf.sh generates the code from.
             exclude: ["envoy", "google", "grpc"], swiftSettings: houseRules),
         .target(
             name: "SidecarSettings",
@@ -268,7 +268,7 @@ let package = Package(
         ),
         .systemLibrary(
             name: "CLua", path: "Tests/Simulation/CLua",
-            // No pkg-config: Debian's flags for Lua are refused by SwiftPM, and the default paths have it.
+            // No pkg-config: SwiftPM rejects Debian's flags for Lua, and the default paths suffice.
             providers: [.apt(["liblua5.1-0-dev", "lua-cjson-dev"])]
         ),
         .target(
@@ -375,7 +375,7 @@ let package = Package(
     ]
 )
 
-// Only the sanitizer's runtime brings this program's `main`: without it, it cannot be linked. `make fuzz` has both.
+// The fuzzer's runtime provides `main`, so this target links only in the build of `make fuzz`.
 if Context.environment["INTERLOCK_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(

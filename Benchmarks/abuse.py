@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1, help="rounds of each case, default %(default)s")
     parser.add_argument("--scale", type=int, default=100, help="length of each round in percent, default %(default)s")
     parser.add_argument(
-        "--urgent", action="store_true", help="go before everything else on a busy machine, builds for example; as root"
+        "--urgent", action="store_true", help="run before everything else on a busy machine, such as builds; needs root"
     )
     options = parser.parse_args()
     everything: list[Case | Trial] = [*abuse.CASES, *abuse.TRIALS]
@@ -42,7 +42,7 @@ def main() -> int:
     cases = [case for case in abuse.CASES if not options.cases or case.name in options.cases]
     trials = [trial for trial in abuse.TRIALS if not options.cases or trial.name in options.cases]
     if options.urgent:
-        # The sidecar, Redis and the witnesses inherit it; the abusers do not.
+        # The sidecar, Redis and the witnesses inherit the priority; the abusers do not.
         os.setpriority(os.PRIO_PROCESS, 0, -15)
         # Otherwise sessions share the machine evenly, whatever the priorities of their processes: sched(7), autogroup.
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds the documentation of the libraries with the toolchain's own docc, into .build/docc; every warning is a failure.
-# To read it: `docc preview`'s server, or any that serves .build/docc/Interlock.doccarchive.
+# Builds the documentation of the libraries into .build/docc with the toolchain's docc. A warning is a failure.
+# To read it, serve .build/docc/Interlock.doccarchive, for example with `docc preview`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,12 +13,12 @@ products=$(swift build --show-bin-path)
 out=.build/docc
 rm -rf "$out"
 
-# The compiler's own flags for the modules in C that these import.
+# The compiler's flags for the imported C modules.
 flags=(-target "$(swift -print-target-info | sed -n 's/.*"unversionedTriple": "\(.*\)".*/\1/p')" -I "$products/Modules" -I Sources/CHiredis)
 for map in "$products"/*.build/module.modulemap; do flags+=(-Xcc "-fmodule-map-file=$map"); done
 for headers in .build/checkouts/*/Sources/*/include; do flags+=(-I "$headers"); done
 
-# What InterlockCore declares is had with `import Interlock`: it is described there.
+# `import Interlock` exports InterlockCore, so its declarations are documented there.
 for library in Interlock InterlockClient; do
     mkdir -p "$out/$library"
     swift symbolgraph-extract -module-name "$library" "${flags[@]}" -minimum-access-level public -skip-inherited-docs \

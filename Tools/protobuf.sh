@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Makes the Swift code of Sources/OTLPMessages and Sources/EnvoyMessages from their .proto files, which declare what Interlock uses of
-# OTLP, and of Envoy's services.
+# Generates the Swift code of Sources/OTLPMessages and Sources/EnvoyMessages from their .proto files, which declare the
+# parts of OTLP and of Envoy's services that Interlock uses.
 #
-#   Tools/protobuf.sh           write it
-#   Tools/protobuf.sh --check   fail unless what is there is what would be written
+#   Tools/protobuf.sh           write the code
+#   Tools/protobuf.sh --check   fail if the existing code differs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 checkout=.build/checkouts/swift-protobuf
 [[ -d $checkout ]] || swift package resolve > /dev/null
-[[ -d $checkout ]] || { echo "protobuf: swift-protobuf was not resolved into $checkout" >&2; exit 1; }
+[[ -d $checkout ]] || { echo "protobuf: swift-protobuf is not resolved into $checkout" >&2; exit 1; }
 swift build --package-path "$checkout" --scratch-path .build-protobuf --product protoc-gen-swift > /dev/null
 plugin=$(swift build --package-path "$checkout" --scratch-path .build-protobuf --show-bin-path)/protoc-gen-swift
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what Interlock needs from the system's packages. `make setup` and `make bench` call it.
+# Installs the system packages that Interlock needs. `make setup` and `make bench` call it.
 #
-#   Tools/setup.sh build     check the version of Swift; install what build and tests need
+#   Tools/setup.sh build     check the version of Swift; install packages for the build and the tests
 #   Tools/setup.sh bench     install wrk and h2load for the benchmarks
 #   Tools/setup.sh etcd      install etcd for the benchmarks; fails where the system has no such package
-#   Tools/setup.sh traces    install protoc, which reads the declarations of what is sent to a collector
-#   Tools/setup.sh interop   install other Redis clients and proxies, which the sidecar is tried with
-#   Tools/setup.sh console   install Chromium and tmux, in which the console and `interlock top` are looked at
+#   Tools/setup.sh traces    install protoc, which reads the declarations of trace messages
+#   Tools/setup.sh interop   install other Redis clients and proxies to test with
+#   Tools/setup.sh console   install Chromium and tmux, which test the console and `interlock top`
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,15 +22,15 @@ has() {
 check_swift() {
     local oldest found
     oldest=$(sed -nE '1s/.*swift-tools-version: *([0-9.]+).*/\1/p' Package.swift)
-    has swift || die "swift was not found; install Swift $oldest or newer from https://www.swift.org/install"
+    has swift || die "swift not found; install Swift $oldest or newer from https://www.swift.org/install"
     found=$(swift --version 2> /dev/null | sed -nE 's/.*Swift version ([0-9]+(\.[0-9]+)*).*/\1/p' | head -n 1)
     [[ -n "$found" && "$(printf '%s\n' "$oldest" "$found" | sort -V | head -n 1)" == "$oldest" ]] \
-        || die "Swift $oldest or newer is needed, but this is ${found:-of unknown version}"
+        || die "expected Swift $oldest or newer, got ${found:-an unknown version}"
     echo "setup: Swift $found"
 }
 
-# Adds a package to `missing` unless the command that follows succeeds. It tries the thing itself instead of the package
-# manager, because hiredis or Redis may have been installed some other way.
+# Adds a package to `missing` unless the given command succeeds. The command checks the software itself rather than the
+# package manager, because hiredis or Redis may have been installed another way.
 missing=()
 need() {
     local package=$1
@@ -68,10 +68,10 @@ has_redis_tools() {
 
 install_missing() {
     if ((${#missing[@]} == 0)); then
-        echo "setup: all packages for $1 are there"
+        echo "setup: all packages for $1 are installed"
         return
     fi
-    has apt-get || die "install these first, under the names that this system has for them: ${missing[*]}"
+    has apt-get || die "install these packages first, under this system's names: ${missing[*]}"
     local root=()
     ((EUID == 0)) || root=(sudo)
     echo "setup: installing ${missing[*]}"
@@ -80,7 +80,7 @@ install_missing() {
     local service
     for service in redis-server nginx haproxy prometheus etcd; do
         if [[ " ${missing[*]} " == *" $service"[\ -]* && -d /run/systemd/system ]]; then
-            echo "setup: disabling the $service service of the package; Interlock starts its own servers"
+            echo "setup: disabling the package's $service service; Interlock starts its own servers"
             "${root[@]}" systemctl disable --quiet --now "$service"
         fi
     done

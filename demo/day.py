@@ -2,9 +2,9 @@
 """A day in the life of two sidecars and an API that fails, limits and recovers.
 
 Starts a private Redis, two sidecars of the release build and a small HTTP server, and plays the acts below. It prints
-each step before it happens, waits for the expected effect, and prints that it was seen, beside the sidecars' logs, the
-fleet's events and what redis-cli shows. Exits with 0 if everything was seen. It touches nothing else on this machine,
-and stops everything that it started.
+each step before it happens, waits for the expected effect, and prints that it was seen, together with the sidecars'
+logs, the fleet's events and the output of redis-cli. Exits with 0 if everything was seen. It touches nothing else on
+this machine, and stops everything that it started.
 """
 
 import argparse
@@ -59,12 +59,12 @@ def the_limit(stage: Stage) -> None:
     )
     stage.show("XRANGE", HISTORY, opened["id"], closed["id"])
     stage.pause(1)
-    stage.say("you", "The service quotes takes five calls a second, and lets those beyond wait for their turn.")
+    stage.say("you", "The service quotes allows five calls a second, and makes further ones wait for their turn.")
     answers = stage.call_at_once(sidecar, 8, "quotes/books")
     for answer in answers:
         require("200 for each of the eight", answer, 200)
     waited = answers[-3].seconds
-    stage.expect(f"three of the eight waited, for {waited:.1f} s and more", lambda: waited > 0.3)
+    stage.expect(f"three of the eight waited, for at least {waited:.1f} s", lambda: waited > 0.3)
 
 
 def the_outage(stage: Stage) -> None:
@@ -78,7 +78,7 @@ def the_outage(stage: Stage) -> None:
     for sidecar in stage.sidecars.values():
         require_refusal(stage, stage.call(sidecar))
     stage.expect("none of these calls reached the upstream", lambda: len(stage.upstream.calls) == calls)
-    stage.expect("the probes go on", lambda: len(stage.upstream.probes) >= probes + 3)
+    stage.expect("the probes continue", lambda: len(stage.upstream.probes) >= probes + 3)
     if stage.breaker()["state"] != "open":
         raise NotSeen("it is still open")
 
@@ -101,7 +101,7 @@ def retry_after(stage: Stage) -> None:
     stage.upstream.behaviour = upstream.BUSY
     answer = stage.call(a)
     if answer.is_refusal:
-        raise NotSeen("the upstream's own 503 is passed on")
+        raise NotSeen("the upstream's own 503 is forwarded")
     require("503 from the upstream", answer, 503)
     opened = stage.expect_change("open", "retry_after")
     stage.upstream.behaviour = upstream.GOOD
@@ -113,7 +113,7 @@ def retry_after(stage: Stage) -> None:
     half = stage.expect_change("half_open", "retry_after", seconds=8)
     asked = between(opened, half)
     stage.expect(
-        f"it was left alone for {asked:.1f} s", lambda: 2.9 <= asked <= 4.5 and len(stage.upstream.calls) == calls
+        f"it got no calls for {asked:.1f} s", lambda: 2.9 <= asked <= 4.5 and len(stage.upstream.calls) == calls
     )
     close_by_trials(stage)
 
@@ -173,7 +173,7 @@ def an_operator(stage: Stage) -> None:
     stage.expect_change("open", "forced")
     stage.show_breaker()
     stage.expect(
-        "Redis has who forced it, and why",
+        "Redis has the operator and the reason",
         lambda: stage.breaker()["forced"] == "open" and "moved" in stage.breaker()["reason"],
     )
     stage.until_all_have("open")
@@ -182,14 +182,14 @@ def an_operator(stage: Stage) -> None:
     stage.expect_change("closed", "auto", seconds=10)
     held = time.monotonic() - forced
     stage.expect(
-        f"it was forced for {held:.1f} s, and by nobody now", lambda: held > 3.5 and stage.breaker()["forced"] == ""
+        f"it was forced for {held:.1f} s, and no longer is", lambda: held > 3.5 and stage.breaker()["forced"] == ""
     )
     stage.until_all_have("closed")
     require("200 again", stage.call(b), 200)
 
 
 def redis_away(stage: Stage) -> None:
-    """Redis stops for two seconds. Each sidecar decides alone; then they agree again."""
+    """Redis stops for two seconds. Each sidecar decides locally; then they agree again."""
     sidecars = list(stage.sidecars.values())
     stage.say("you", f"$ kill -STOP {stage.redis_server.pid}   # Redis")
     halted = time.monotonic()
@@ -205,11 +205,11 @@ def redis_away(stage: Stage) -> None:
     stage.say("you", f"$ kill -CONT {stage.redis_server.pid}   # after {time.monotonic() - halted:.1f} s")
     stage.redis_server.send_signal(signal.SIGCONT)
     for answer in answers:
-        require("200 while Redis was away", answer, 200)
+        require("200 while Redis was down", answer, 200)
     slowest = max(answer.seconds for answer in answers)
     stage.expect(f"all {len(answers)} calls were answered, the slowest after {slowest:.2f} s", lambda: slowest < 1.5)
     for sidecar in sidecars:
-        until_redis_is(stage, sidecar, "1", "has Redis back")
+        until_redis_is(stage, sidecar, "1", "has Redis again")
     generation = stage.breaker()["generation"]
     stage.expect(
         f"both sidecars and Redis have the breaker closed, in generation {generation}",
@@ -219,7 +219,7 @@ def redis_away(stage: Stage) -> None:
         ),
     )
     probes = len(stage.upstream.probes)
-    stage.expect("the probes go on", lambda: len(stage.upstream.probes) > probes + 1, 10)
+    stage.expect("the probes continue", lambda: len(stage.upstream.probes) > probes + 1, 10)
     require("200 with Redis", stage.call(sidecars[0]), 200)
 
 
@@ -249,7 +249,7 @@ def two_hosts(stage: Stage) -> None:
 
 
 def two_tenants(stage: Stage) -> None:
-    """A partner's API may be called twenty times a second, by one tenant four times. Tenant 7 makes ten calls at once.
+    """A partner's API allows twenty calls a second, four of them by one tenant. Tenant 7 makes ten calls at once.
     Tenant 8 does not notice."""
     a, b = stage.sidecars["a"], stage.sidecars["b"]
     with concurrent.futures.ThreadPoolExecutor() as callers:
@@ -285,7 +285,7 @@ ACTS: list[tuple[str, Act]] = [
     ("Failures", failures),
     ("A sidecar dies", a_death),
     ("An operator steps in", an_operator),
-    ("Redis is away", redis_away),
+    ("Redis is down", redis_away),
     ("Two hosts, one job", two_hosts),
     ("Two tenants", two_tenants),
 ]
@@ -317,7 +317,7 @@ def close_by_trials(stage: Stage) -> None:
 
 
 def calm(stage: Stage) -> None:
-    """Waits until the upstream is well, the breaker closed and the last window over: the start of each act."""
+    """Waits for the start of an act: the upstream is healthy, the breaker closed and the last window over."""
     stage.upstream.behaviour, stage.upstream.page = upstream.GOOD, upstream.UP
     for sidecar in list(stage.sidecars.values()):
         if sidecar.process.poll() is not None:
@@ -340,7 +340,7 @@ def play(chosen: Collection[int], binary: pathlib.Path) -> bool:
     verdicts: dict[str, bool] = {}
     try:
         stage.narrator.headline(
-            "A day in the life: a private Redis, two sidecars, and an API that can be told how to behave"
+            "A day in the life: a private Redis, two sidecars, and an API whose behavior the demo sets"
         )
         stage.open()
         for number, (title, act) in enumerate(ACTS, 1):

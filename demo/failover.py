@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A failover to look at: a primary with two replicas, three Sentinels and two sidecars of the release build.
+"""A failover to watch: a primary with two replicas, three Sentinels and two sidecars of the release build.
 
-Starts them in a folder of its own and on free ports of 127.0.0.1, says where they are, and from then on what the
-sidecars say of the primary and of locks, whenever it changes. Ctrl-C stops all of it.
+Starts them in their own folder and on free ports of 127.0.0.1, and prints their addresses. Then it prints what the
+sidecars report about the primary and about locks, whenever it changes. Ctrl-C stops everything.
 """
 
 import argparse
@@ -18,20 +18,20 @@ from rig.client import Client
 from rig.sentinels import NAME, SentinelRig
 from rig.servers import BINARY, Sidecar
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 PAUSE = 0.1
 
 
 def place(info: dict[str, str]) -> str:
-    """What a sidecar says of its Redis."""
+    """Returns a sidecar's report about its Redis."""
     if info["redis_up"] != "1":
-        return f"Redis is away: {info['redis_failure']}"
+        return f"Redis is unreachable: {info['redis_failure']}"
     switched = f", switched in {info['redis_last_switch_ms']} ms" if info["redis_last_switch_ms"] else ""
     return f"the primary is {info['redis_primary']}, epoch {info['redis_epoch']}{switched}"
 
 
 def lock(client: Client, name: str) -> str:
-    """What a caller is told who wants a new lock for a moment."""
+    """Returns the result of acquiring a new lock for a moment."""
     try:
         token, _, _ = client.command("LOCK.ACQUIRE", name, 1000)
         client.command("LOCK.RELEASE", name, token)
@@ -41,7 +41,7 @@ def lock(client: Client, name: str) -> str:
 
 
 def watch(sidecars: list[Sidecar]) -> None:
-    """Prints what has changed, until it is interrupted."""
+    """Prints changes until it is interrupted."""
     clients = [Client(sidecar.port) for sidecar in sidecars]
     begin = time.monotonic()
     last: dict[str, str] = {}
@@ -59,7 +59,7 @@ def main() -> int:
     parser.add_argument("--binary", type=pathlib.Path, default=BINARY, help="another build of interlock")
     options = parser.parse_args()
     if missing := [program for program in ("redis-server", options.binary) if not shutil.which(program)]:
-        print(f"failover: {missing[0]} is missing; `make setup build` makes it", file=sys.stderr)
+        print(f"failover: {missing[0]} is missing; `make setup build` provides it", file=sys.stderr)
         return 69
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

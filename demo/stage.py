@@ -20,7 +20,7 @@ import upstream as upstreams
 from narrator import Narrator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-#: The program, unless another one is named.
+#: The default program.
 BINARY = ROOT / ".build" / "release" / "interlock"
 SERVICES = pathlib.Path(__file__).resolve().parent / "services.yaml"
 BREAKER = "interlock:breaker:{catalog}"
@@ -75,7 +75,7 @@ class Answer:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the sidecar refused the call, rather than the upstream."""
+        """Returns whether the sidecar refused the call, rather than the upstream."""
         return self.headers.get("content-type", "").startswith("application/problem+json")
 
     def __str__(self) -> str:
@@ -217,7 +217,7 @@ class Stage:
         self.upstream.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # ---- what is said and seen
+    # ---- speech and expectations
 
     def say(self, speaker: str, text: str) -> None:
         self.narrator.say(speaker, text)
@@ -315,12 +315,12 @@ class Stage:
         return self.redis_cli("-p", sidecar.resp_port, *words)
 
     def waiters(self, sidecar: Sidecar, lock: str) -> int:
-        """How many wait for a lock."""
+        """Returns the number of waiters for a lock."""
         lines = self.ask_sidecar(sidecar, "LOCK.INFO", lock)
         return int(lines[lines.index("waiters") + 1])
 
     def breaker_at(self, sidecar: Sidecar) -> dict[str, str]:
-        """The breaker's state as this sidecar has it."""
+        """Returns the breaker's state at this sidecar."""
         lines = self.ask_sidecar(sidecar, "BREAKER.STATE", "catalog")
         return dict(zip(lines[::2], lines[1::2], strict=False))
 
@@ -407,7 +407,7 @@ class Stage:
         if (look := (sidecar.name, page)) != self.last_look:
             self.last_look = look
             self.say(
-                "upstream", f'sidecar {sidecar.name} looks at /status, which says "{page}"; from now on twice a second'
+                "upstream", f'sidecar {sidecar.name} probes /status, which says "{page}"; from now on twice a second'
             )
 
 
@@ -417,7 +417,7 @@ def entries(lines: Sequence[str]) -> list[Entry]:
     for index, line in enumerate(lines):
         if re.fullmatch(r"\d{10,}-\d+", line):
             found.append((index, line))
-    # Without an entry there is one end too many.
+    # Without an entry there is one line end too many.
     ends = [index for index, _ in found[1:]] + [len(lines)]
     return [
         {"id": identity, **dict(zip(lines[start + 1 : end : 2], lines[start + 2 : end : 2], strict=False))}
@@ -426,7 +426,7 @@ def entries(lines: Sequence[str]) -> list[Entry]:
 
 
 def has_connection(pid: int, port: int) -> bool:
-    """Whether the process has a connection from this local TCP port."""
+    """Returns whether the process has a connection from this local TCP port."""
     table = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
     inodes = {fields[9] for fields in map(str.split, table) if int(fields[1].rpartition(":")[2], 16) == port}
     try:

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# Builds a Debian package of the binary that `make build-bench` built, checks it, and prints its path.
+# Builds a Debian package from the binaries of `make build-bench`, checks it, and prints its path.
 #
-# Variables: STATIC_BINARY, as in packaging/install.sh; DEBFULLNAME and DEBEMAIL, who makes the package: else the last commit's author.
+# Variables: STATIC_BINARY, as in packaging/install.sh; DEBFULLNAME and DEBEMAIL, the maintainer of the package, by
+# default the author of the last commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 : "${STATIC_BINARY:=.build/release/interlock}"
-[[ -x $STATIC_BINARY ]] || { echo "deb: $STATIC_BINARY is not there; run \`make build-bench\` first" >&2; exit 1; }
+[[ -x $STATIC_BINARY ]] || { echo "deb: $STATIC_BINARY does not exist; run \`make build-bench\` first" >&2; exit 1; }
 for tool in dpkg-deb dpkg-shlibdeps; do
-    command -v "$tool" >/dev/null || { echo "deb: $tool was not found; install dpkg-dev" >&2; exit 1; }
+    command -v "$tool" >/dev/null || { echo "deb: $tool not found; install dpkg-dev" >&2; exit 1; }
 done
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH STATIC_BINARY
 version=$("$STATIC_BINARY" --version)
-# Between two releases, a package is older than the one to come, and newer than those of earlier commits.
+# Between releases, a package sorts before the next release and after packages of earlier commits.
 [[ $(git tag --points-at HEAD) == *"v$version"* ]] || version+="~git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S).$(git rev-parse --short=8 HEAD)"
 architecture=$(dpkg --print-architecture)
 maintainer="${DEBFULLNAME:-$(git log -1 --format=%an)} <${DEBEMAIL:-$(git log -1 --format=%ae)}>"
@@ -37,11 +38,11 @@ interlock ($version) unstable; urgency=medium
 END
 gzip -9n "$documents"/{changelog,NEWS.md,third-party-licences} "$root"/usr/share/man/man1/*.1
 
-# dpkg-shlibdeps works where a source package is.
+# dpkg-shlibdeps needs the folder of a source package.
 mkdir -p "$folder/debian"
 printf 'Source: interlock\n\nPackage: interlock\nArchitecture: any\n' >"$folder/debian/control"
 libraries=$(cd "$folder" && dpkg-shlibdeps -O -eroot/usr/bin/interlock 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
-[[ -n $libraries ]] || { echo "deb: dpkg-shlibdeps does not know which packages the binary needs" >&2; exit 1; }
+[[ -n $libraries ]] || { echo "deb: dpkg-shlibdeps cannot determine the packages that the binary needs" >&2; exit 1; }
 
 sed -e "s/@version@/$version/" -e "s/@architecture@/$architecture/" -e "s/@maintainer@/$maintainer/" \
     -e "s/@libraries@/$libraries/" -e "s/@size@/$(du -k -s --apparent-size "$root" | cut -f1)/" \

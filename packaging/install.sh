@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Installs the sidecar, or removes what was installed:
+# Installs the sidecar, or removes the installed files:
 #
 #   packaging/install.sh install|uninstall
 #
 # Variables, with their defaults:
-#   DESTDIR=                       the folder that stands for the root of the file system, for packages
+#   DESTDIR=                       the folder that replaces the file system's root, for packages
 #   PREFIX=/usr/local  SYSCONFDIR=/etc
 #   UNITDIR=$PREFIX/lib/systemd/system
 #   ZSHDIR=$PREFIX/share/zsh/site-functions
 #   FISHDIR=$PREFIX/share/fish/vendor_completions.d
-#   STATIC_BINARY=.build/release/interlock    interlock-bench is expected beside it
-#   CHECKOUTS=.build/checkouts        the sources of the libraries that are linked in
+#   STATIC_BINARY=.build/release/interlock    interlock-bench must be in the same folder
+#   CHECKOUTS=.build/checkouts        the sources of the linked libraries
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,7 +29,7 @@ fish=$DESTDIR$FISHDIR/interlock.fish
 manuals=$share/man/man1
 documents=$share/doc/interlock
 
-# The licences of the libraries that are linked in: whoever passes the binary on has to pass these on, too.
+# The licences of the linked libraries, which must accompany every copy of the binary.
 third_party() {
     echo "Interlock is linked with these libraries, each under its own licence."
     local file
@@ -43,7 +43,7 @@ third_party() {
 install_all() {
     local generated path shell
     for path in "$STATIC_BINARY" "$STATIC_BINARY-bench" "$CHECKOUTS"; do
-        [[ -e $path ]] || { echo "install: $path is not there; run \`make build-bench\` first" >&2; exit 1; }
+        [[ -e $path ]] || { echo "install: $path does not exist; run \`make build-bench\` first" >&2; exit 1; }
     done
     [[ $(ldd "$STATIC_BINARY") != *libswift* ]] ||
         { echo "install: $STATIC_BINARY needs the Swift toolchain's libraries; run \`make build-bench\`" >&2; exit 1; }
@@ -65,7 +65,7 @@ install_all() {
     install -D -m 0644 packaging/interlock.sysusers "$users"
     install -D -m 0644 packaging/copyright "$documents/copyright"
     install -D -m 0644 "$generated/third-party" "$documents/third-party-licences"
-    # One that somebody has changed stays.
+    # A changed configuration stays.
     [[ -e $configuration ]] || install -D -m 0644 packaging/interlock.yaml "$configuration"
     [[ -n $DESTDIR ]] || cat <<END
 Installed in $PREFIX. To start the sidecar with this host:
@@ -84,7 +84,7 @@ uninstall_all() {
     for name in "$documents" "$(dirname "$configuration")"; do
         [[ ! -d $name ]] || rmdir --ignore-fail-on-non-empty "$name"
     done
-    [[ ! -e $configuration ]] || echo "uninstall: $configuration was changed, and stays"
+    [[ ! -e $configuration ]] || echo "uninstall: kept $configuration, because it was changed"
 }
 
 case ${1:-} in

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the manual pages of programs and of each of their commands, from what the programs say of themselves.
+"""Writes the manual pages of programs and of each of their commands, from the programs' own descriptions.
 
 Usage: manual.py FOLDER BINARY...
 
-`interlock-bench` calls itself `interlock bench`: named behind `interlock`, it replaces the page of that command.
+`interlock-bench` calls itself `interlock bench`. After `interlock`, it replaces the page of that command.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any
 
 Node = dict[str, Any]
 HEADING = re.compile(r"[A-Z][A-Z ]+")
-# An indented line of a table: a word or a number, a gap, and what it means.
+# An indented line of a table: a word or a number, a gap, and its meaning.
 ROW = re.compile(r"(\S+)\s{2,}(.+)")
 ROOT_FILES = """\
 .SH ENVIRONMENT
@@ -28,10 +28,10 @@ Where commands find the sidecar: HOST:PORT, redis://HOST:PORT, rediss://HOST:POR
 127.0.0.1:7379 by default.
 .TP
 .B INTERLOCK_API_KEY
-The API key that commands show.
+The API key that commands send.
 .TP
 .B INTERLOCK_CA
-The authority that vouches for the sidecar's certificate, in PEM.
+The authority that issued the sidecar's certificate, in PEM.
 .SH FILES
 .TP
 .I /etc/interlock/interlock.yaml
@@ -40,13 +40,13 @@ The configuration of the system's sidecar, interlock.service.
 
 
 def escaped(text: str) -> str:
-    """Text as roff takes it: hyphens stay hyphens, and no line is a request by accident."""
+    """Escapes text for roff: hyphens stay hyphens, and no line becomes a request."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
     return "\n".join("\\&" + line if line.startswith(".") else line for line in text.split("\n"))
 
 
 def prose(text: str) -> str:
-    """As `escaped`, with what stands in backquotes in bold."""
+    """Escapes text, and sets text in backquotes in bold."""
     parts = re.split(r"`([^`]*)`", text)
     return "".join(f"\\fB{escaped(part)}\\fR" if place % 2 else escaped(part) for place, part in enumerate(parts))
 
@@ -60,11 +60,11 @@ def shown(argument: Node) -> bool:
 
 
 def synopsis(words: list[str], command: Node) -> str:
-    """The command and its arguments, as man pages show them."""
+    """Returns the command and its arguments in the form of man pages."""
     parts = [f"\\fB{escaped(' '.join(words))}\\fR"]
     if displayed(command):
         return f"{parts[0]} \\fIcommand\\fR"
-    # What stands behind `--` comes last.
+    # The arguments after `--` come last.
     terminated = ("postTerminator", "allUnrecognized")
     for argument in sorted(
         filter(shown, command.get("arguments", [])), key=lambda one: one.get("parsingStrategy") in terminated
@@ -80,7 +80,7 @@ def synopsis(words: list[str], command: Node) -> str:
 
 
 def arguments(command: Node) -> str:
-    """One entry for each argument and option."""
+    """Returns one entry for each argument and option."""
     lines: list[str] = []
     for argument in filter(shown, command.get("arguments", [])):
         value = f"\\fI{escaped(argument['valueName'])}\\fR"
@@ -98,7 +98,7 @@ def arguments(command: Node) -> str:
 
 
 def sections(discussion: str) -> Iterator[tuple[str, list[str]]]:
-    """The discussion's headings, each with the lines under it; first those without one."""
+    """Yields the discussion's headings with their lines; first the lines without a heading."""
     heading = ""
     lines: list[str] = []
     for line in discussion.split("\n"):
@@ -111,7 +111,7 @@ def sections(discussion: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def body(lines: list[str], literal: bool = False) -> str:
-    """Paragraphs are filled; indented lines are a table of meanings, or examples, which stay as they are."""
+    """Fills paragraphs. Indented lines are a table of meanings, or examples, which stay unchanged."""
     if literal:
         return ".EX\n" + "\n".join(escaped(line.removeprefix("  ")) for line in lines).rstrip() + "\n.EE\n"
     out: list[str] = []
@@ -134,7 +134,7 @@ def displayed(command: Node) -> list[Node]:
 
 
 def page(words: list[str], command: Node, version: str, date: str) -> str:
-    """One manual page."""
+    """Returns one manual page."""
     name = "-".join(words)
     abstract = command.get("abstract", "").rstrip(".")
     out = [

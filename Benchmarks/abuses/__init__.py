@@ -1,1 +1,1 @@
-"""Abusive clients of a sidecar. Each is a generator: the first step prepares, and every later one goes on."""
+"""Abusive clients of a sidecar. Each is a generator: the first step prepares, and every later one continues."""

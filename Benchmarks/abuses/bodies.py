@@ -1,4 +1,4 @@
-"""Bodies that go on after an early answer: how much of them is read."""
+"""Bodies that continue after an early response: how much of them is read."""
 
 import select
 import socket
@@ -34,18 +34,18 @@ REQUESTS = {
 
 
 def read_after(target: Target, first: bytes, block: bytes, waits: bool) -> tuple[bytes, int]:
-    """What was answered to `first`, and how many bytes of the blocks behind it were read."""
+    """Returns the response to `first`, and the number of bytes read of the blocks after it."""
     with socket.create_connection(("127.0.0.1", target.http_port), timeout=5) as connection:
         connection.sendall(first)
         if not waits:
-            # The answer comes once too much of the body has.
+            # The response comes once the body exceeds its limit.
             connection.sendall(block)
         answer = connection.recv(1 << 16)
         begun = bytes_read(target)
         connection.setblocking(False)
         left = memoryview(block)
         end = time.monotonic() + SECONDS
-        # The client goes on sending when the sidecar has closed its own direction.
+        # The client continues to send after the sidecar has closed its own direction.
         is_open = True
         while time.monotonic() < end:
             readable, writable, _ = select.select([connection] if is_open else [], [connection], [], 0.05)
@@ -62,7 +62,7 @@ def read_after(target: Target, first: bytes, block: bytes, waits: bool) -> tuple
 
 
 def multiplexed(target: Target) -> int:
-    """The same for a stream of HTTP/2, as far as its windows go."""
+    """Does the same with an HTTP/2 stream, within its windows."""
     fields = http2.fields("/v1/locks/a", ("content-length", str(SIZE)), method="POST")
     begin = http2.GREETING + http2.frame(http2.HEADERS, http2.END_HEADERS, 1, fields)
     with socket.create_connection(("127.0.0.1", target.http_port), timeout=5) as connection:
@@ -106,7 +106,7 @@ def multiplexed(target: Target) -> int:
 def run(stage: Stage) -> Iterator[Finding]:
     target = start(stage.rig, stage.binary, USUAL, stage.before)
     time.sleep(1)
-    # The sidecar's other business: heartbeats and answers of Redis.
+    # The sidecar's other traffic: heartbeats and replies of Redis.
     begun = bytes_read(target)
     time.sleep(SECONDS)
     others = bytes_read(target) - begun

@@ -1,4 +1,4 @@
-"""Commands of the RESP API: expensive ones, refused ones, and more of them than a connection may have."""
+"""Commands of the RESP API: expensive ones, refused ones, and more than a connection may have."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ def pipelined(command: bytes, count: int, has_key: bool = True, is_read: bool = 
 
 
 def numbered(command: Callable[[int], bytes], count: int = 1) -> Abuse:
-    """Each command is about something else."""
+    """Returns an abuse whose commands each have a new number."""
 
     def abuse(target: Target) -> Iterator[None]:
         number = 0
@@ -38,7 +38,7 @@ def numbered(command: Callable[[int], bytes], count: int = 1) -> Abuse:
 
 
 def nonsense_behind_a_wait(target: Target) -> Iterator[None]:
-    """The error for the nonsense comes after the wait. The nonsense goes on meanwhile."""
+    """Sends invalid bytes behind a wait. Their error comes after the wait, and the bytes continue meanwhile."""
     greeting = LOGIN + encode("LIMIT.TAKE", "line") * 2 + encode("LIMIT.TAKE", "line", "WAIT", 60_000) + b"*x\r\n"
     hose = Hose(target.port, 1, b"x" * 70_000, greeting)
     while True:
@@ -47,7 +47,7 @@ def nonsense_behind_a_wait(target: Target) -> Iterator[None]:
 
 
 def half_commands(target: Target) -> Iterator[None]:
-    """Abandons its calls: the bytes behind them are no command, so the connection ends."""
+    """Abandons its calls: invalid bytes behind them end the connection."""
     hose = Hose(target.port, 1, LOGIN + encode("PERMIT.ACQUIRE", "calls") * 1024 + b"*x\r\n")
     while True:
         yield
@@ -55,7 +55,7 @@ def half_commands(target: Target) -> Iterator[None]:
 
 
 def too_many_connections(target: Target) -> Iterator[None]:
-    """Some send nothing, some half a command."""
+    """Opens connections of which some send nothing, and some half a command."""
     connections: list[socket.socket] = []
     while True:
         yield

@@ -1,4 +1,4 @@
-"""Silent connections that use up the sidecar's file descriptors: the paths of probes answer, and the log says so."""
+"""Silent connections that use up the sidecar's file descriptors. Probe paths still answer, and the log reports it."""
 
 import re
 import socket
@@ -16,7 +16,7 @@ WORLD = World(files=FEW_FILES)
 PATHS = "/healthz", "/readyz", "/metrics"
 #: Seconds of the trial, and from one request to the next.
 SECONDS, PACE = 60, 0.5
-#: A line about it, however it is worded.
+#: A log line about it, in any wording.
 LINE = re.compile(r"descriptor|open.files|too many open|EMFILE", re.IGNORECASE)
 
 

@@ -1,4 +1,4 @@
-"""Frames of HTTP/2 that ask for nothing: of unknown types, for the connection, and streams that end as they begin."""
+"""HTTP/2 frames that request nothing: unknown types, connection frames, and streams that end at once."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from abuses.target import Abuse, Case, Target
 from rig import http2
 from rig.hose import Hose, repeated
 
-#: Streams that are put together at a time.
+#: The number of streams that are built at a time.
 BATCH = 512
 
 
@@ -30,7 +30,7 @@ def flood(frame: bytes, count: int, port: Callable[[Target], int] = web) -> Abus
 
 
 def resets(count: int) -> Abuse:
-    """Streams that are reset as soon as they have begun, each with a number that is greater than the last."""
+    """Sends streams with rising numbers, and resets each at once."""
 
     def abuse(target: Target) -> Iterator[None]:
         fields, cancel = http2.fields("/healthz"), struct.pack("!I", 8)

@@ -1,4 +1,4 @@
-"""A log that nobody reads: everything answers as before, the end comes in time, and what was dropped is counted."""
+"""A blocked log. The sidecar answers as before, shuts down in time, and counts the dropped lines."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from abuses.trial import Finding, Stage, Trial
 from abuses.watch import bound, watch
 from rig.client import Client
 
-#: Seconds for which the log is blocked, and until the sidecar has ended.
+#: The seconds for which the log is blocked, and the most until the sidecar has ended.
 SECONDS, END = 60, 10
 #: Bytes of the pipe.
 PIPE = 4096
@@ -22,7 +22,7 @@ DROPPED = re.compile(r"^(interlock_\w*log\w*dropped\w*)(?:\{[^}]*\})? ([0-9.e+]+
 
 
 def force(target: Target) -> Iterator[None]:
-    """Each change of a breaker is a line of the log."""
+    """Forces breakers, since each change is a log line."""
     client = Client(target.port)
     client.socket.settimeout(30)
     client.command("AUTH", OPERATOR)
@@ -34,7 +34,7 @@ def force(target: Target) -> Iterator[None]:
 
 
 def dropped(target: Target) -> float:
-    """Lines that the sidecar says it has dropped; -1: no metric says so."""
+    """Returns the dropped lines by the sidecar's metric, or -1 without one."""
     request = urllib.request.Request(f"http://127.0.0.1:{target.http_port}/metrics", headers={"X-Api-Key": WITNESS})
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:

@@ -1,4 +1,4 @@
-"""Quota streams of one key that report as many made-up buckets as they may: memory, and keys in Redis."""
+"""Quota streams of one API key that report as many made-up buckets as possible: memory, and keys in Redis."""
 
 import select
 import struct
@@ -18,7 +18,7 @@ USAGES, LENGTH = 240, 4_000
 CONNECTIONS, STREAMS, MESSAGES = 4, 64, 82
 #: Limits: megabytes of additional resident memory during the flood and after it, and keys in Redis.
 DURING, AFTER, KEYS = 64, 16, 20_000
-#: Seconds until memory and keys are given back: a share ends 20 seconds after its last report.
+#: Seconds until memory and keys are freed: an assignment ends 20 seconds after its last report.
 GIVEN_BACK = 45
 
 
@@ -31,12 +31,12 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, data: bytes) -> bytes:
-    """A field of a message that has a length."""
+    """Encodes a length-delimited field of a message."""
     return bytes([number << 3 | 2]) + varint(len(data)) + data
 
 
 def report(first: int) -> bytes:
-    """A message of gRPC: usages of buckets that nobody else has, of 100 requests each."""
+    """Encodes a gRPC message of usages of unique buckets, with 100 requests each."""
     usages = []
     for number in range(first, first + USAGES):
         value = f"made-up-{number}-".encode().ljust(LENGTH, b"x")
@@ -47,7 +47,7 @@ def report(first: int) -> bytes:
 
 
 class Flood:
-    """One connection with many streams, which sends what the windows allow."""
+    """A connection with many streams, which sends as much as its windows allow."""
 
     def __init__(self, port: int, first: int) -> None:
         self.socket = connect(port)
@@ -82,7 +82,7 @@ class Flood:
             self.is_over = True
 
     def fill(self) -> None:
-        """Puts together as many frames of the present message as the windows allow."""
+        """Builds as many frames of the current message as the windows allow."""
         while not self.is_over and len(self.out) < 1 << 18:
             if not self.message:
                 if self.sent == MESSAGES:
@@ -93,7 +93,7 @@ class Flood:
                 self.stream = self.streams[self.sent % STREAMS]
             room = min(self.window, self.initial + self.windows.get(self.stream, 0), 1 << 14, len(self.message))
             if self.stream not in self.windows:
-                # The stream was ended by the sidecar.
+                # The sidecar ended the stream.
                 self.message = b""
                 if not self.windows:
                     self.is_over = True

@@ -1,4 +1,4 @@
-"""Requests of HTTP that need no Redis, pipelined or multiplexed."""
+"""HTTP requests that need no Redis, pipelined or multiplexed."""
 
 import socket
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from rig.http2 import Streams
 
 #: Streams that the sidecar allows on one connection, or a few less.
 STREAMS = 250
-#: The most who may follow what the console shows.
+#: The most consoles that are served at a time.
 CONSOLES = 64
 
 
@@ -50,7 +50,7 @@ def multiplexed(path: str, count: int, key: str = "", is_grpc: bool = False) -> 
 
 
 def consoles(target: Target) -> Iterator[None]:
-    """Each follows another page."""
+    """Opens consoles on different pages."""
 
     def page(number: int) -> bytes:
         return get(f"/v1/live?view=services&from={number}", "Accept: text/event-stream")
@@ -72,7 +72,7 @@ def consoles_of_locks(target: Target) -> Iterator[None]:
 
 
 def too_many_requests(target: Target) -> Iterator[None]:
-    """Opens more HTTP connections than there are places. None of them sends a whole request."""
+    """Opens more HTTP connections than allowed, none of which sends a complete request."""
     head = b"POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n"
     connections: list[socket.socket] = []
     while True:

@@ -1,4 +1,4 @@
-"""The sidecar that is abused: its configuration, and where the abuses reach it."""
+"""The abused sidecar: its configuration and addresses."""
 
 import pathlib
 import subprocess
@@ -13,23 +13,23 @@ from rig.witness import Port, ask
 #: Keys of the witnesses, of the abuser, and of an operator.
 WITNESS, ABUSER, OPERATOR = "key-of-a-witness", "key-of-an-abuser", "key-of-an-operator"
 SERVICES = 400
-#: Bounds that the abuses exceed.
+#: Limits that the abuses exceed.
 CONNECTIONS = 300
 SUBJECTS = 1_000
 WAITING = 50
 #: The service whose limit the witness takes from.
 TAKEN = "taken"
-#: Descriptors of the sidecar that is to run out of them.
+#: The file descriptors of the sidecar that runs out of them.
 FEW_FILES = 128
 
 
 class World(NamedTuple):
-    """How the sidecar of a case is configured."""
+    """The configuration of a case's sidecar."""
 
     listen: str = ""
     more: str = ""
     is_encrypted: bool = False
-    #: Descriptors that it may open; 0: as many as this process.
+    #: The file descriptors that it may open; 0 means as many as this process.
     files: int = 0
 
 
@@ -66,21 +66,21 @@ Abuse = Callable[[Target], Iterator[None]]
 
 
 class Case(NamedTuple):
-    #: For the command line.
+    #: The name for the command line.
     name: str
     what: str
     abuse: Abuse
     world: World = USUAL
 
 
-#: What a connection of the abuser sends first.
+#: The first bytes of an abuser's connection.
 LOGIN = encode("AUTH", ABUSER)
 
 
 def configuration(
     world: World, folder: pathlib.Path, resp: int, http: int, grpc: int, limit: int = 1_000_000_000
 ) -> str:
-    """The YAML of a sidecar. `limit` is that of each service: another one makes a reload that changes everything."""
+    """Returns the YAML of a sidecar. `limit` applies to each service: another one makes a reload change everything."""
     tls = f"tls: {{ certificate: {folder}/certificate.pem, key: {folder}/key.pem }}" if world.is_encrypted else ""
     more = "".join(f", {part}" for part in (tls, world.listen) if part)
     keys = "\n".join(

@@ -1,4 +1,4 @@
-"""A trial of something else than latency: memory, descriptors, bytes, or a log that nobody reads."""
+"""A trial of something other than latency: memory, descriptors, bytes, or a blocked log."""
 
 import pathlib
 import re
@@ -10,13 +10,13 @@ from rig.servers import Rig, Sidecar
 
 
 class Stage(NamedTuple):
-    """What a trial is made on."""
+    """The servers of a trial."""
 
     rig: Rig
     binary: pathlib.Path
-    #: The words that start a sidecar on its core.
+    #: The command prefix that starts a sidecar on its core.
     before: Sequence[object]
-    #: 100: as long as the bounds say.
+    #: The length in percent; 100 is the length that the limits assume.
     scale: int
 
     def seconds(self, whole: float) -> float:
@@ -32,19 +32,19 @@ class Finding(NamedTuple):
 
 
 class Trial(NamedTuple):
-    #: For the command line.
+    #: The name for the command line.
     name: str
     what: str
     run: Callable[[Stage], Iterator[Finding]]
 
 
 def megabytes(sidecar: Sidecar) -> float:
-    """The resident memory."""
+    """Returns the resident memory in megabytes."""
     return sidecar.resident_kilobytes() / 1024
 
 
 def bytes_read(target: Target) -> int:
-    """Bytes that the sidecar has read so far, from whatever it reads."""
+    """Returns the bytes that the sidecar has read so far from any source."""
     fields = pathlib.Path(f"/proc/{target.process.pid}/io").read_text()
     found = re.search(r"rchar: (\d+)", fields)
     assert found
@@ -52,5 +52,5 @@ def bytes_read(target: Target) -> int:
 
 
 def log(stage: Stage, target: Target) -> str:
-    """What the sidecar has logged so far."""
+    """Returns the sidecar's log so far."""
     return (stage.rig.folder / target.configuration.with_suffix(".log").name).read_text(errors="replace")

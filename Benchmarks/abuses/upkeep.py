@@ -1,4 +1,4 @@
-"""Work that comes in one piece: connections that begin and end, handshakes, reloads."""
+"""Work that is not divisible: opened and closed connections, handshakes, reloads."""
 
 import contextlib
 import signal
@@ -16,7 +16,7 @@ from rig.hose import connect
 
 #: Linked leases of the client that leaves; one connection may have no more.
 LEASES = 10_000
-#: Leases that are asked for before their replies are read.
+#: Leases that are requested before their replies are read.
 AT_ONCE = 500
 #: The first bytes of a client of HTTP/2, and a frame.
 BEGINNING = http2.GREETING + http2.frame(http2.WINDOW_UPDATE, 0, 0, b"\0\0\0\1")
@@ -27,7 +27,7 @@ def resp(target: Target) -> int:
 
 
 def arrivals(port: Callable[[Target], int], said: bytes = b"") -> Abuse:
-    """Connections that are reset as soon as they have said something."""
+    """Opens connections that reset right after their first bytes."""
 
     def abuse(target: Target) -> Iterator[None]:
         while True:
@@ -41,7 +41,7 @@ def arrivals(port: Callable[[Target], int], said: bytes = b"") -> Abuse:
 
 
 def client_hello() -> bytes:
-    """The ClientHello of a TLS client. A server answers each one with a signature."""
+    """Returns the ClientHello of a TLS client. A server answers each one with a signature."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -51,7 +51,7 @@ def client_hello() -> bytes:
 
 
 def handshakes(target: Target) -> Iterator[None]:
-    """Begins handshakes, each of which costs the sidecar a signature, and leaves when the answer is there."""
+    """Starts handshakes, each of which costs the sidecar a signature, and disconnects at the response."""
     hello = client_hello()
     ports = [target.port, target.http_port, target.grpc_port]
     number = 0
@@ -69,7 +69,7 @@ def handshakes(target: Target) -> Iterator[None]:
 
 
 def departures(target: Target) -> Iterator[None]:
-    """A client that has as many linked leases as it may, and leaves without a word."""
+    """Runs a client that holds as many linked leases as possible, and disconnects without releasing them."""
     while True:
         client = Client(target.port)
         client.socket.settimeout(60)
@@ -85,7 +85,7 @@ def departures(target: Target) -> Iterator[None]:
                 client.reply()
         yield
         client.close()
-        # The leases are released before they are taken again.
+        # The leases are released before they are acquired again.
         time.sleep(0.3)
 
 

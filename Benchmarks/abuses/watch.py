@@ -1,4 +1,4 @@
-"""One round of an abuse: witnesses that are watched before and while it goes on."""
+"""One round of an abuse: witnesses are measured before it and during it."""
 
 import multiprocessing
 import os
@@ -11,7 +11,7 @@ from abuses.target import TAKEN, Case, Target
 from rig.servers import say
 from rig.witness import Latencies, Port, caller, holder, latencies, prober
 
-#: The sidecar has the first core for itself; everything else shares the others.
+#: The sidecar has the first core to itself; everything else shares the others.
 CORE = 0
 #: Limits of another client's p99: `MOST` ms, and `FACTOR` times its p99 before or `SMALL` ms, whichever is more.
 MOST, FACTOR, SMALL = 20.0, 5, 5.0
@@ -20,14 +20,14 @@ MOST, FACTOR, SMALL = 20.0, 5, 5.0
 class Round(NamedTuple):
     before: Latencies
     during: Latencies
-    #: Of the client of Redis.
+    #: The latencies of a client of Redis itself.
     redis: Latencies
     probes: Latencies
     errors: list[str]
 
 
 def cores() -> tuple[Sequence[object], set[int]]:
-    """The words that start the sidecar on its core, and the other cores."""
+    """Returns the command prefix that starts the sidecar on its core, and the other cores."""
     mine = os.sched_getaffinity(0)
     if len(mine) < 2:
         return (), mine
@@ -36,8 +36,8 @@ def cores() -> tuple[Sequence[object], set[int]]:
 
 
 def run(case: Case, target: Target, orders: Connection) -> None:
-    """Runs in its own process until it is told to stop."""
-    # Witnesses that are due go before the abuser, which has a core to share with them.
+    """Runs in its own process until it is stopped."""
+    # Due witnesses run before the abuser, which shares a core with them.
     os.setpriority(os.PRIO_PROCESS, 0, 10)
     try:
         for number, _ in enumerate(case.abuse(target)):
@@ -52,7 +52,7 @@ def run(case: Case, target: Target, orders: Connection) -> None:
 
 
 def bound(before: float) -> float:
-    """The most milliseconds of another client's p99, which was `before`."""
+    """Returns the limit of another client's p99 in milliseconds, given its p99 `before`."""
     return min(MOST, max(FACTOR * before, SMALL))
 
 
@@ -72,7 +72,7 @@ def watch(case: Case, target: Target, redis_port: int, seconds: float) -> Round:
     middle = time.monotonic_ns()
     time.sleep(seconds)
     end = time.monotonic_ns()
-    # The abuse goes on until the witnesses have been heard.
+    # The abuse continues until the witnesses have reported.
     heard = [witness.stop() for witness in (other, redis, probes, lease)]
     ours.send("stop")
     if ours.poll(15):

@@ -1,1 +1,1 @@
-"""What is measured of Interlock, with its tables and plots. Imports `rig`."""
+"""Measurements of Interlock, with their tables and plots. Imports `rig`."""

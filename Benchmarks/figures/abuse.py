@@ -1,4 +1,4 @@
-"""Clients that ask for more than their due, and what others notice: latency, leases, and the liveness probe."""
+"""Abusive clients, and their effect on others: latency, leases, and the liveness probe."""
 
 import os
 import pathlib
@@ -16,9 +16,9 @@ from rig.witness import PACE, PROBE_PACE, PROBE_TIMEOUT
 
 CASES = [*requests.CASES, *frames.CASES, *commands.CASES, *upkeep.CASES]
 TRIALS = [*quotas.TRIALS, *descriptors.TRIALS, *bodies.TRIALS, *logs.TRIALS]
-#: For how many seconds the witnesses are watched before and during each abuse.
+#: The seconds for which witnesses are measured before and during each abuse.
 WATCH = 2
-#: Of the rig. The sidecars have their own configuration.
+#: The rig's configuration. The sidecars have their own.
 CONFIGURATION = ""
 EXPLANATION = f"""\
 **Abuse**: some clients do the same over and over for {WATCH} seconds. The sidecar has 404 services and one core for
@@ -40,7 +40,7 @@ def measure(
 ) -> None:
     raise_open_files()
     before, others = cores()
-    # Everything that is started from here on stays away from the sidecar's core.
+    # Everything started from here on stays off the sidecar's core.
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, others)
     os.sched_setaffinity(rig.redis.pid, others)

@@ -1,5 +1,5 @@
-"""Whether limits hold exactly, and how much of what they allow they grant: a real Redis, several sidecars, an open loop
-of calls."""
+"""The accuracy of limits: how exactly they hold, and how much of their capacity they grant. Runs a real Redis, several
+sidecars and an open loop of calls."""
 
 import math
 import time
@@ -18,7 +18,7 @@ SIDECARS = 4
 LIMIT = 100
 BURST = 10
 WINDOW = SECOND
-#: As multiples of the limit.
+#: Loads, as multiples of the limit.
 LOADS = (0.5, 1, 3, 10)
 ORACLE_BOUND = 0.97
 EXPLANATION = f"""\
@@ -36,9 +36,9 @@ class Algorithm(NamedTuple):
     name: str
     #: Grants allowed beyond the limit.
     burst: int
-    #: Makes an oracle.
+    #: Creates an oracle.
     oracle: Callable
-    #: Turns the commands that scripts ran into grants, and the most of them in any window.
+    #: Turns the commands of scripts into grants, and returns the most in any window.
     judge: Callable
 
     @property
@@ -75,7 +75,7 @@ ALGORITHMS = (
 
 
 def configuration() -> str:
-    """The YAML with a service for each algorithm."""
+    """Returns the YAML with a service for each algorithm."""
     lines = ["services:"]
     for algorithm in ALGORITHMS:
         burst = f", burst: {algorithm.burst}" if algorithm.burst else ""
@@ -125,7 +125,7 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
 
 def traces_of(load: float, windows: int) -> Iterator[tuple[str, Trace]]:
     rate = load * LIMIT * SECOND / WINDOW
-    # Leaves time for the last calls of the last window, which may be late.
+    # Leaves time for late calls of the last window.
     length = windows * WINDOW - WINDOW // 20
     yield "Poisson", traces.poisson(rate, length, SIDECARS, seed=f"{load} {windows}")
     yield "adversary", traces.adversary(rate, WINDOW, length, SIDECARS)
@@ -135,7 +135,7 @@ def run(rig: Rig, sidecars: Sequence[Sidecar], algorithm: Algorithm, kind: str, 
     monitor = Monitor(rig.redis_port)
     sent = openloop.play(trace, [sidecar.port for sidecar in sidecars], algorithm.service)
     commands = monitor.stop(f"rate:{{{algorithm.service}}}".encode())
-    # Waits until nothing of this trace counts any more.
+    # Waits until this trace no longer counts.
     time.sleep(1.1 * WINDOW / SECOND)
     grants, most = algorithm.judge(commands)
     granted = sum(bool(call.granted) for call in sent)

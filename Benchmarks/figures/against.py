@@ -1,4 +1,4 @@
-"""An older binary and the present one, pair by pair on the same Redis: which figures are worse by more than 3 %?
+"""Compares an older binary with the current one, pair by pair on the same Redis: which figures are over 3 % worse?
 
 A pair measures each side once, one right after the other. The side that goes first alternates. The ratio of a pair is
 new ÷ old, and old ÷ new for a latency, so that above 1 is better. A figure is worse when the 95 % interval of its mean
@@ -23,13 +23,13 @@ from rig.client import Client, Command
 from rig.load import Load
 from rig.servers import BINARY, CONFIGURATION, Rig, Sidecar, say
 
-#: A mean ratio that is certainly below this is worse.
+#: A mean ratio that is certainly below this limit is worse.
 BOUND = 0.97
 #: The fewest and the most pairs of a figure.
 LEAST, MOST = 5, 30
 #: Runs of a side in a pair, which counts by their median. A run has this fraction of the usual length.
 RUNS = 3
-#: Names that come again, rarely while their lock is still held.
+#: Repeated names, whose lock is rarely still held.
 OFTEN = 50_000
 #: Student's t: the two-sided 95 % quantiles for 1 to 29 degrees of freedom.
 QUANTILES = (
@@ -64,13 +64,13 @@ QUANTILES = (
     2.045,
 )
 OPEN, WORSE, NOT_WORSE, FAILED, MISSING = "undecided", "WORSE", "not worse", "FAILED", "missing"
-#: Exit codes besides 0 and 1. Exit code 1 means that a figure is worse, and nothing else.
+#: Exit codes other than 0 and 1. Exit code 1 means only that a figure is worse.
 USAGE, BROKEN = os.EX_USAGE, os.EX_SOFTWARE
 HEAD = ("what", "old", "new", "pairs", "ratio", "95 % interval", "verdict")
 
 
 class Unusable(Exception):
-    """Why the command line cannot be used."""
+    """An error in the command line."""
 
 
 Runs = list[float]
@@ -83,12 +83,12 @@ class Side(NamedTuple):
 
     @property
     def generator(self) -> pathlib.Path:
-        """The load generator of this side's library, which is linked into it."""
+        """Returns the load generator that is linked with this side's library."""
         return self.binary.with_name(load.GENERATOR.name)
 
 
 Sides = tuple[Side, Side]
-"""Old and new."""
+"""The old and the new side."""
 
 
 class Figure(NamedTuple):
@@ -96,9 +96,9 @@ class Figure(NamedTuple):
     #: Measures the runs of a side. Takes the rig, the side and the scale.
     measure: Callable
     unit: str = "/s"
-    #: Whether less is better.
+    #: True if a lower value is better.
     falls: bool = False
-    #: Whether the side's own load generator measures it.
+    #: True if the side's own load generator measures it.
     of_library: bool = False
 
     def text(self, value: float) -> str:
@@ -110,7 +110,7 @@ def shown(value: float) -> str:
 
 
 class Samples:
-    """All pairs of one figure. None is ever left out."""
+    """All pairs of one figure, without exception."""
 
     def __init__(self, falls: bool = False) -> None:
         self.falls = falls
@@ -127,7 +127,7 @@ class Samples:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the mean ratio. One pair alone bounds nothing."""
+        """Returns the 95 % interval of the mean ratio, which is unlimited for a single pair."""
         logs = self.log_ratios()
         if len(logs) < 2:
             return 0, math.inf
@@ -136,7 +136,7 @@ class Samples:
 
     @property
     def verdict(self) -> str:
-        """More pairs are measured only while it is undecided."""
+        """Returns the verdict. More pairs are measured only while it is undecided."""
         low, high = self.interval
         if len(self.pairs) < LEAST or low <= BOUND <= high:
             return OPEN
@@ -154,13 +154,13 @@ def started(rig: Rig, side: Side, count: int = 1, first: Command | None = None) 
             Client(sidecars[0].port).command(*first)
         yield sidecars
     finally:
-        # Also those that never became ready: they would run beside the next measurement.
+        # Includes sidecars that never became ready, which would disturb the next measurement.
         for process in [process for process in rig.processes if process not in others]:
             rig.stop(process)
 
 
 def of_load(asked: Load, shape: str | None, first: Command | None) -> Figure:
-    """The figure of a `Load`, in requests per second."""
+    """Returns the figure of a `Load`, in requests per second."""
 
     def measure(rig: Rig, side: Side, scale: int) -> Runs:
         with started(rig, side, first=first) as [server]:
@@ -171,18 +171,18 @@ def of_load(asked: Load, shape: str | None, first: Command | None) -> Figure:
 
 
 def of_script(shape: str, names: int) -> Figure:
-    """The figure of what a sidecar sends to Redis for a free lock, sent without it: the time that Redis itself says it
-    takes, since redis-benchmark cannot send as fast as Redis answers. Of the clock it says what the sidecar said once:
-    counters that are there go on without it, as those of locks do that come again within the slack."""
+    """Returns the figure of the script that a sidecar sends to Redis for a free lock, sent without the sidecar. The
+    time is Redis' own, since redis-benchmark is slower than Redis. The clock argument is a recorded one, which existing
+    counters do not need, as with locks that are acquired again within the slack."""
 
     def measure(rig: Rig, side: Side, scale: int) -> Runs:
         with started(rig, side) as [server]:
-            # A lock is free again before its name comes again.
+            # A lock is free before its name is used again.
             words = [
                 "1" if word == "1000" else word for word in sidecar.acquire_as_sent(rig, server)("direct__rand_int__")
             ]
             direct = sidecar.ACQUIRE._replace(command=words, requests=300_000, pipeline=16, names=names)
-            # Names that come again have come before.
+            # Repeated names have been used before.
             direct._replace(requests=5 * min(names, OFTEN)).rate(rig.redis_port, 100)
             return [own_time(rig.redis_port, direct, scale / RUNS) for _ in range(RUNS)]
 
@@ -192,7 +192,7 @@ def of_script(shape: str, names: int) -> Figure:
 
 
 def own_time(port: int, asked: Load, scale: float) -> float:
-    """The microseconds that Redis was busy with each script of a load."""
+    """Returns Redis' busy microseconds for each script of a load."""
     redis = Client(port)
     redis.command("CONFIG", "RESETSTAT")
     asked.rate(port, scale)
@@ -215,7 +215,7 @@ def seconds(scale: int) -> float:
 
 
 def of_cycles(waiters: int, sidecars: int) -> Figure:
-    """The figure of cycles of one lock, acquired and released."""
+    """Returns the figure of acquire and release cycles of one lock."""
 
     def measure(rig: Rig, side: Side, scale: int) -> Runs:
         with started(rig, side, sidecars) as fleet:
@@ -243,7 +243,7 @@ def of_library(what: str, callers: int, *options: object) -> Figure:
 
 
 def of_tail(shape: saturation.Shape) -> Figure:
-    """The figure of locks beside a proxy that has as much to do as it can."""
+    """Returns the figure of locks next to a saturated proxy."""
 
     def measure(rig: Rig, side: Side, scale: int) -> Runs:
         Client(rig.redis_port).command("FLUSHALL")
@@ -255,7 +255,7 @@ def of_tail(shape: saturation.Shape) -> Figure:
 
 
 def of_proxy(shape: saturation.Shape) -> Figure:
-    """The figure of a proxy that has as much to do as it can."""
+    """Returns the figure of a saturated proxy."""
 
     def measure(rig: Rig, side: Side, scale: int) -> Runs:
         return saturation.rates(rig, side.binary, shape, [round(seconds(scale))] * RUNS)
@@ -264,8 +264,8 @@ def of_proxy(shape: saturation.Shape) -> Figure:
 
 
 def of_doors() -> list[Figure]:
-    """The figures of every command: one client, 50 clients, and 50 clients with pipelines. The part `limits` has limits
-    in pipelines."""
+    """Returns the figures of every command: one client, 50 clients, and 50 clients with pipelines. The part `limits`
+    covers limits in pipelines."""
     take, acquire = sidecar.TAKE, sidecar.ACQUIRE
     permit = sidecar.PERMIT._replace(pipeline=1, requests=150_000)
     state = permit._replace(what="BREAKER.STATE", command=("BREAKER.STATE", "shut"))
@@ -320,7 +320,7 @@ def compare(figure: Figure, rig: Rig, sides: Sides, scale: int, most: int = MOST
 
 
 def both_sides(figure: Figure, runs: Mapping[str, Runs]) -> str:
-    """Both sides of a pair, in the order of their measurement."""
+    """Returns both sides of a pair as text, in the order of their measurement."""
     return ", ".join(
         f"{name} {figure.text(statistics.median(each))} of {' '.join(shown(run) for run in each)}"
         for name, each in runs.items()
@@ -352,7 +352,7 @@ def row(figure: Figure, samples: Samples) -> Row:
 
 
 def measure(figure: Figure, rig: Rig, sides: Sides, scale: int, most: int) -> Row:
-    """Returns the figure's row. A failure is noted in the row, and the next figure goes on."""
+    """Returns the figure's row. A failure is noted in the row and does not stop the next figure."""
     lacking = [side.generator for side in sides if figure.of_library and not os.access(side.generator, os.X_OK)]
     if lacking:
         return (figure.what, "–", "–", "0", f"there is no {lacking[0]}", "–", MISSING)
@@ -382,7 +382,7 @@ def version(binary: pathlib.Path) -> str:
 
 
 def check(path: str | pathlib.Path, only: Sequence[str] | None, most: int) -> tuple[Sides, list[str]]:
-    """Returns the sides and the parts that the command line asks for."""
+    """Returns the sides and the parts that the command line selects."""
     old, new = Side("old", pathlib.Path(path).absolute()), Side("new", BINARY)
     if unknown := [part for part in only or () if part not in PARTS]:
         raise Unusable(f"--against has no figures of {', '.join(unknown)}, only of {', '.join(PARTS)}")

@@ -1,4 +1,4 @@
-"""How much one sidecar holds, what that costs another client, and what happens one step beyond."""
+"""The capacity of one sidecar, its cost for another client, and the result of one step beyond."""
 
 import itertools
 import resource
@@ -22,14 +22,14 @@ LINKED = 100_000
 PIPELINE = 1_024
 #: Further connections that a sidecar accepts: the bystander's and the observers'.
 SPARE = 10
-#: The open files that a sidecar is allowed in the last part, and the connections to it there.
+#: The open-file limit of the sidecar in the last part, and the connections to it.
 FILES, TOO_MANY = 200, 400
-#: The most of a core while the sidecar is out of files.
+#: The largest fraction of a core while the sidecar is out of files.
 FILES_BOUND = 0.05
-#: Milliseconds: longer than anything here takes.
+#: Milliseconds, longer than any step here.
 TTL = 600_000
 WAIT = 60_000
-#: For how many seconds the bystander is watched.
+#: The seconds for which the bystander is measured.
 WATCH = 3
 CONFIGURATION = """
 listen: {{ max_connections: {connections} }}
@@ -47,7 +47,7 @@ Memory is the resident memory of the sidecar's process."""
 
 
 class Span(NamedTuple):
-    """Nanoseconds of the monotonic clock."""
+    """Returns nanoseconds of the monotonic clock."""
 
     begin: int
     end: int
@@ -214,7 +214,7 @@ def measure_names(rig: Rig, table: Table) -> None:
     linked = take_many(crowd, LINKED, "linked", "LINKED")
     loaded = trial.sidecar.resident_kilobytes()
     reply = trial.error("LOCK.ACQUIRE", "one-more", TTL, "LINKED")
-    # The same name: a refused call must leave nothing behind.
+    # The name is the same, because a refused call must leave nothing behind.
     unlinked = trial.client.command("LOCK.ACQUIRE", "one-more", TTL)
     beyond = Span(begin, time.monotonic_ns())
     what = f"capacity, {NAMES:,} names"
@@ -247,7 +247,7 @@ def measure_names(rig: Rig, table: Table) -> None:
 
 
 def redis_memory(rig: Rig) -> float:
-    """Kilobytes."""
+    """Returns kilobytes."""
     return int(Client(rig.redis_port).info("memory")["used_memory"]) / 1024
 
 
@@ -329,8 +329,8 @@ def measure_waiters(rig: Rig, table: Table) -> None:
 
 
 def pass_on(crowd: Crowd) -> tuple[dict[int, int], list[int]]:
-    """Each waiter releases the lock at once. Returns their fences, and the nanoseconds from each release to the next
-    grant."""
+    """Lets each waiter release the lock at once. Returns their fences, and the nanoseconds from each release to the
+    next grant."""
     fences, times, released = {}, [], None
     for number, reply in crowd.answers(2 * WAITERS, WAIT // 1000):
         if not isinstance(reply, list):

@@ -1,4 +1,4 @@
-"""How a cluster's primaries share the work, what more of them cost, and what callers feel while slots move."""
+"""The distribution of work over a cluster's primaries, their cost, and the latency while hash slots move."""
 
 import json
 import random
@@ -12,12 +12,12 @@ from rig.client import Client, Replies, encode
 from rig.cluster import ClusterRig
 from rig.servers import BENCH, Sidecar, say
 
-#: Of locks, and of services with a limit each; their names are drawn from this seed.
+#: The number of locks, and of services with a limit each. Their names are drawn from this seed.
 COUNT, SEED = 1_000, 20_261_124
 PRIMARIES = (1, 3)
-#: Takes of one round, in flights of so many.
+#: The takes of one round, and the number in flight.
 TAKES, FLIGHT = 60_000, 1_000
-#: Seconds of load while slots move, and operations a second.
+#: Seconds of load while hash slots move, and operations a second.
 MOVING, RATE = 120, 1_000
 SPREAD, TIMES, MOST_MS = 0.2, 20, 50
 EXPLANATION = f"""\
@@ -72,7 +72,7 @@ def measure(table: Table, rounds: int, scale: int) -> None:
 
 
 def spread(rig: ClusterRig, sidecar: Sidecar, table: Table) -> None:
-    """Each primary's share of the scripts, and of the names."""
+    """Adds each primary's fraction of the scripts and of the names."""
     client = Client(sidecar.port)
     owners = [rig.owner(name) for name in names()]
     before = rig.scripts_run()
@@ -95,7 +95,7 @@ def spread(rig: ClusterRig, sidecar: Sidecar, table: Table) -> None:
 
 
 def takes(sidecar: Sidecar, count: int) -> float:
-    """Takes of all services in turn, many at once. Returns how many a second."""
+    """Sends takes of all services in turn, many at once. Returns takes per second."""
     client = Client(sidecar.port)
     flight = b"".join(encode("LIMIT.TAKE", name) for name in names()[:FLIGHT])
     begin = time.monotonic()
@@ -108,7 +108,7 @@ def takes(sidecar: Sidecar, count: int) -> float:
 
 
 def moving(table: Table, seconds: int) -> None:
-    """p99 of the seconds in which slots move, and of the others."""
+    """Measures the p99 of the seconds in which hash slots move, and of the others."""
     words = [BENCH, "mixed", "--topology", "cluster", "--faults", "reshard", "--rate", RATE]
     words += ["--clients", 256, "--duration", f"{seconds}s", "--seed", SEED, "--json", "-"]
     say("  slots move under load")
@@ -122,7 +122,7 @@ def moving(table: Table, seconds: int) -> None:
         for second in range(int(fault["began_s"]), int(fault.get("ended_s", fault["began_s"])) + 1)
     }
     points = {point["second"]: point["p99_us"] / 1e3 for point in report["timeline"] if point.get("p99_us")}
-    # The first seconds have everything to connect and to load.
+    # The first seconds include connecting and loading scripts.
     calm = [p99 for second, p99 in points.items() if second > 2 and not {second - 1, second, second + 1} & moved]
     during = [p99 for second, p99 in points.items() if second in moved]
     if not calm or not during:

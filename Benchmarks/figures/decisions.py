@@ -1,4 +1,4 @@
-"""Limit decisions per second of one sidecar, beside counters in Redis, and what bounds them."""
+"""Limit decisions per second of one sidecar, compared to counters in Redis, and their bottleneck."""
 
 import resource
 import statistics
@@ -10,7 +10,7 @@ from rig.client import Client, Command, scripts_run
 from rig.servers import Rig, Sidecar, processor_seconds, say
 
 SUBJECTS = 1000
-#: More than is ever taken here.
+#: A limit that is never reached here.
 LARGE = 1_000_000_000
 CONFIGURATION = f"""
 services:
@@ -32,19 +32,19 @@ SPENDING = ("LIMIT.TAKE", "spent")
 
 
 class Kind:
-    """One kind of decision, beside a plain counter."""
+    """One kind of decision, compared to a plain counter."""
 
     def __init__(self, what: str, ours: Command, theirs: Command, bound: float, names: int | None = None) -> None:
         self.ours = load.Load(f"LIMIT.TAKE, {what}, pipelines of 16", ours, 1_500_000, pipeline=16, names=names)
         self.theirs = self.ours._replace(command=theirs)
         self.bound = bound
-        #: Per second, for each round.
+        #: Decisions per second in each round.
         self.decisions: list[float] = []
         self.increments: list[float] = []
-        #: Per 1,000 decisions: commands by the sidecar's count, and scripts by Redis' count.
+        #: Per 1,000 decisions: commands counted by the sidecar, and scripts counted by Redis.
         self.commands: list[float] = []
         self.scripts: list[float] = []
-        #: Shares of a core during the decisions.
+        #: Fractions of a core during the decisions.
         self.shares: dict[str, list[float]] = {"sidecar": [], "Redis": [], "redis-benchmark": []}
 
 
@@ -86,7 +86,7 @@ def decide(rig: Rig, sidecar: Sidecar, kind: Kind, scale: int) -> None:
 
 
 def processor(rig: Rig, sidecar: Sidecar) -> dict[str, float]:
-    """Processor seconds of each so far."""
+    """Returns the processor seconds of each process so far."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "sidecar": sidecar.processor_seconds(),

@@ -14,7 +14,7 @@ import matplotlib
 matplotlib.use("svg")
 matplotlib.rcParams.update(
     {
-        # Text stays text, and identifiers do not depend on chance.
+        # Text stays text, and identifiers are not random.
         "svg.fonttype": "none",
         "svg.hashsalt": "interlock",
         "font.family": "sans-serif",
@@ -29,7 +29,7 @@ matplotlib.rcParams.update(
 import matplotlib.pyplot as pyplot  # noqa: E402
 from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: E402
 
-#: Also distinct for people with red-green colour blindness.
+#: Distinct for people with red-green colour blindness, too.
 COLOURS = "#0072b2", "#d55e00"
 
 

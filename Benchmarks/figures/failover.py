@@ -1,4 +1,4 @@
-"""How long after Sentinels have promoted a replica the first lock is granted there."""
+"""The time from a promotion by Sentinels to the first lock granted at the promoted server."""
 
 import pathlib
 import select
@@ -11,13 +11,13 @@ from rig.load import PYTHON
 from rig.sentinels import DOWN_AFTER, LOSSES, NAME, SentinelRig
 from rig.servers import ROOT, say, wait_until
 
-#: Each caller, and what its locks' keys begin with.
+#: Each caller, with its locks' key prefix.
 CALLERS = {"interlock": "interlock:lock:{{{}}}", "redis-py": "{}"}
 #: Seconds of calls before the primary is lost.
 CALM = 1.0
 #: Seconds within which a caller must be at the promoted server.
 PATIENCE = 60
-#: Seconds after the promotion when the former primary is given back to its Sentinels.
+#: Seconds from the promotion until the former primary is reachable for its Sentinels again.
 MENDED_AFTER = 3
 BOUND_MS = 300
 EXPLANATION = f"""\
@@ -30,7 +30,7 @@ Until the promotion {DOWN_AFTER} ms and the Sentinels' vote pass: that is theirs
 
 
 class Switches:
-    """Hears every Sentinel say that there is another primary."""
+    """Listens for every Sentinel's announcement of another primary."""
 
     def __init__(self, rig: SentinelRig) -> None:
         self.clients = [Client(port) for port in rig.sentinels]
@@ -39,7 +39,7 @@ class Switches:
             client.socket.sendall(encode("SUBSCRIBE", "+switch-master"))
 
     def first(self, former: int) -> tuple[int, int]:
-        """When it was said first that `former` is not the primary any more, and which port is."""
+        """Returns the time of the first announcement that replaces `former`, and the new primary's port."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             readable, _, _ = select.select(list(self.replies), [], [], 0.1)
@@ -52,13 +52,13 @@ class Switches:
 
 
 def grants(log: pathlib.Path, since: int) -> list[tuple[int, str]]:
-    """The moments and names of the locks that were granted since a moment, in their order."""
+    """Returns the times and names of the locks granted since `begin`, in order."""
     lines = [line.split() for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
     return [(int(at), name) for at, name in lines if int(at) >= since]
 
 
 def first_at(port: int, log: pathlib.Path, pattern: str, since: int) -> int | None:
-    """When the first lock was granted since a moment whose key is at a server."""
+    """Returns the time of the first lock granted since a moment whose key is at a server."""
     client = Client(port)
     return next((at for at, name in grants(log, since) if int(client.command("EXISTS", pattern.format(name)))), None)
 
@@ -85,7 +85,7 @@ def measure(rig: SentinelRig, table: Table, rounds: int, scale: int) -> None:
         for caller, pattern in CALLERS.items():
             at = None
             while at is None:
-                # Who stays with a primary that is cut off from its Sentinels alone leaves it when they have it back.
+                # A client that stays with an isolated primary leaves it once the Sentinels reach it again.
                 if not is_mended and time.monotonic_ns() - switched > MENDED_AFTER * 1e9:
                     rig.mend()
                     is_mended = True

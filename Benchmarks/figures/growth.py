@@ -1,4 +1,4 @@
-"""How latency and commands to Redis grow with clients, names, waiters, sidecars, subjects, services and idle
+"""The growth of latency and Redis commands with clients, names, waiters, sidecars, subjects, services and idle
 connections."""
 
 import json
@@ -22,9 +22,9 @@ RATE = 2_000
 MOST_ROUNDS = 3
 #: The operation of each workload whose latency is shown.
 OPERATIONS = {"lock": "acquire", "limit": "take"}
-#: The most idle connections. The sidecar, and the process that holds them, may open so many files besides.
+#: The most idle connections, and the other files that the sidecar or their holder may open.
 MOST_IDLE, OTHER_FILES = 18_000, 2_000
-#: Connections that a sidecar takes beyond the idle ones: those of the load and of what watches it.
+#: Connections to a sidecar in addition to the idle ones: those of the load and its observers.
 SPARE = 500
 IDLE_CONFIGURATION = """
 listen: {{ max_connections: {connections} }}
@@ -42,7 +42,7 @@ process, without the kernel's sockets."""
 
 
 class Sweep(NamedTuple):
-    """One thing that grows while the others stay the same."""
+    """A quantity that grows while the others stay constant."""
 
     key: str
     title: str
@@ -112,11 +112,11 @@ SWEEPS = (
 
 
 def idle_sweep(files: int | None) -> Sweep | None:
-    """How a take fares beside idle connections, if a process may open so many files; None: too few to tell."""
+    """Returns the sweep of takes with idle connections, or None if a process may open too few files."""
     most = MOST_IDLE if files is None else min(MOST_IDLE, files - OTHER_FILES)
     if most < 100:
         return None
-    # The sidecar is already there: the options are those of the load alone.
+    # The sidecar is already running, so the options are only those of the load.
     return Sweep("idle", "idle connections", (1, most // 10, most), ("limit",), lambda _: at_rate("--clients", 64), 1.5)
 
 
@@ -127,13 +127,13 @@ class Point(NamedTuple):
     p99: float
     #: Commands to Redis per operation.
     commands: float
-    #: Share of operations that failed, were not answered or could not be sent.
+    #: The fraction of operations that failed, were not answered or could not be sent.
     trouble: float
     violations: int
 
 
 def missing() -> str | None:
-    """What must be built or installed to measure growth, or None."""
+    """Returns what must be built or installed to measure growth, or None."""
     if not BENCH.exists():
         return f"{BENCH.name} is not built: make build-bench"
     return load.lacks("matplotlib")
@@ -172,7 +172,7 @@ def measure(table: Table, rounds: int, scale: int) -> None:
 def measure_idle(
     folder: pathlib.Path, sweep: Sweep, rounds: int, seconds: int
 ) -> tuple[dict[tuple[str, str, int], Point], float]:
-    """Returns what is measured with each number of idle connections, and the kilobytes of each of the most."""
+    """Returns the results for each number of idle connections, and the kilobytes per connection of the largest one."""
     most = sweep.sizes[-1]
     points: dict[int, list[Point]] = {size: [] for size in sweep.sizes}
     kilobytes = []

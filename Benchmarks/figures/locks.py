@@ -19,7 +19,7 @@ from rig.servers import Rig, Sidecar, say
 SIZES = (1, 16, 200)
 #: The size at which the peers are measured.
 BESIDE_PEERS = 16
-#: The peer that hands a lock to whoever waits. With the others, whoever has just released it may take it again at once.
+#: The peer that hands a lock to a waiter. With the others, the last holder may acquire it again at once.
 FAIR_PEER = "python-redis-lock"
 #: Concurrent callers of the embedded library.
 LIBRARY_CALLERS = 64
@@ -55,7 +55,7 @@ def measure_handover(rig: Rig, table: Table, rounds: int, scale: int) -> None:
 
 
 def run_handover(rig: Rig, sidecars: Sequence[Sidecar], size: int, lock: str, seconds: float) -> Figures:
-    """The figures of one run, with the commands to Redis per cycle."""
+    """Returns the figures of one run, with the commands to Redis per cycle."""
     redis = Client(rig.redis_port)
     counted, seen = commands_of(sidecars), scripts_run(redis)
     addresses = [word for sidecar in sidecars for word in ("--sidecar", sidecar.address)]
@@ -196,7 +196,7 @@ def library_cycles(
 
 
 def measure_linked(rig: Rig, table: Table, scale: int) -> None:
-    # Long enough that each lease would have expired by itself.
+    # Long enough for each lease to expire without renewal.
     seconds = max(1.5 * TTL / 1000, 60 * scale / 100)
     [sidecar] = rig.start_fleet(1)
     time.sleep(1)
@@ -236,7 +236,7 @@ def measure_linked(rig: Rig, table: Table, scale: int) -> None:
 
 
 def answer(rig: Rig, holder: subprocess.Popen[str], key: str) -> Any:
-    """A value of the next line that the holder prints."""
+    """Returns a value of the next line that the holder prints."""
     assert holder.stdout is not None
     line = holder.stdout.readline()
     if not line:

@@ -1,4 +1,4 @@
-"""What the three algorithms grant if nothing takes time, and the most grants within a window.
+"""The grants of the three algorithms if nothing takes time, and the most grants within a window.
 
 Times are whole nanoseconds.
 """
@@ -14,7 +14,7 @@ Grants = list[Grant]
 
 class Oracle(Protocol):
     def grants(self, time: int) -> bool:
-        """Whether a call at this time is granted. Times must not fall."""
+        """Returns whether a call at this time is granted. Times must not decrease."""
         ...
 
 
@@ -72,12 +72,12 @@ class Smooth:
 
 
 def granted(oracle: Oracle, times: Iterable[int]) -> int:
-    """How many calls at these times the oracle grants."""
+    """Returns the number of calls at these times that the oracle grants."""
     return sum(oracle.grants(time) for time in sorted(times))
 
 
 def most_within(grants: Sequence[Grant], window: int, closed: bool) -> int:
-    """The most grants in any window of that length. `grants` are (time, cost) in order.
+    """Returns the most grants in any window of that length. `grants` are (time, cost) in order.
 
     A closed window includes both its ends, another one excludes its beginning.
     """

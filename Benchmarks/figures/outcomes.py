@@ -1,4 +1,4 @@
-"""What reported outcomes cost Redis, at many permits per second."""
+"""The cost of reported outcomes in Redis, at many permits per second."""
 
 import functools
 import re
@@ -20,7 +20,7 @@ services:
 #: Reports per second of all clients together.
 RATE = 50_000
 FLEETS = (1, 2)
-#: For each sidecar.
+#: The connections to each sidecar.
 CONNECTIONS = 8
 #: Calls in one pipeline. One of them fails.
 BATCH = 100
@@ -36,12 +36,12 @@ LINES = 7, 2
 
 
 def report(permit: bytes, place: int) -> bytes:
-    """The first of a batch is an error."""
+    """Encodes reports, of which the first of a batch is an error."""
     return encode("PERMIT.REPORT", SERVICE, permit, "OK" if place else "ERROR")
 
 
 class Caller:
-    """A connection that asks for a batch of permits and reports their outcomes, in a loop."""
+    """A connection that acquires a batch of permits and reports their outcomes, in a loop."""
 
     def __init__(self, port: int) -> None:
         self.socket = Client(port).socket
@@ -56,7 +56,7 @@ class Caller:
         return not self.lines
 
     def turn(self) -> None:
-        """Reports on the last batch, and asks for the next one."""
+        """Reports on the last batch and requests the next one."""
         reports = b"".join(report(permit, place) for place, permit in enumerate(self.permits))
         self.lines = len(self.permits) * LINES[1] + BATCH * LINES[0]
         self.reported += len(self.permits)
@@ -94,7 +94,7 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
 
 
 def commands_per_second(sidecars: Sequence[Sidecar], work: Callable[[], object]) -> float:
-    """The mean commands per second that each sidecar sends to Redis during `work`."""
+    """Returns the mean commands per second that each sidecar sends to Redis during `work`."""
     before, begin = sum(sidecar.redis_commands() for sidecar in sidecars), time.monotonic()
     work()
     length = time.monotonic() - begin
@@ -102,7 +102,7 @@ def commands_per_second(sidecars: Sequence[Sidecar], work: Callable[[], object])
 
 
 def run(callers: Sequence[Caller], seconds: float) -> None:
-    """Each caller has its own times for its turns. A late caller takes its turn at once."""
+    """Runs the callers, each at its own times. A late caller takes its turn at once."""
     begin = time.monotonic()
     pace = len(callers) * BATCH / RATE
     due = {caller: begin + pace * place / len(callers) for place, caller in enumerate(callers)}

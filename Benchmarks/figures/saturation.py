@@ -1,4 +1,4 @@
-"""Locks beside a proxy that has as much to do as it can: what another client's calls take, and what it loses."""
+"""Locks next to a saturated proxy: the latency of another client's calls, and its lost leases."""
 
 import pathlib
 import re
@@ -21,20 +21,21 @@ RATE = 500
 LARGE = 1 << 20
 #: Seconds of load before the other client's calls count.
 WARM_UP = 0.5
-#: Requests of h2load at one time, and in how many connections if they are HTTP/2's streams.
+#: Concurrent requests of h2load, and their connections if they are HTTP/2 streams.
 AT_ONCE, CONNECTIONS = 1_000, 10
-#: What begins a connection of HTTP/2: the preface, and settings that change nothing.
+#: The start of an HTTP/2 connection: the preface, and settings that change nothing.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 COUNTS = re.compile(r"(\d+) (succeeded|failed|4xx|5xx)")
 
 
 class Shape(NamedTuple):
     what: str
-    #: Of the upstream.
+    #: The path at the upstream.
     path: str = "/"
     is_encrypted: bool = False
-    #: Whether h2load makes the load, and whether by HTTP/2.
+    #: True if h2load makes the load.
     is_crowded: bool = False
+    #: True if h2load uses HTTP/2.
     is_multiplexed: bool = False
 
 
@@ -52,7 +53,7 @@ SHAPES = (
 
 
 def tail(rig: Rig, binary: pathlib.Path, shape: Shape, seconds: float) -> float:
-    """The p99 of the other client's calls, in microseconds. Raises RuntimeError if it met an error or lost a lease."""
+    """Returns the p99 of the other client's calls, in µs. Raises RuntimeError for an error or a lost lease."""
     upstream = start_upstream(rig)
     sidecar = start_sidecar(rig, binary, upstream.port, shape)
     try:
@@ -76,7 +77,7 @@ def tail(rig: Rig, binary: pathlib.Path, shape: Shape, seconds: float) -> float:
 
 
 def rates(rig: Rig, binary: pathlib.Path, shape: Shape, seconds: Sequence[int]) -> list[float]:
-    """The requests per second that the proxy serves in each of these runs. Raises RuntimeError if it refuses one."""
+    """Returns the requests per second that the proxy serves in each run. Raises RuntimeError if it refuses one."""
     upstream = start_upstream(rig)
     sidecar = start_sidecar(rig, binary, upstream.port, shape)
     try:
@@ -127,7 +128,7 @@ def saturate(sidecar: Sidecar, shape: Shape, seconds: float) -> load.Figures:
 
 
 def crowd(side: proxy.Side, seconds: float, is_multiplexed: bool) -> load.Figures:
-    """Runs h2load, in the clear."""
+    """Runs h2load without TLS."""
     if not shutil.which("h2load"):
         raise RuntimeError("h2load not found; `make bench` installs it")
     words = ["--h1", "--clients", AT_ONCE]
@@ -140,14 +141,14 @@ def crowd(side: proxy.Side, seconds: float, is_multiplexed: bool) -> load.Figure
 
 
 def counted(printed: str) -> load.Figures:
-    """Reads what h2load prints. It fails requests that were answered with an error, or not at all."""
+    """Parses h2load's output, which counts error responses and missing responses as failed."""
     counts = {name: int(count) for count, name in COUNTS.findall(printed)}
     refused = counts["4xx"] + counts["5xx"]
     return {"requests": counts["succeeded"], "refused": refused, "broken": counts["failed"] - refused}
 
 
 def speaks_http2(port: int) -> bool:
-    """Whether it answers the greeting with its own settings, which are a frame of type 4."""
+    """Returns whether it answers the greeting with its own settings, which are a frame of type 4."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         connection.sendall(GREETING)
         return connection.recv(9)[3:4] == b"\4"

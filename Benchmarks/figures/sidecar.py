@@ -1,4 +1,4 @@
-"""One sidecar beside Redis itself: start, memory, latency and throughput. And its HTTP door beside its RESP door."""
+"""One sidecar compared to Redis itself: start, memory, latency and throughput. Also its HTTP API compared to RESP."""
 
 import os
 import pathlib
@@ -18,10 +18,10 @@ from rig.servers import ROOT, Rig, Sidecar, say
 OPENING = ("BREAKER.FORCE", "shut", "OPEN")
 TAKE = load.Load("LIMIT.TAKE", ("LIMIT.TAKE", "many"), 150_000)
 ACQUIRE = load.Load("LOCK.ACQUIRE", ("LOCK.ACQUIRE", "name__rand_int__", "1000"), 100_000, names=100_000_000)
-#: The same by the HTTP door, and how many connections ask there and at the RESP door beside it.
+#: The same over HTTP, and the number of connections to each API.
 TAKE_PATH = "/v1/limits/many/take"
 CONNECTIONS = 32
-#: What prints the figures of wrk. The script for POST is put in front of it.
+#: Prints the figures of wrk. The script for POST precedes it.
 WRK = ROOT / "Benchmarks" / "peers" / "proxies" / "wrk.lua"
 PERMIT = load.Load("PERMIT.ACQUIRE, open breaker", ("PERMIT.ACQUIRE", "shut"), 1_500_000, pipeline=16)
 EXPLANATION = f"""\
@@ -32,12 +32,12 @@ Python that send prepared bytes and read one answer."""
 
 
 def missing() -> str | None:
-    """What must be installed to measure a sidecar, or None."""
+    """Returns what must be installed to measure a sidecar, or None."""
     return None if shutil.which("wrk") else "wrk not found; `make bench` installs it"
 
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> float:
-    """Returns the memory after the load of the RESP door, in megabytes. The sidecar keeps running."""
+    """Returns the memory after the load on the RESP API, in megabytes. The sidecar keeps running."""
     say(f"starting a sidecar {rounds} times …")
     starts = []
     for _ in range(rounds):
@@ -61,8 +61,8 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> float:
 
 
 def acquire_as_sent(rig: Rig, sidecar: Sidecar) -> Callable[[str], Command]:
-    """Returns a function from a lock's name to the words that a sidecar sends to Redis for it. They are read from
-    MONITOR instead of being repeated here."""
+    """Returns a function from a lock's name to the words that a sidecar sends to Redis for it. They come from MONITOR
+    rather than from a copy here."""
     door, ear = Client(sidecar.port), Client(rig.redis_port)
     # The first call may load the script.
     door.command("LOCK.ACQUIRE", "rehearsal", "1000")
@@ -71,7 +71,7 @@ def acquire_as_sent(rig: Rig, sidecar: Sidecar) -> Callable[[str], Command]:
         door.command("LOCK.ACQUIRE", "overheard", "1000")
         while b'"EVALSHA"' not in (line := ear.reply()).upper() or b"{overheard}" not in line:
             pass
-        # A sidecar that does not know Redis' clock yet has scripts look at it.
+        # A sidecar that does not know Redis' clock yet lets scripts read it.
         if b'"0000000000000000"' not in line:
             break
         time.sleep(0.01)
@@ -82,7 +82,7 @@ def acquire_as_sent(rig: Rig, sidecar: Sidecar) -> Callable[[str], Command]:
 
 
 def median_latency(port: int, command: Callable[[str], Sequence[object]], samples: int = 3000) -> float:
-    """The median microseconds of one client's command. `command` makes the words from a name."""
+    """Returns the median microseconds of one client's command. `command` creates the words from a name."""
     client = Client(port)
     for index in range(200):
         client.command(*command(f"warm{index}"))
@@ -96,7 +96,7 @@ def median_latency(port: int, command: Callable[[str], Sequence[object]], sample
 
 
 def median_time(call: Callable[[], object], samples: int = 3000) -> float:
-    """The median microseconds of a call that is always the same."""
+    """Returns the median microseconds of a constant call."""
     for _ in range(200):
         call()
     times = []
@@ -117,7 +117,7 @@ def latency(rig: Rig, sidecar: Sidecar, table: Table, rounds: int, acquire: Call
     for _ in range(rounds):
         ours.append(acquire_latency(sidecar.port))
         theirs.append(median_latency(rig.redis_port, acquire))
-        # The sidecar adds a round trip at least, to itself.
+        # The sidecar adds at least one round trip, to itself.
         pings.append(median_latency(rig.redis_port, lambda name: ("PING",)))
     added = statistics.median(a - b for a, b in zip(ours, theirs, strict=True))
     table.add(
@@ -154,7 +154,7 @@ def http_latency(sidecar: Sidecar, table: Table, rounds: int) -> None:
     say("measuring LIMIT.TAKE with one client at each door …")
     ours, theirs = [], []
     http, resp = web.WebClient(sidecar.http_port), Client(sidecar.port)
-    # Made beforehand, so that neither door is charged for it.
+    # Built beforehand, so that neither API's time includes it.
     request, command = web.request("POST", TAKE_PATH, b"{}"), encode(*TAKE.command)
 
     def post() -> None:
@@ -197,7 +197,7 @@ def http_throughput(rig: Rig, sidecar: Sidecar, table: Table, rounds: int, scale
 
 
 def post_script(folder: pathlib.Path) -> pathlib.Path:
-    """What has wrk send a take instead of GET."""
+    """Returns the script with which wrk sends a take instead of GET."""
     lines = ['wrk.method = "POST"', 'wrk.headers["Content-Type"] = "application/json"', 'wrk.body = "{}"']
     script = folder / "take.lua"
     script.write_text("\n".join([*lines, WRK.read_text()]))
@@ -205,7 +205,7 @@ def post_script(folder: pathlib.Path) -> pathlib.Path:
 
 
 def posted(sidecar: Sidecar, script: pathlib.Path, seconds: float) -> float:
-    """Takes a second at the HTTP door, each of which was granted."""
+    """Returns takes per second over HTTP, all of which were granted."""
     figures = load.wrk(f"http://127.0.0.1:{sidecar.http_port}{TAKE_PATH}", script, CONNECTIONS, seconds)
     if figures["refused"] or figures["broken"] or not figures["requests"]:
         sys.exit(f"benchmark: the HTTP door did not grant all takes: {figures}")

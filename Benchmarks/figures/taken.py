@@ -1,4 +1,4 @@
-"""What was taken from a limit, and when, by the commands that the take script ran on the limit's key.
+"""The takes from a limit and their times, from the commands that the take script ran on the limit's key.
 
 Commands are those of `rig.monitor`, grants are (nanoseconds, cost), both in order.
 """
@@ -13,7 +13,7 @@ ENTRY = re.compile(rb"(\d{16}):(\d+)")
 
 
 def fixed(commands: Commands) -> list[Grants]:
-    """The grants of each life of a counter. SET starts a life, INCRBY adds to it."""
+    """Returns the grants of each life of a counter. SET starts a life, INCRBY adds to it."""
     lives: list[Grants] = []
     for at, words in commands:
         if words[0] == b"SET":
@@ -24,7 +24,7 @@ def fixed(commands: Commands) -> list[Grants]:
 
 
 def counted(commands: Commands, limit: int) -> list[Grants]:
-    """The same for a counter that includes refused calls, as in the library `limits`.
+    """Returns the same for a counter that includes refused calls, as in the library `limits`.
 
     An INCRBY that is followed by EXPIRE starts a life. The first `limit` calls of a life were granted.
     """
@@ -39,19 +39,19 @@ def counted(commands: Commands, limit: int) -> list[Grants]:
 
 
 def pushed(commands: Commands) -> Grants:
-    """The entries that were pushed to a list. Each push is one call."""
+    """Returns the entries pushed to a list. Each push is one call."""
     return [(at, len(words) - 2) for at, words in commands if words[0].upper() == b"LPUSH"]
 
 
 def sliding(commands: Commands) -> Grants:
-    """The entries that were written to a log. They contain their times."""
+    """Returns the entries written to a log. They contain their times."""
     entries = [ENTRY.fullmatch(word) for _, words in commands if words[0] == b"HSET" for word in words[3::2]]
     return [(int(entry[1]) * 1000, int(entry[2])) for entry in entries if entry]
 
 
 def smooth(commands: Commands, limit: int, window: int) -> Grants:
-    """The steps of a theoretical arrival time, which SET stores. A grant adds `window` ÷ `limit` to it, or to the
-    present."""
+    """Returns the steps of a theoretical arrival time, which SET stores. A grant adds `window` ÷ `limit` to it, or to
+    the present."""
     grants: Grants = []
     arrival = 0
     for at, words in commands:

@@ -1,4 +1,4 @@
-"""How long a trip takes to reach the last sidecar of a fleet, and what is let through meanwhile."""
+"""The time until a trip reaches the last sidecar of a fleet, and the calls that pass meanwhile."""
 
 import bisect
 import json
@@ -21,7 +21,7 @@ CONFIGURATION = f"""
 services:
   {SERVICE}: {{ permit_ttl: 1s, breaker: {{ minimum_calls: 1, failure_rate: 1%, open_for: 1m }} }}
 """
-#: Nanoseconds between two calls at one sidecar, which go on during a trip.
+#: Nanoseconds between two calls to one sidecar, which continue during a trip.
 PACE = 2_000_000
 #: Nanoseconds of calls before and after each trip.
 MARGIN = 5_000_000
@@ -46,7 +46,7 @@ class Member:
         self.events = Client(port).socket
         self.events.sendall(encode("SUBSCRIBE", EVENTS))
         self.answers, self.messages = Replies(), Replies()
-        #: Calls that are not answered yet.
+        #: Unanswered calls.
         self.pending = 0
         self.forget()
 
@@ -149,7 +149,7 @@ def trip(members: Sequence[Member], offset: int) -> tuple[int, int]:
 
 
 def close(members: Sequence[Member]) -> None:
-    """Waits until each sidecar gives permits and has sent the events of earlier trips."""
+    """Waits until each sidecar grants permits and has sent the events of earlier trips."""
     members[0].client.command("BREAKER.FORCE", SERVICE, "AUTO")
     for member in members:
         wait_until(member.gives_permits, "the end of a trip")

@@ -1,1 +1,1 @@
-"""What Interlock is measured beside: other libraries, etcd and Envoy. Imports `rig` and `figures`."""
+"""The software that Interlock is compared to: other libraries, etcd and Envoy. Imports `rig` and `figures`."""

@@ -14,7 +14,7 @@ class Side(NamedTuple):
     #: A kind of `peers.decision_callers`.
     kind: str
     port: int
-    #: Commands that Redis has received from this side so far. A script counts as one.
+    #: Returns the commands that Redis has received from this side so far. A script counts as one.
     commands: Callable
 
 

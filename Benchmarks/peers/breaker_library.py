@@ -1,4 +1,4 @@
-"""pybreaker with its state in Redis, beside permits of a sidecar by redis-py."""
+"""pybreaker with its state in Redis, compared to permits of a sidecar through redis-py."""
 
 from figures.table import Table
 from peers import beside
@@ -41,5 +41,5 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
 
 
 def commands_run(redis: Client) -> int:
-    """Commands of all clients. Those of scripts count too, but pybreaker runs none and an idle sidecar hardly any."""
+    """Returns the commands of all clients, including those of scripts, which pybreaker does not use."""
     return int(redis.info("stats")["total_commands_processed"])

@@ -1,4 +1,4 @@
-"""Load of decisions: processes that call a library, or a sidecar by redis-py, in a loop.
+"""Load of decisions: processes that call a library, or a sidecar through redis-py, in a loop.
 
 Runs in the virtual environment, which has the libraries. Prints one line of JSON.
 """
@@ -16,7 +16,7 @@ import redis
 from rig import traces
 
 Decide = Callable[[], bool]
-"""Makes one call. Returns whether it was let through."""
+"""Makes one call. Returns whether it was allowed."""
 
 WARM_UP = 0.5
 SERVICE = "peers"
@@ -92,13 +92,13 @@ KINDS = {
 class Run(NamedTuple):
     """The counts of one caller."""
 
-    #: Within the measured time; for a trace, all of them.
+    #: The calls within the measured time; for a trace, all of them.
     calls: int
-    #: How many of `calls` were let through.
+    #: The number of `calls` that were allowed.
     granted: int
-    #: Including those before the measured time.
+    #: All calls, including those before the measured time.
     all_calls: int
-    #: By how many nanoseconds the latest call of a trace was sent too late.
+    #: The largest delay of a call of a trace, in nanoseconds.
     late: int = 0
 
 
@@ -149,7 +149,7 @@ def main() -> None:
     KINDS[options.kind](options.port, options.limit)
     # The callers need a moment to start.
     begin = time.monotonic_ns() + int((WARM_UP + options.callers * 0.05) * 1e9)
-    # Each caller has its own process, and none ends before all have begun.
+    # Each caller has its own process, and none ends before all have started.
     with ProcessPoolExecutor(options.callers, mp_context=multiprocessing.get_context("fork")) as pool:
         futures = [pool.submit(run, options, number, begin) for number in range(options.callers)]
         runs = [future.result() for future in futures]

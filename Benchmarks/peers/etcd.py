@@ -1,4 +1,4 @@
-"""etcd's lock through its JSON gateway, beside Interlock's through its HTTP door and by redis-py."""
+"""etcd's lock through its JSON gateway, compared to Interlock's over HTTP and through redis-py."""
 
 import pathlib
 import shutil
@@ -90,7 +90,7 @@ def is_healthy(port: int) -> bool:
 def run(
     ports: Mapping[str, int], what: str, callers: int, rounds: int, seconds: float, *options: object
 ) -> dict[str, list[Figures]]:
-    """The figures of each side's runs, by its name."""
+    """Returns the figures of each side's runs, by its name."""
     runs: dict[str, list[Figures]] = {side: [] for side in ports}
     for number in range(1, rounds + 1):
         for side, port in ports.items():

@@ -1,4 +1,4 @@
-"""Locks over HTTP with JSON: etcd's gateway, and Interlock's HTTP door."""
+"""Locks over HTTP with JSON: etcd's gateway, and Interlock's HTTP API."""
 
 import base64
 import http.client
@@ -25,7 +25,7 @@ class JSONClient:
 
 
 class EtcdLock:
-    """Like etcd's own clients: one lease for the session, and a key below the lock's name for each turn."""
+    """etcd's lock like in its own clients: one lease per session, and a key below the lock's name per turn."""
 
     def __init__(self, port: int, name: str, lease: int) -> None:
         self.client = JSONClient(port)

@@ -1,4 +1,4 @@
-"""The Python library `limits`, which counts in Redis, beside a sidecar called by redis-py."""
+"""The Python library `limits`, which counts in Redis, compared to a sidecar through redis-py."""
 
 import itertools
 import time
@@ -20,9 +20,9 @@ from rig.traces import SECOND
 
 CALLERS = (1, 8)
 SLIDING = 10_000
-#: The limit per second where exactness is measured.
+#: The limit per second for the measurement of exactness.
 SHORT = 100
-#: The load there, as a multiple of the limit.
+#: Its load, as a multiple of the limit.
 LOAD = 3
 EXPLANATION = f"""\
 **The library `limits`**: Python processes ask for decisions in a loop, the library's in Redis itself, Interlock's at
@@ -34,13 +34,13 @@ processes use their own clocks, a sidecar's script uses that of Redis."""
 
 
 class Pair(NamedTuple):
-    """A strategy of the library, and the algorithm of Interlock that does the same."""
+    """A strategy of the library, and Interlock's equivalent algorithm."""
 
     strategy: str
     algorithm: str
-    #: Per second, where the callers ask as fast as they can.
+    #: The limit per second for callers at full speed.
     limit: int
-    #: These turn the commands that scripts ran into grants.
+    #: Functions that turn the commands of scripts into grants.
     peers_grants: Callable
     own_grants: Callable
 
@@ -175,7 +175,7 @@ def play(
         length,
     )
     grants = grants_of(monitor.stop(part.encode()))
-    # Waits until nothing of this trace counts any more.
+    # Waits until this trace no longer counts.
     time.sleep(1.1 * WINDOW / SECOND)
     return Case(
         figures["granted"],

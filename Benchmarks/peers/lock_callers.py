@@ -16,17 +16,17 @@ import redis_lock
 
 from peers import http_locks
 
-#: (asked, granted, releases) of each turn of one caller, in nanoseconds of the monotonic clock, which all processes of
-#: a machine share.
+#: (requested, granted, releases) of each turn of one caller, in nanoseconds of the monotonic clock, which all processes
+#: of a machine share.
 Turns = list[tuple[int, int, int]]
 
 WARM_UP = 0.5
-#: Seconds: long enough that no lease expires here.
+#: Seconds, long enough that no lease expires here.
 LEASE = 10
 
 
 class InterlockLock:
-    """A sidecar's lock by redis-py."""
+    """A sidecar's lock through redis-py."""
 
     def __init__(self, client: redis.Redis, name: str) -> None:
         self.client, self.name = client, name
@@ -44,7 +44,7 @@ def connected(port: int) -> redis.Redis:
     return client
 
 
-#: Each takes a port and a name, and returns a lock.
+#: Functions that take a port and a name, and return a lock.
 LOCKS = {
     "redis-py": lambda port, name: connected(port).lock(name, timeout=LEASE, blocking=True),
     "python-redis-lock": lambda port, name: redis_lock.Lock(connected(port), name, expire=LEASE),

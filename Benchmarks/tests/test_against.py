@@ -16,7 +16,7 @@ from figures import against
 SIDES = (against.Side("old", pathlib.Path("/before/interlock")), against.Side("new", pathlib.Path("/now/interlock")))
 
 
-#: Stands for the servers, which these tests do not start.
+#: A placeholder for the servers, which these tests do not start.
 RIG = unittest.mock.Mock()
 
 
@@ -27,12 +27,12 @@ def samples(ratios: Sequence[float], falls: bool = False) -> against.Samples:
 
 
 def around(ratio: float, spread: float, count: int) -> list[float]:
-    """Ratios whose logarithms are alternately `spread` above and below the logarithm of `ratio`."""
+    """Returns ratios whose logarithms are alternately `spread` above and below the logarithm of `ratio`."""
     return [ratio * math.exp(spread if index % 2 else -spread) for index in range(count)]
 
 
 class MadeUp:
-    """A figure with these values, pair by pair. The last pair repeats."""
+    """Returns a figure with these values, pair by pair. The last pair repeats."""
 
     def __init__(self, *pairs: tuple[float, float]) -> None:
         self.left = {
@@ -179,7 +179,7 @@ class CommandLineTest(unittest.TestCase):
         return file
 
     def refused(self, *arguments: object) -> str:
-        """What the program prints about a wrong command line."""
+        """Returns the program's output about a wrong command line."""
         with (
             unittest.mock.patch.object(sys, "argv", ["run.py", *map(str, arguments)]),
             contextlib.redirect_stderr(io.StringIO()) as said,
@@ -229,7 +229,7 @@ class CommandLineTest(unittest.TestCase):
 
 
 def above(quantile: float, freedom: int, steps: int = 4000) -> float:
-    """The share of Student's distribution above a quantile, by Simpson's rule from the middle."""
+    """Returns the fraction of Student's distribution above a quantile, by Simpson's rule from the middle."""
     scale = math.gamma((freedom + 1) / 2) / (math.sqrt(freedom * math.pi) * math.gamma(freedom / 2))
     width = quantile / steps
     heights = [scale * (1 + (index * width) ** 2 / freedom) ** (-(freedom + 1) / 2) for index in range(steps + 1)]

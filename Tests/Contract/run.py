@@ -1,4 +1,4 @@
-"""Sends valid and invalid requests to the HTTP door of a sidecar that has an API key.
+"""Sends valid and invalid requests to the HTTP API of a sidecar that has an API key.
 
 `make contract` runs it. schemathesis makes the requests from openapi.yaml. Each response must be one that the contract
 lists for the request, and none may be an internal error.
@@ -39,7 +39,7 @@ expected-statuses = ["2xx", "4xx", "503"]
 
 
 def sidecar(binary: str, folder: pathlib.Path) -> tuple[subprocess.Popen[str], str]:
-    """Starts a sidecar. Returns its process and the URL of its HTTP door."""
+    """Starts a sidecar. Returns its process and the URL of its HTTP API."""
     configuration = folder / "interlock.yaml"
     configuration.write_text(CONFIGURATION)
     process = subprocess.Popen(
@@ -73,7 +73,9 @@ def sidecar(binary: str, folder: pathlib.Path) -> tuple[subprocess.Popen[str], s
 def main() -> int:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--binary", required=True, help="the built interlock")
-    arguments.add_argument("--examples", type=int, default=50, help="how many requests for each operation and phase")
+    arguments.add_argument(
+        "--examples", type=int, default=50, help="the number of requests for each operation and phase"
+    )
     arguments.add_argument("--seed", type=int, default=1)
     chosen = arguments.parse_args()
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""Holds .proto files of ours against the published declarations that they are a part of."""
+"""Compares the project's .proto files with the published declarations that they are a subset of."""
 
 import subprocess
 import tempfile
@@ -13,9 +13,9 @@ from servers import Failure
 
 
 def compare_declarations(folder: Path, modules: list[ModuleType], newer: frozenset[str] = frozenset()) -> int:
-    """Each message and field of ours is one of the published, under the same name, number, type and label.
+    """Checks that each message and field is published under the same name, number, type and label.
 
-    `newer` names fields that the published modules do not have yet. Returns how many fields were compared.
+    `newer` names fields that the published modules lack so far. Returns the number of compared fields.
     """
     with tempfile.NamedTemporaryFile() as file:
         sources = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.proto"))
@@ -45,7 +45,7 @@ def compare_declarations(folder: Path, modules: list[ModuleType], newer: frozens
             name = f"{file_.package}.{enum.name}"
             known = {value.name: value.number for value in enums[name].values}
             if any(known.get(value.name) != value.number for value in enum.value):
-                raise Failure(f"{name} is not as it was published")
+                raise Failure(f"{name}: differs from the published declaration")
     return count
 
 
@@ -63,13 +63,13 @@ def compare_message(
         same = known.get(field.name)
         traits = ("number", "type", "label", "type_name")
         if not same or any(getattr(field, trait) != getattr(same, trait) for trait in traits):
-            raise Failure(f"{name}.{field.name} is not as it was published")
+            raise Failure(f"{name}.{field.name}: differs from the published declaration")
         count += 1
     values = {(enum.name, value.name): value.number for enum in original.enum_type for value in enum.value}
     for enum in message.enum_type:
         for value in enum.value:
             if values.get((enum.name, value.name)) != value.number:
-                raise Failure(f"{name}.{enum.name}.{value.name} is not as it was published")
+                raise Failure(f"{name}.{enum.name}.{value.name}: differs from the published declaration")
     nested = {inner.name: inner for inner in original.nested_type}
     for inner in message.nested_type:
         if inner.name not in nested:

@@ -1,12 +1,12 @@
-"""Compares what was printed with what a page shows.
+"""Compares printed output with the output on a page.
 
-A page shows real output, of which some things are never the same again: tokens, fences, IDs, times. They match their
-own kind. `…` matches anything in its line, and on a line of its own any number of lines.
+A page shows real output. Parts that differ in each run (tokens, fences, IDs and times) match any value of their kind.
+`…` matches anything within its line, and any number of lines on a line of its own.
 """
 
 import re
 
-#: What is different each time, and what it may be. The first that fits at a place counts.
+#: The parts that differ in each run, with their patterns. The first pattern that matches at a position counts.
 VARIABLE = [
     # A token: a label, a slash, 128 bits.
     (r"[\w.-]+/[0-9a-f]{32}", r"[\w.-]+/[0-9a-f]{32}"),
@@ -27,7 +27,7 @@ KINDS = re.compile("|".join(f"(?P<k{index}>{shown})" for index, (shown, _) in en
 
 
 def pattern(line: str) -> str:
-    """A regular expression for a line that is shown."""
+    """Returns a regular expression for a line on a page."""
     parts, end = [], 0
     for found in re.finditer(rf"…|{KINDS.pattern}", line):
         parts.append(re.escape(line[end : found.start()]))
@@ -39,7 +39,7 @@ def pattern(line: str) -> str:
 
 def matches(shown: str, printed: str) -> bool:
     lines = [r"(?:.*\n)*?" if line.strip() == "…" else pattern(line.rstrip()) + r" *\n" for line in shown.splitlines()]
-    # curl ends an answer without a newline; a shell's next prompt hides that.
+    # curl ends a response without a newline, which a shell's next prompt hides.
     text = printed.replace("\r", "")
     if text and not text.endswith("\n"):
         text += "\n"
@@ -47,7 +47,7 @@ def matches(shown: str, printed: str) -> bool:
 
 
 def difference(shown: str, printed: str) -> str:
-    """For people: both, beside a margin."""
+    """Returns both outputs, each with a margin, for a report."""
     return "".join(
         f"  {title}:\n" + "".join(f"    | {line}\n" for line in text.splitlines() or ["(nothing)"])
         for title, text in (("the page shows", shown), ("it printed", printed.replace("\r", "")))

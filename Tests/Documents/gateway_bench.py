@@ -1,4 +1,4 @@
-"""What the gRPC door is measured with: Redis, a sidecar on a core of its own, clocks and bounds."""
+"""Tools for measuring the gRPC API: Redis, a sidecar on its own core, clocks and targets."""
 
 import contextlib
 import gc
@@ -20,21 +20,21 @@ from servers import HTTP, PATIENCE, REDIS, RESP, Connection, Failure, World, fre
 CONFIGURATION = """
 redis: {{ url: "redis://127.0.0.1:{redis}" }}
 listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc}" }}
-# Decisions without Redis are not to be measured.
+# Decisions without Redis must not be measured.
 rls: {{ timeout: 2s }}
 services:
   {domain}: {{ limits: [ {{ limit: 1000000000, per: 1h }} ] }}
 rate_limits:
   {domain}: {{ descriptors: [ {{ key: {key}, limit: 1000000000, per: 1h }} ] }}
 """
-#: Calls of one kind, before it is the other's turn.
+#: Calls of one kind before the other kind's turn.
 BLOCK = 250
-#: `overall_code` OK begins an answer, and `status` SERVING is all that health says.
+#: A response begins with `overall_code` OK; a health response is `status` SERVING alone.
 GRANTED, SERVING = b"\x08\x01", b"\x08\x01"
 
 
 class Report:
-    """Prints figures, and remembers which missed their bounds."""
+    """Prints figures and records which missed their targets."""
 
     def __init__(self) -> None:
         self.missed: list[str] = []
@@ -43,18 +43,18 @@ class Report:
         print(f"{name}: {text}", flush=True)
 
     def hold(self, name: str, text: str, bound: str, is_met: bool) -> None:
-        """`text` has both sides of what is compared."""
-        self.say(name, f"{text} (bound: {bound}){'' if is_met else ' MISSED'}")
+        """Prints `text`, which names both compared figures, and whether the target is met."""
+        self.say(name, f"{text} (target: {bound}){'' if is_met else ' MISSED'}")
         if not is_met:
-            self.missed.append(f"{name}: {text} (bound: {bound})")
+            self.missed.append(f"{name}: {text} (target: {bound})")
 
 
 class Bench:
-    """Redis and one sidecar. With two cores or more, the sidecar has the first, and all else the others."""
+    """Redis and one sidecar. With two or more cores, the sidecar has the first one to itself."""
 
     def __init__(self, binary: Path, rounds: int, scale: float) -> None:
         self.rounds = rounds
-        #: How long each part takes, 1 being the real run.
+        #: The length of each part, as a fraction of the real run.
         self.scale = scale
         self.pinned: list[str] = []
         cores = sorted(os.sched_getaffinity(0))
@@ -63,7 +63,7 @@ class Bench:
             os.sched_setaffinity(0, cores[1:])
         self.world = World(binary, Path(tempfile.mkdtemp(prefix="interlock-gateway-speed-")))
         self.redis = Connection(self.world.ports[REDIS])
-        # The disk is not to be measured.
+        # The disk must not be measured.
         self.redis.call("CONFIG", "SET", "appendonly", "no")
         self.grpc = free_ports(1)[0]
         self.file = self.world.folder / "sidecar.yaml"
@@ -71,7 +71,7 @@ class Bench:
         self.file.write_text(CONFIGURATION.format(**ports, grpc=self.grpc, domain=DOMAIN, key=KEY))
 
     def start_sidecar(self) -> subprocess.Popen[bytes]:
-        """A new one, in the place of the one before."""
+        """Starts a new sidecar in place of the last one."""
         world = self.world
         if world.sidecar:
             world.stop(world.sidecar)
@@ -82,11 +82,11 @@ class Bench:
         return world.sidecar
 
     def client(self) -> contextlib.closing[GatewayClient]:
-        """Asks about one descriptor."""
+        """Returns a client whose requests have one descriptor."""
         return contextlib.closing(GatewayClient(self.grpc, SHOULD_RATE_LIMIT, body()))
 
     def decided(self) -> int:
-        """How many calls of the rate limit service were answered without an error."""
+        """Returns the number of rate limit calls that were answered without an error."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.world.ports[HTTP]}/metrics", timeout=PATIENCE) as answer:
             text = answer.read().decode()
         labels = re.escape(f'{{method="{SHOULD_RATE_LIMIT}",status="ok"}}')
@@ -98,7 +98,7 @@ class Bench:
             return client.ask() == SERVING
 
     def alternate(self, calls: Mapping[str, Callable[[], None]], blocks: int) -> dict[str, list[list[float]]]:
-        """Times of each round. Blocks of each kind take turns: what disturbs one disturbs all."""
+        """Returns the times of each round. Blocks of each kind take turns, so that a disturbance affects all kinds."""
         rounds: dict[str, list[list[float]]] = {name: [] for name in calls}
         for _ in range(self.rounds):
             for found in rounds.values():
@@ -112,20 +112,20 @@ class Bench:
 def ask(client: GatewayClient) -> None:
     answer = client.ask()
     if not answer.startswith(GRANTED):
-        raise Failure(f"a call within the limit was answered {answer!r}")
+        raise Failure(f"a call within the limit returned {answer!r}")
 
 
 # ---- a process, as the kernel sees it
 
 
 def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
-    # Of proc_pid_stat(5), behind the name in parentheses: utime and stime.
+    # utime and stime of proc_pid_stat(5), after the name in parentheses.
     user, system = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(process: subprocess.Popen[bytes]) -> int:
-    """Bytes. The most that it had is counted from now on."""
+    """Returns the resident bytes, and starts a new peak measurement."""
     Path(f"/proc/{process.pid}/clear_refs").write_text("5")
     return most_resident(process)
 
@@ -140,7 +140,7 @@ def most_resident(process: subprocess.Popen[bytes]) -> int:
 
 
 def times(call: Callable[[], None], seconds: float = 0, count: int = 0) -> list[float]:
-    """How long each call takes; for so long, and so many at least."""
+    """Returns the time of each call, for at least this long and at least this many calls."""
     found: list[float] = []
     gc.disable()
     now = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Clients for timing single round trips, over raw sockets: a library would take longer than the sidecar."""
+"""Clients that time single round trips over raw sockets, because a library would take longer than the sidecar."""
 
 import socket
 import struct
@@ -11,12 +11,12 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM = ACK = 0x1
 END_HEADERS = 0x4
-#: Of a frame: its length in three bytes, kind, flags and stream.
+#: The header of a frame: its length in three bytes, kind, flags and stream.
 HEAD = struct.Struct(">BHBBI")
 FRAME_HEAD = HEAD.size
-#: The largest that each side takes, unless it says otherwise.
+#: The largest frame that each side accepts by default.
 LONGEST_FRAME = 1 << 14
-#: How much may be on its way before the other side says how much it takes.
+#: The default window, before the other side announces its own.
 FIRST_WINDOW = (1 << 16) - 1
 INITIAL_WINDOW_SIZE = 4
 CANCEL = 8
@@ -35,7 +35,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def take_frames(data: bytearray) -> list[Frame]:
-    """Removes the whole frames that `data` begins with."""
+    """Removes the complete frames at the start of `data`."""
     frames: list[Frame] = []
     start = 0
     while len(data) - start >= FRAME_HEAD:
@@ -58,7 +58,7 @@ def settings(payload: bytes) -> dict[int, int]:
 
 
 def request_head(path: str) -> bytes:
-    """The fields of a call, none of which the other side has to remember (RFC 7541, section 6.2.2)."""
+    """Encodes the fields of a call without adding any to the other side's table (RFC 7541, section 6.2.2)."""
 
     def text(value: str) -> bytes:
         return bytes((len(value),)) + value.encode()
@@ -69,7 +69,7 @@ def request_head(path: str) -> bytes:
 
 
 def message(body: bytes) -> bytes:
-    """What stands in DATA: not compressed, its length, and itself."""
+    """Returns the payload of DATA: an uncompressed message after its flag and length."""
     return b"\x00" + len(body).to_bytes(4) + body
 
 
@@ -77,7 +77,7 @@ NO_MESSAGE = message(b"")
 
 
 class RoundTrips:
-    """One request at a time over one connection, of a protocol that the caller knows."""
+    """Sends one request at a time over one connection; the caller knows the protocol."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
@@ -101,9 +101,9 @@ class RoundTrips:
 
 
 class GatewayClient(RoundTrips):
-    """The same call of gRPC over and over, one at a time. It takes whatever comes."""
+    """Repeats the same gRPC call, one at a time, and accepts any response."""
 
-    #: How the second and the last frame of an answer begin, behind their lengths.
+    #: The first bytes of the second and the last frame of a response, after their lengths.
     MESSAGE = bytes((DATA, 0))
     TRAILERS = bytes((HEADERS, END_HEADERS | END_STREAM))
 
@@ -113,20 +113,20 @@ class GatewayClient(RoundTrips):
         self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(WINDOW_UPDATE, 0, 0, most))
         head = frame(HEADERS, END_HEADERS, 0, request_head(path))
         data = frame(DATA, END_STREAM, 0, message(body))
-        #: The stream stands between them, in both frames.
+        #: The stream's number is between them in both frames.
         self.parts = head[:5], head[FRAME_HEAD:] + data[:5], data[FRAME_HEAD:]
         self.stream = -1
         self.received = bytearray()
 
     def ask(self) -> bytes:
-        """The answer's message; nothing if there is none."""
+        """Returns the response's message, or an empty one."""
         self.stream += 2
         self.socket.sendall(self.stream.to_bytes(4).join(self.parts))
         data = self.receive()
         return self.usual(data) or self.whole(data)
 
     def usual(self, data: bytes) -> bytes:
-        """An answer's message if that came alone and in one piece; what this takes counts as the sidecar's."""
+        """Returns a response's message if it came alone and in one piece. The time counts as the sidecar's."""
         if len(data) < 3 * FRAME_HEAD or self.received:
             return b""
         begin = FRAME_HEAD + data[2]
@@ -137,7 +137,7 @@ class GatewayClient(RoundTrips):
         return data[begin + FRAME_HEAD + len(NO_MESSAGE) : end] if len(data) == end + FRAME_HEAD + last[2] else b""
 
     def whole(self, data: bytes) -> bytes:
-        """The same, whatever comes besides."""
+        """Returns the same, and handles other frames too."""
         self.received += data
         answer = b""
         is_over = False
@@ -148,7 +148,7 @@ class GatewayClient(RoundTrips):
                 elif kind == DATA:
                     answer += payload
                 elif kind == RESET:
-                    raise ConnectionResetError("the sidecar has reset the call")
+                    raise ConnectionResetError("the sidecar reset the call")
                 is_over |= stream == self.stream and bool(flags & END_STREAM)
             if not is_over:
                 self.received += self.receive()
@@ -158,4 +158,4 @@ class GatewayClient(RoundTrips):
         if kind in (SETTINGS, PING) and not flags & ACK:
             self.socket.sendall(frame(kind, ACK, 0, payload if kind == PING else b""))
         elif kind == GOAWAY:
-            raise ConnectionResetError(f"the sidecar says goodbye, with error {int.from_bytes(payload[4:8])}")
+            raise ConnectionResetError(f"the sidecar sent GOAWAY with error {int.from_bytes(payload[4:8])}")

@@ -1,4 +1,4 @@
-"""Clients of the gRPC door that send more than is good for anybody, each in a process of its own."""
+"""Clients that flood the gRPC API, each in a process of its own."""
 
 import contextlib
 import multiprocessing
@@ -38,20 +38,20 @@ from gateway_client import (
 from servers import PATIENCE
 
 DOMAIN = "speed"
-#: What a generic_key of Envoy is called.
+#: The name of Envoy's generic_key.
 KEY = "generic_key"
-#: A kind of frame that there is not: it has to be ignored.
+#: An unknown kind of frame, which must be ignored.
 UNKNOWN = 0x2A
-#: How many frames, or calls, a flood puts together.
+#: The number of frames or calls that a flood sends at once.
 BATCH = 64
-#: Calls of one connection whose messages do not end: as many as may be under way before the sidecar has said how many.
+#: Unfinished calls of one connection: the most that are allowed before the sidecar announces its limit.
 ENDLESS = 100
 FIELDS = request_head(SHOULD_RATE_LIMIT)
 LOG_FIELDS = request_head("/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs")
 
 
 def body(descriptors: int = 1, value: str = "a") -> bytes:
-    """A question about so many descriptors of one entry."""
+    """Returns a request with this number of one-entry descriptors."""
     entry = ratelimit_pb2.RateLimitDescriptor.Entry(key=KEY, value=value)
     one = ratelimit_pb2.RateLimitDescriptor(entries=[entry])
     request: bytes = rls_pb2.RateLimitRequest(domain=DOMAIN, descriptors=[one] * descriptors).SerializeToString()
@@ -59,20 +59,20 @@ def body(descriptors: int = 1, value: str = "a") -> bytes:
 
 
 class Cut(Exception):
-    """The sidecar has had enough of the connection."""
+    """The sidecar closed the connection."""
 
 
 class Flooder:
-    """A connection that keeps to HTTP/2, and to nothing else. It reads whatever comes: nothing holds the sidecar up."""
+    """A connection that only obeys HTTP/2. It reads everything, so that the sidecar never waits for it."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self.socket.setblocking(False)
         self.received = bytearray()
-        #: Goes out before the next that is sent: a frame may be half sent when the need for it arises.
+        #: Bytes to send before the next frame, because the current one may be half sent.
         self.unsent = b""
         self.stream = -1
-        #: How much may be sent, of all streams together, of a new one, and of each that is open.
+        #: The windows of the connection, of a new stream, and of each open stream.
         self.window = self.first_window = FIRST_WINDOW
         self.windows: dict[int, int] = {}
         self.socket.send(PREFACE + frame(SETTINGS, 0, 0))
@@ -122,25 +122,25 @@ class Flooder:
                 self.windows.pop(stream, None)
 
     def until_over(self) -> None:
-        """Waits until its calls are."""
+        """Waits until its calls are finished."""
         end = time.monotonic() + PATIENCE
         while self.windows:
             if time.monotonic() > end:
-                raise TimeoutError(f"{len(self.windows)} calls are not over after {PATIENCE} s")
+                raise TimeoutError(f"{len(self.windows)} calls are not finished after {PATIENCE} s")
             self.read(wait=True)
 
     def head(self, fields: bytes = FIELDS) -> bytes:
-        """Begins a call."""
+        """Starts a call."""
         self.stream += 2
         self.windows[self.stream] = self.first_window
         return frame(HEADERS, END_HEADERS, self.stream, fields)
 
     def data(self, stream: int, payload: bytes, flags: int = END_STREAM) -> bytes:
-        """Waits until the sidecar takes so much; nothing, when it takes no more of this call."""
+        """Returns a frame once the window has room for it, or nothing if the call has ended."""
         end = time.monotonic() + PATIENCE
         while stream in self.windows and min(self.window, self.windows[stream]) < len(payload):
             if time.monotonic() > end:
-                raise TimeoutError(f"no more than {self.windows[stream]} bytes of a call are taken after {PATIENCE} s")
+                raise TimeoutError(f"the window of a call is only {self.windows[stream]} bytes after {PATIENCE} s")
             self.read(wait=True)
         if stream not in self.windows:
             return b""
@@ -149,7 +149,7 @@ class Flooder:
         return frame(DATA, flags, stream, payload)
 
     def call(self, payload: bytes) -> None:
-        """One call, whose message goes out in several frames if it is long."""
+        """Sends one call, in several frames if its message is long."""
         head = self.head()
         stream = self.stream
         for start in range(0, len(payload), LONGEST_FRAME):
@@ -163,7 +163,7 @@ class Flooder:
         return frame(RESET, 0, stream, CANCEL.to_bytes(4))
 
 
-#: Says that so much more was sent.
+#: Adds to the number of sent items.
 Count = Callable[[int], None]
 
 
@@ -188,7 +188,7 @@ def rapid_resets(flooder: Flooder, count: Count) -> NoReturn:
 
 
 def deadlines(flooder: Flooder, count: Count) -> NoReturn:
-    """Calls that are given up after a millisecond, if they are not answered by then."""
+    """Calls that are cancelled after a millisecond unless they are answered."""
     payload = message(body())
     while True:
         flooder.send(b"".join(flooder.head() + flooder.data(flooder.stream, payload) for _ in range(BATCH)))
@@ -199,7 +199,7 @@ def deadlines(flooder: Flooder, count: Count) -> NoReturn:
 
 
 def endless(flooder: Flooder, count: Count) -> NoReturn:
-    """Each call promises a megabyte, and sends it byte by byte."""
+    """Calls that announce a megabyte and send it byte by byte."""
     promise = b"\x00" + (1 << 20).to_bytes(4)
     while True:
         while len(flooder.windows) < ENDLESS:
@@ -209,7 +209,7 @@ def endless(flooder: Flooder, count: Count) -> NoReturn:
 
 
 def beginnings(flooder: Flooder, count: Count) -> NoReturn:
-    """Each call sends the first bytes of its message, behind many that mean nothing: nothing of those may be kept."""
+    """Calls that send the start of a message after frames of an unknown kind, which must not use memory."""
     ignored = frame(UNKNOWN, 0, 0, bytes(LONGEST_FRAME)) * 3
     while True:
         if len(flooder.windows) < ENDLESS:
@@ -220,7 +220,7 @@ def beginnings(flooder: Flooder, count: Count) -> NoReturn:
 
 
 def silent(flooder: Flooder, count: Count) -> NoReturn:
-    """A stream of access logs whose messages have one field that nobody knows, a thousand in each frame."""
+    """A stream of access logs with a thousand messages in each frame, all with one unknown field."""
     messages = message(b"\x78\x00") * 1000
     while True:
         head = b"" if flooder.windows else flooder.head(LOG_FIELDS)
@@ -229,7 +229,7 @@ def silent(flooder: Flooder, count: Count) -> NoReturn:
 
 
 def answered(flooder: Flooder, count: Count, payload: bytes, at_once: int) -> NoReturn:
-    """Sends so many calls, waits until they are answered, and sends the next."""
+    """Sends a batch of calls, waits for their responses, and sends the next batch."""
     while True:
         for _ in range(at_once):
             flooder.call(payload)
@@ -247,7 +247,7 @@ def long_messages(flooder: Flooder, count: Count) -> NoReturn:
 
 
 def many_entries(flooder: Flooder, count: Count) -> NoReturn:
-    """A descriptor of more entries than there may be in a whole request."""
+    """Requests whose descriptor has more entries than a whole request may have."""
     descriptor = b"\x0a\x00" * 500_000
     length = len(descriptor)
     field = b"\x12" + bytes([length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14]) + descriptor
@@ -258,7 +258,7 @@ def nonsense(flooder: Flooder, count: Count) -> NoReturn:
     answered(flooder, count, message(b"\xff\xff\xff"), BATCH)
 
 
-#: What is sent, and what is counted of it.
+#: The floods, with the unit that is counted.
 FLOODS: dict[str, tuple[Callable[[Flooder, Count], NoReturn], str]] = {
     "keep-alives": (pings, "frames"),
     "rapid resets": (rapid_resets, "streams"),
@@ -266,7 +266,7 @@ FLOODS: dict[str, tuple[Callable[[Flooder, Count], NoReturn], str]] = {
     "deadlines of 1 ms": (deadlines, "calls"),
     "messages that never end": (endless, "frames"),
     "messages that only begin": (beginnings, "frames"),
-    "messages that say nothing": (silent, "messages"),
+    "empty messages": (silent, "messages"),
     "10,000 descriptors": (many_descriptors, "calls"),
     "500,000 entries": (many_entries, "calls"),
     "messages of 2 MB": (long_messages, "calls"),
@@ -275,11 +275,11 @@ FLOODS: dict[str, tuple[Callable[[Flooder, Count], NoReturn], str]] = {
 
 
 class Flood:
-    """Connections that flood, each in a process of its own, until it is stopped."""
+    """Flooding connections, each in a process of its own, until they are stopped."""
 
     def __init__(self, kind: str, port: int, connections: int = 2) -> None:
         processes = multiprocessing.get_context("fork")
-        #: Of each process: how much it has sent, and how often it was cut.
+        #: For each process, the sent amount and the number of lost connections.
         self.counts = [processes.RawArray("q", 2) for _ in range(connections)]
         self.processes = [
             processes.Process(target=flood, args=(kind, port, counts), daemon=True) for counts in self.counts
@@ -303,7 +303,7 @@ class Flood:
 
 
 def flood(kind: str, port: int, counts: list[int]) -> NoReturn:
-    # The other client and Redis share the core, and are not to wait for it: what is measured is the sidecar.
+    # The other client and Redis share the core and must not wait for the flood: only the sidecar is measured.
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
     def count(number: int) -> None:

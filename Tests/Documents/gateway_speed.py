@@ -1,7 +1,7 @@
-"""Measures the gRPC door: decisions a second, what a call costs, what Envoy adds, and what others notice of floods.
+"""Measures the gRPC API: decisions a second, the cost of a call, Envoy's overhead, and the effect of floods.
 
-`.venv/bin/python Tests/Documents/gateway_speed.py --binary .build/release/interlock` takes five minutes, and wants a
-machine that does nothing else. Each figure is the median of the rounds. The exit code is 1 if one misses its bound.
+`.venv/bin/python Tests/Documents/gateway_speed.py --binary .build/release/interlock` takes five minutes on an
+otherwise idle machine. Each figure is the median of the rounds. The exit code is 1 if a figure misses its target.
 """
 
 import argparse
@@ -24,19 +24,19 @@ from servers import PATIENCE, RESP, Failure, free_ports
 ENVOY = Path(__file__).with_suffix(".yaml").read_text()
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 TAKE = b"*2\r\n$10\r\nLIMIT.TAKE\r\n$%d\r\n%s\r\n" % (len(DOMAIN), DOMAIN.encode())
-#: What h2load has under way.
+#: h2load's concurrent calls.
 CONNECTIONS, STREAMS = 4, 32
-#: For how many seconds another client is watched before a flood, and during it.
+#: The seconds for which another client is measured before a flood, and during it.
 WATCH = 2
-#: For how many seconds a flood goes on before it counts.
+#: The seconds that a flood lasts before it is measured.
 GATHERING = 0.3
-#: The bounds: decisions a second of the sidecar's processor time,
+#: The targets: decisions per second of the sidecar's processor time,
 LEAST_DECISIONS = 25_000
 #: scripts sent to Redis for 1,000 decisions,
 MOST_SCRIPTS = 50
-#: microseconds from one median to the other,
+#: microseconds between the two medians,
 MOST_ADDED = 90
-#: p99 during a flood ÷ p99 before it, and what a flood adds to the resident bytes at most.
+#: p99 during a flood ÷ p99 before it, and the most that a flood adds to the resident bytes.
 MOST_TIMES, MOST_GROWTH = 5, 50e6
 
 
@@ -58,7 +58,7 @@ def rate(bench: Bench, report: Report) -> None:
         processed.append(redis_count(r"total_commands_processed:(\d+)", statistic) * 1000 / requests)
         decided = bench.decided() - decided
         if decided != requests:
-            raise Failure(f"of {requests:,} calls of h2load {decided:,} were decided")
+            raise Failure(f"{decided:,} of {requests:,} calls of h2load were decided")
     with bench.client() as client:
         ask(client)
     speed, scripts = statistics.median(by_cpu), statistics.median(sent)
@@ -78,7 +78,7 @@ def rate(bench: Bench, report: Report) -> None:
 
 
 def h2load(bench: Bench, requests: int) -> float:
-    """Calls per second."""
+    """Returns calls per second."""
     file = bench.world.folder / "message"
     file.write_bytes(message(body()))
     words = ["h2load", "-n", str(requests), "-c", str(CONNECTIONS), "-m", str(STREAMS), "-d", str(file)]
@@ -109,7 +109,7 @@ def latency(bench: Bench, report: Report) -> None:
 
 
 def take(resp: RoundTrips) -> None:
-    # Five integers, each on a line; the first says whether it was limited.
+    # Five integers, one a line; the first is 1 if the call was limited.
     answer = resp.exchange(TAKE, lambda data: data.count(b"\r\n") == 6 or data.startswith(b"-"))
     if not answer.startswith(b"*5\r\n:0\r\n"):
         raise Failure(f"a call within the limit was answered {answer!r}")
@@ -157,13 +157,13 @@ def is_open(port: int) -> bool:
 
 
 def check_envoy(port: int, requests: int) -> None:
-    """Both limits were asked of each request: where they are not, Envoy lets pass too."""
+    """Checks that both limits decided each request, because Envoy also allows requests without a decision."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/stats", timeout=PATIENCE) as answer:
         text = answer.read().decode()
     for name in ("local.http_local_rate_limit.ok", "cluster.upstream.ratelimit.ok"):
         found = re.search(rf"^{re.escape(name)}: (\d+)$", text, re.MULTILINE)
         if not found or int(found[1]) < requests:
-            raise Failure(f"of {requests:,} requests Envoy counts {found[1] if found else 'none'} as {name}")
+            raise Failure(f"Envoy counts {found[1] if found else 'none'} of {requests:,} requests as {name}")
 
 
 def floods(bench: Bench, report: Report) -> None:
@@ -189,10 +189,10 @@ def flooded(bench: Bench, report: Report, kind: str, unit: str) -> None:
                     sent.append((flood.sent() - already) / took)
                     cuts.append((flood.cuts() - cut) / took)
                     if not flood.is_alive():
-                        raise Failure(f"the flood of {kind} has ended by itself")
+                        raise Failure(f"the flood of {kind} ended early")
         is_healthy = bench.is_healthy()
     except OSError as error:
-        report.hold("floods", f"{kind}: another client met {error!r}", "no error", False)
+        report.hold("floods", f"{kind}: another client got {error!r}", "no error", False)
         return
     early, late = statistics.median(before), statistics.median(during)
     report.hold(
@@ -232,8 +232,8 @@ FIGURES = {"rate": rate, "latency": latency, "envoy": envoy, "floods": floods}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
-    parser.add_argument("--only", choices=FIGURES, help="one of the figures")
-    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
+    parser.add_argument("--only", choices=FIGURES, help="measure only this figure")
+    parser.add_argument("--quick", action="store_true", help="run one short round, to check that it works")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     report = Report()

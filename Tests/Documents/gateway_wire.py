@@ -1,4 +1,4 @@
-"""What gRPC's own client sees of limits: hits, limits that requests bring along, metrics, answers in time, and quotas.
+"""Checks limits with gRPC's own client: hits, limits in requests, metrics, timely responses, and quotas.
 
 `make envoy` runs it, with the real Envoys of `gateways.py`.
 """
@@ -22,15 +22,15 @@ from servers import PATIENCE, REDIS, Failure, World, free_ports, is_open
 
 OK, OVER_LIMIT = rls_pb2.RateLimitResponse.OK, rls_pb2.RateLimitResponse.OVER_LIMIT
 HOUR = 3600
-#: `is_negative_hits` of a descriptor, which the published package does not have yet.
+#: `is_negative_hits` of a descriptor, which the published package lacks so far.
 NEGATIVE = b"\x20\x01"
-#: So many combinations of values have metrics of their own.
+#: The number of value combinations with their own metrics.
 DETAILS = 1000
-#: Of the quota that data planes divide, in a second, and for how long each goes by what it was told.
+#: The quota per second that data planes divide, and the lifetime of an assignment.
 QUOTA, LIFETIME = 100, 15
-#: What a thousand long calls take at most, on a machine that is busy.
+#: The most seconds for a thousand long calls, on a busy machine.
 LONG_CALLS = 30
-#: What an answer that must not wait takes at most, on a machine that is busy.
+#: The most seconds for a response that must not wait, on a busy machine.
 SOON = 2.0
 
 CONFIGURATION = """
@@ -39,9 +39,9 @@ services:
   narrow: {{ limits: [{{ limit: 2, per: 1h }}] }}
   personal: {{ limits: [{{ limit: 2, per: 1h, per_subject: true, subject: required }}] }}
   single: {{ concurrency: 1 }}
-  # All kinds of failures, one after another, open it.
+  # All kinds of failures in a row open the breaker.
   failing: {{ breaker: {{ consecutive_failures: {failures}, minimum_calls: 1000, ignore: [505], open_for: 30s..60s }} }}
-  # One that failed or was slow opens it.
+  # A single failed or slow call opens the breaker.
   well: {{ breaker: {{ consecutive_failures: 1, slow_call: 100ms, slow_rate: 1%, minimum_calls: 1, ignore: [505] }} }}
   slow: {{ breaker: {{ slow_call: 100ms, minimum_calls: 1, open_for: 30s..60s }} }}
   away: {{ }}
@@ -66,22 +66,22 @@ rate_limits:
 """
 
 
-class Door:
-    """A sidecar with a gRPC door, and a configuration of its own."""
+class Sidecar:
+    """A sidecar with a gRPC API and its own configuration."""
 
     def __init__(self, world: World, name: str, configuration: str, tls: str = "") -> None:
         self.world = world
         resp, self.http, self.grpc = free_ports(3)
         resp_at, http_at, grpc_at = (f'"127.0.0.1:{port}"' for port in (resp, self.http, self.grpc))
         file = world.folder / f"{name}.yaml"
-        # A machine that is busy is no Redis that is away: what is decided without it is not within the limit.
+        # A long timeout: a busy machine must not count as an unreachable Redis, whose limits differ.
         file.write_text(
             f'redis: {{ url: "redis://127.0.0.1:{world.ports[REDIS]}", timeout: 10s }}\n'
             f"listen: {{ resp: {resp_at}, http: {http_at}, grpc: {grpc_at}{tls} }}\n"
             f"{configuration}"
         )
         self.process = world.start(str(world.binary), "serve", "--config", str(file))
-        world.until(f"the door of {name} is open", lambda: is_open(self.grpc))
+        world.until(f"the listener of {name} is open", lambda: is_open(self.grpc))
 
     def until_ready(self, status: int) -> None:
         self.world.until(f"the sidecar's readiness is {status}", lambda: self.readiness() == status)
@@ -102,7 +102,7 @@ class Door:
             connection.close()
 
     def series(self, name: str, *labels: str) -> dict[str, float]:
-        """A metric's values by their labels, of those that have these among them."""
+        """Returns a metric's values by their labels, restricted to series with the given labels."""
         lines = (line for line in self.get("/metrics")[1].splitlines() if line.startswith((name + "{", name + " ")))
         values = (line.removeprefix(name).rsplit(" ", 1) for line in lines if all(label in line for label in labels))
         return {labels: float(value) for labels, value in values}
@@ -114,7 +114,7 @@ class Door:
 def one(
     key: str, value: str, hits: int | None = None, override: tuple[int, str] | None = None
 ) -> ratelimit_pb2.RateLimitDescriptor:
-    """A descriptor of one entry; of hits below 0 it gives back."""
+    """Returns a descriptor of one entry. Negative hits are refunds."""
     descriptor = ratelimit_pb2.RateLimitDescriptor(
         entries=[ratelimit_pb2.RateLimitDescriptor.Entry(key=key, value=value)]
     )
@@ -129,7 +129,7 @@ def one(
 
 
 class Asker:
-    """Asks about one domain."""
+    """Sends a request about one domain."""
 
     def __init__(self, channel: grpc.Channel, domain: str) -> None:
         self.stub = rls_pb2_grpc.RateLimitServiceStub(channel)
@@ -138,7 +138,7 @@ class Asker:
     def ask(
         self, *descriptors: ratelimit_pb2.RateLimitDescriptor, hits: int = 0
     ) -> tuple[rls_pb2.RateLimitResponse, dict[str, str]]:
-        """The answer, and what it tells the caller of the proxy."""
+        """Returns the response, and the fields for the proxy's caller."""
         request = rls_pb2.RateLimitRequest(domain=self.domain, descriptors=descriptors, hits_addend=hits)
         answer = self.stub.ShouldRateLimit(request, timeout=PATIENCE)
         return answer, {field.key.lower(): field.value for field in answer.response_headers_to_add}
@@ -146,7 +146,7 @@ class Asker:
     def expect(
         self, what: str, descriptor: ratelimit_pb2.RateLimitDescriptor, code: int, left: int, whole: int, hits: int = 0
     ) -> rls_pb2.RateLimitResponse.DescriptorStatus:
-        """Asks about one descriptor. All that was taken within the last minute is there again after `whole` seconds."""
+        """Checks the response to one descriptor, whose limit is fully available again after `whole` seconds."""
         answer, told = self.ask(descriptor, hits=hits)
         status = answer.statuses[0]
         if (answer.overall_code, status.code, status.limit_remaining) != (code, code, left):
@@ -154,72 +154,72 @@ class Asker:
         reset = status.duration_until_reset.seconds + status.duration_until_reset.nanos / 1e9
         is_taken = left < status.current_limit.requests_per_unit
         if reset > whole or (is_taken and reset <= whole - 60):
-            raise Failure(f"{what}: all of it is there in {reset} s, not in {whole} s")
+            raise Failure(f"{what}: the limit resets in {reset} s, not in {whole} s")
         if told.get("interlock-cause") != ("limit" if code == OVER_LIMIT else None):
-            raise Failure(f"{what}: the caller is told {told}")
+            raise Failure(f"{what}: the caller gets {told}")
         return status
 
 
 def hits(channel: grpc.Channel) -> None:
-    """How much is taken: by the request or by the descriptor, nothing, or less than nothing."""
+    """Checks hits of the request or the descriptor, including zero and negative ones."""
     asker = Asker(channel, "hits")
     for what, of_request, of_descriptor, code, left in (
-        ("a look at a fresh limit", 0, 0, OK, 10),
+        ("a check of a fresh limit", 0, 0, OK, 10),
         ("three hits of the request", 3, None, OK, 7),
         ("five hits of the descriptor, in place of the request's three", 3, 5, OK, 2),
-        ("a look, in place of the request's three", 3, 0, OK, 2),
+        ("a check, in place of the request's three", 3, 0, OK, 2),
         ("three hits where two are left", 3, None, OVER_LIMIT, 2),
-        ("a look after a refusal, which takes nothing", 0, 0, OK, 2),
-        ("no hits at all, which are one", 0, None, OK, 1),
+        ("a check after a refusal, which takes nothing", 0, 0, OK, 2),
+        ("absent hits, which count as one", 0, None, OK, 1),
         ("the last hit", 1, None, OK, 0),
-        ("a look at a limit that is used up", 0, 0, OK, 0),
-        ("one hit more", 0, None, OVER_LIMIT, 0),
-        ("four hits that are given back", 0, -4, OK, 4),
+        ("a check of a limit that is used up", 0, 0, OK, 0),
+        ("one more hit", 0, None, OVER_LIMIT, 0),
+        ("four refunded hits", 0, -4, OK, 4),
         ("three of the four", 3, None, OK, 1),
-        ("more given back than was taken", 0, -1000, OK, 10),
+        ("more hits refunded than taken", 0, -1000, OK, 10),
     ):
         status = asker.expect(what, one("hits", "a", of_descriptor), code, left, HOUR, of_request)
         limit = status.current_limit
         if (limit.requests_per_unit, limit.unit, limit.name) != (10, rls_pb2.RateLimitResponse.RateLimit.HOUR, "ten"):
-            raise Failure(f"{what}: the limit is told as {limit}")
+            raise Failure(f"{what}: the limit is reported as {limit}")
     answer, _ = asker.ask(one("hits", "b"), one("hits", "c", 4), one("hits", "d", 0), hits=3)
     if [status.limit_remaining for status in answer.statuses] != [7, 6, 10]:
-        raise Failure(f"of three descriptors with hits of 3, 4 and 0 is left {answer}")
-    # All or nothing: what is over takes nothing of the others.
+        raise Failure(f"three descriptors with hits of 3, 4 and 0 leave {answer}")
+    # All or nothing: a descriptor over its limit takes nothing from the others.
     answer, _ = asker.ask(one("hits", "b"), one("hits", "c", 7))
     codes = [status.code for status in answer.statuses]
     if (answer.overall_code, codes) != (OVER_LIMIT, [OK, OVER_LIMIT]):
-        raise Failure(f"one of two descriptors is over its limit, and the answer is {answer}")
+        raise Failure(f"one of two descriptors is over its limit, but the response is {answer}")
     for value, left in (("b", 7), ("c", 6)):
-        asker.expect("a look after all was refused", one("hits", value, 0), OK, left, HOUR)
+        asker.expect("a check after both were refused", one("hits", value, 0), OK, left, HOUR)
 
 
 def overrides(channel: grpc.Channel) -> None:
-    """A descriptor that brings a limit of its own is held to that, and counted apart from what the rule counts."""
+    """Checks that a descriptor's own limit applies, and is counted separately from the rule's."""
     asker = Asker(channel, "hits")
     own = rls_pb2.RateLimitResponse.RateLimit
     asker.expect("the rule's own limit", one("hits", "own", 4), OK, 6, HOUR)
     for what, taken, code, left in (
         ("a limit of its own", 3, OK, 1),
-        ("more than is left of it", 2, OVER_LIMIT, 1),
+        ("more than the rest of it", 2, OVER_LIMIT, 1),
         ("the last of it", 1, OK, 0),
     ):
         status = asker.expect(what, one("hits", "own", taken, (4, "MINUTE")), code, left, 60)
         if (status.current_limit.requests_per_unit, status.current_limit.unit) != (4, own.MINUTE):
-            raise Failure(f"{what} is told as {status}")
+            raise Failure(f"{what} is reported as {status}")
     asker.expect("another limit of its own", one("hits", "own", 1, (1, "DAY")), OK, 0, 24 * HOUR)
-    asker.expect("a limit of its own of nothing", one("hits", "own", 1, (0, "DAY")), OVER_LIMIT, 0, 24 * HOUR)
+    asker.expect("a limit of its own of zero", one("hits", "own", 1, (0, "DAY")), OVER_LIMIT, 0, 24 * HOUR)
     asker.expect("the rule's own limit, after others", one("hits", "own", 0), OK, 6, HOUR)
-    # By the rule's algorithm, with its burst: three at once, each of which comes back after six minutes.
+    # The rule's algorithm and burst apply: three hits at once, each available again after six minutes.
     asker.expect("an evenly spaced limit of its own", one("even", "own", 3, (10, "HOUR")), OK, 0, 1080)
     asker.expect("one ahead of its time", one("even", "own", 1, (10, "HOUR")), OVER_LIMIT, 0, 1080)
-    # Where no rule is met it holds all the same.
+    # The limit applies even if no rule matches.
     asker.expect("a limit of its own without a rule", one("nothing", "own", 2, (2, "HOUR")), OK, 0, HOUR)
     asker.expect("more than that", one("nothing", "own", 1, (2, "HOUR")), OVER_LIMIT, 0, HOUR)
 
 
 def long_calls(channel: grpc.Channel) -> None:
-    """Whose calls are long is read as fast as others. If each of their parts cost a frame, it would take a minute."""
+    """Checks that long calls are read quickly. It would take a minute if each part used up a frame of the budget."""
     asker = Asker(channel, "hits")
     descriptor = one("nothing", "x" * 32_000)
     began = time.monotonic()
@@ -230,17 +230,17 @@ def long_calls(channel: grpc.Channel) -> None:
         raise Failure(f"a thousand calls of 32 KB took {took:.0f} s")
 
 
-def details(door: Door, channel: grpc.Channel) -> None:
-    """Of a rule with detailed metrics a thousand values are told apart, and the rest together."""
+def details(sidecar: Sidecar, channel: grpc.Channel) -> None:
+    """Checks that a rule with detailed metrics has a thousand series, and one for all other values."""
     asker = Asker(channel, "detail")
     for start in (0, 550):
         answer, _ = asker.ask(*(one("detail", f"v{number}") for number in range(start, start + 550)))
         if answer.overall_code != OK:
             raise Failure(f"550 values with limits of their own are refused: {answer}")
     asker.ask(one("detail", "v7", 5))
-    known = door.series("interlock_descriptor_decisions_total", 'domain="detail"', 'rule="detail=')
+    known = sidecar.series("interlock_descriptor_decisions_total", 'domain="detail"', 'rule="detail=')
     if len({labels.split('rule="')[1].split('"')[0] for labels in known}) != DETAILS:
-        raise Failure(f"of 1,100 values {len(known)} series are in the metrics")
+        raise Failure(f"the metrics have {len(known)} series for 1,100 values")
     for rule, decision, count in (
         ("detail=v7", "ok", 1),
         ("detail=v7", "over_limit", 1),
@@ -248,17 +248,17 @@ def details(door: Door, channel: grpc.Channel) -> None:
         ("other", "ok", 100),
     ):
         labels = f'rule="{rule}"', f'decision="{decision}"'
-        seen = door.metric("interlock_descriptor_decisions_total", 'domain="detail"', *labels)
+        seen = sidecar.metric("interlock_descriptor_decisions_total", 'domain="detail"', *labels)
         if seen != count:
             raise Failure(f"{rule} was {decision} {count} times, and the metrics have {seen:.0f}")
-    print(f"envoy: of 1,100 values {DETAILS} have metrics of their own")
+    print(f"envoy: {DETAILS} of 1,100 values have their own metrics")
 
 
-def late(world: World, door: Door) -> None:
-    """Redis stands still, and each answer comes all the same, as the domain has it; then Redis decides again."""
+def late(world: World, sidecar: Sidecar) -> None:
+    """Checks that each domain's policy answers while Redis is paused, and that Redis decides again afterwards."""
     assert world.redis
     slowest = 0.0
-    with grpc.insecure_channel(f"127.0.0.1:{door.grpc}") as channel:
+    with grpc.insecure_channel(f"127.0.0.1:{sidecar.grpc}") as channel:
 
         def expect(domain: str, value: str, cause: str | None) -> rls_pb2.RateLimitResponse:
             nonlocal slowest
@@ -266,7 +266,7 @@ def late(world: World, door: Door) -> None:
             answer, told = Asker(channel, domain).ask(one("late", value))
             slowest = max(slowest, time.monotonic() - began)
             if (answer.overall_code, told.get("interlock-cause")) != (OVER_LIMIT if cause else OK, cause):
-                raise Failure(f"with a Redis that stands still {domain} answers {answer}")
+                raise Failure(f"while Redis is paused {domain} returns {answer}")
             return answer
 
         def redis_decides() -> bool:
@@ -274,33 +274,33 @@ def late(world: World, door: Door) -> None:
             return answer.overall_code == OK and told["ratelimit"].startswith('"late"')
 
         world.until("Redis decides in time", redis_decides)
-        alone = door.metric("interlock_descriptor_requests_alone_total")
+        alone = sidecar.metric("interlock_descriptor_requests_alone_total")
         world.redis.send_signal(signal.SIGSTOP)
         try:
-            # This sidecar is the only one, and its share all there is.
+            # This sidecar is the only one, so its local quota is the whole limit.
             for cause in (None, None, None, None, "local", "local"):
                 expect("local", "a", cause)
             for _ in range(5):
                 expect("allow", "a", None)
             for _ in range(5):
                 if expect("deny", "a", "redis").statuses[0].HasField("current_limit"):
-                    raise Failure("without Redis it is told what is left")
+                    raise Failure("the remainder is reported without Redis")
         finally:
             world.redis.send_signal(signal.SIGCONT)
-        if (count := door.metric("interlock_descriptor_requests_alone_total") - alone) != 16:
-            raise Failure(f"16 requests were answered without Redis, and the metrics have {count:.0f}")
+        if (count := sidecar.metric("interlock_descriptor_requests_alone_total") - alone) != 16:
+            raise Failure(f"16 requests were answered without Redis, but the metrics have {count:.0f}")
         world.until("Redis decides again", redis_decides)
-    print(f"envoy: with a Redis that stands still the slowest of 16 answers took {slowest * 1000:.0f} ms")
+    print(f"envoy: while Redis was paused the slowest of 16 responses took {slowest * 1000:.0f} ms")
     if slowest > SOON:
-        raise Failure(f"with a Redis that stands still an answer took {slowest:.1f} s")
+        raise Failure(f"while Redis was paused a response took {slowest:.1f} s")
 
 
 class Shares:
-    """What data planes have of each tenant's quota."""
+    """The assignments of each tenant's quota to data planes."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        #: Each with the time until which a data plane goes by it.
+        #: Each assignment, with its expiry.
         self.held: dict[tuple[Plane, str], tuple[int, float]] = {}
         self.most = 0
         self.strange: list[str] = []
@@ -324,13 +324,13 @@ class Shares:
 
 
 class Plane:
-    """A data plane: reports twice a second that it could do with more than there is, and goes by what it is told."""
+    """Runs a data plane that reports more demand than the quota twice a second, and obeys its assignments."""
 
-    def __init__(self, shares: Shares, door: Door, *tenants: str) -> None:
+    def __init__(self, shares: Shares, sidecar: Sidecar, *tenants: str) -> None:
         self.shares = shares
         self.tenants = tenants
         self.is_over = threading.Event()
-        self.channel = grpc.insecure_channel(f"127.0.0.1:{door.grpc}")
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{sidecar.grpc}")
         self.answers = rlqs_pb2_grpc.RateLimitQuotaServiceStub(self.channel).StreamRateLimitQuotas(self.reports())
         threading.Thread(target=self.listen, daemon=True).start()
 
@@ -348,7 +348,7 @@ class Plane:
                 return
 
     def listen(self) -> None:
-        # Of a stream that breaks it hears no more, and nothing comes true that is waited for.
+        # A broken stream ends the data plane, and the checks that wait for it fail.
         with contextlib.suppress(grpc.RpcError):
             for answer in self.answers:
                 for action in answer.bucket_action:
@@ -359,15 +359,15 @@ class Plane:
         self.channel.close()
 
 
-def quotas(world: World, doors: list[Door]) -> None:
-    """Data planes at two sidecars have an even part each, never more than all together; one that left has none."""
+def quotas(world: World, sidecars: list[Sidecar]) -> None:
+    """Checks that data planes at two sidecars get equal parts, never exceed the quota, and lose it when they leave."""
     shares = Shares()
-    leaving = Plane(shares, doors[1], "left")
+    leaving = Plane(shares, sidecars[1], "left")
     world.until("the only data plane has all", lambda: shares.of(leaving, "left") == QUOTA)
     leaving.close()
-    planes = [Plane(shares, doors[0], "shared", "left")]
+    planes = [Plane(shares, sidecars[0], "shared", "left")]
     world.until("the first data plane has all", lambda: shares.of(planes[0], "shared") == QUOTA)
-    planes.append(Plane(shares, doors[1], "shared"))
+    planes.append(Plane(shares, sidecars[1], "shared"))
 
     def is_divided() -> bool:
         return [shares.of(plane, "shared") for plane in planes] == [QUOTA / 2] * 2
@@ -375,7 +375,7 @@ def quotas(world: World, doors: list[Door]) -> None:
     began = time.monotonic()
     try:
         world.until(
-            "the quota is divided, and that of one that left is had by another",
+            "the quota is divided, and another data plane gets the part of one that left",
             lambda: is_divided() and shares.of(planes[0], "left") == QUOTA,
             4 * PATIENCE,
         )
@@ -383,13 +383,13 @@ def quotas(world: World, doors: list[Door]) -> None:
         for plane in planes:
             plane.close()
     if shares.most > QUOTA or shares.strange:
-        raise Failure(f"of a quota of {QUOTA} {shares.most} were assigned, and {shares.strange}")
+        raise Failure(f"{shares.most} of a quota of {QUOTA} were assigned, and {shares.strange}")
     took = time.monotonic() - began
     print(f"envoy: two sidecars divided a quota of {QUOTA} in {took:.0f} s, {shares.most} assigned at most")
 
 
-def farewell(door: Door) -> None:
-    """Who watches the health of a sidecar that ends is told so, and that the call is for another one; logs end well."""
+def farewell(sidecar: Sidecar) -> None:
+    """Checks that a shutdown is reported to health watches and to calls, and that access logs end."""
     is_over = threading.Event()
 
     def logged() -> Iterator[als_pb2.StreamAccessLogsMessage]:
@@ -398,34 +398,34 @@ def farewell(door: Door) -> None:
         yield message
         is_over.wait()
 
-    with grpc.insecure_channel(f"127.0.0.1:{door.grpc}") as channel:
+    with grpc.insecure_channel(f"127.0.0.1:{sidecar.grpc}") as channel:
         log = als_pb2_grpc.AccessLogServiceStub(channel).StreamAccessLogs.future(logged())
         counted = "interlock_access_log_entries_total", 'result="foreign"'
-        door.world.until("an entry is counted", lambda: door.metric(*counted) == 1)
+        sidecar.world.until("an entry is counted", lambda: sidecar.metric(*counted) == 1)
         request = health_pb2.HealthCheckRequest(service="envoy.service.ratelimit.v3.RateLimitService")
         watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE)
         if next(watch).status != health_pb2.HealthCheckResponse.SERVING:
-            raise Failure("a watch does not begin with the status")
-        door.process.send_signal(signal.SIGTERM)
+            raise Failure("a watch does not start with the status")
+        sidecar.process.send_signal(signal.SIGTERM)
         if next(watch).status != health_pb2.HealthCheckResponse.NOT_SERVING:
-            raise Failure("who watches the health is not told that the sidecar ends")
+            raise Failure("a health watch does not report the shutdown")
         try:
             next(watch)
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.UNAVAILABLE:
-                raise Failure(f"a watch ends with the sidecar as {error.code()}, not as unavailable") from error
+                raise Failure(f"a watch ends at the shutdown as {error.code()}, not as unavailable") from error
         else:
-            raise Failure("a watch goes on after the sidecar has said that it ends")
+            raise Failure("a watch continues after it reported the shutdown")
         broken = log.exception(timeout=PATIENCE)
         is_over.set()
         if broken:
-            raise Failure(f"an access log ends with the sidecar by {broken}")
-    if door.process.wait(PATIENCE) != 0:
-        raise Failure("a sidecar whose health was watched does not end well")
+            raise Failure(f"an access log ends at the shutdown with {broken}")
+    if sidecar.process.wait(PATIENCE) != 0:
+        raise Failure("a sidecar with a health watch does not shut down cleanly")
 
 
-def check_wire(door: Door) -> None:
-    with grpc.insecure_channel(f"127.0.0.1:{door.grpc}") as channel:
+def check_wire(sidecar: Sidecar) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{sidecar.grpc}") as channel:
         hits(channel)
         overrides(channel)
-        details(door, channel)
+        details(sidecar, channel)

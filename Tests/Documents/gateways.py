@@ -1,9 +1,9 @@
-"""Holds the gRPC door against real Envoys and gRPC's own client.
+"""Checks the gRPC API with real Envoys and gRPC's own client.
 
-`make envoy` runs it. Our declarations are a part of the published ones. Two Envoys before two sidecars on one Redis let
-no more pass than a limit says, by Redis' clock; shadows refuse nobody; callers are told what is left; hits are given
-back; and when Redis or a sidecar goes, Envoy does as it was told. What an Envoy would take long to come to,
-`gateway_wire.py` and `gateway_guards.py` ask by gRPC's own client.
+`make envoy` runs it. The project's declarations are a subset of the published ones. Two Envoys in front of two sidecars
+on one Redis allow no more than a limit, by Redis' clock; shadow limits refuse nothing; callers learn what remains; hits
+are refunded; and Envoy obeys its settings when Redis or a sidecar fails. `gateway_wire.py` and `gateway_guards.py` use
+gRPC's own client for cases that an Envoy rarely reaches.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from declarations import compare_declarations
 from gateway_client import message
 from gateway_floods import LOG_FIELDS, Flooder, body
 from gateway_guards import FAILED, check_answers, check_guards
-from gateway_wire import CONFIGURATION, QUOTA, Door, check_wire, farewell, late, one, quotas
+from gateway_wire import CONFIGURATION, QUOTA, Sidecar, check_wire, farewell, late, one, quotas
 from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ PUBLISHED = [
     *(external_auth_pb2, attribute_context_pb2, http_status_pb2, als_pb2, accesslog_pb2),
     *(rlqs_pb2, ratelimit_strategy_pb2, token_bucket_pb2),
 ]
-#: Envoy 1.38 has it, the package does not yet; `given_back` has Envoy send it.
+#: Envoy 1.38 has it, but the package lacks it; `given_back` makes Envoy send it.
 NEWER = frozenset({"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.is_negative_hits"})
 SERVICE = "envoy.service.ratelimit.v3.RateLimitService"
 ACCESS_LOG = "envoy.service.accesslog.v3.AccessLogService"
@@ -73,8 +73,8 @@ rate_limits:
 ENVOY = Path(__file__).with_suffix(".yaml").read_text()
 
 
-class Gateway(Door):
-    """An Envoy before a sidecar of its own."""
+class Gateway(Sidecar):
+    """An Envoy in front of its own sidecar."""
 
     def __init__(self, world: World, envoy: Path, number: int, policy: str, deny: bool) -> None:
         super().__init__(world, f"sidecar{number}", DOMAIN.format(policy=policy))
@@ -118,7 +118,7 @@ def redis_time(redis: Connection) -> float:
 
 
 def most_in_any_window(times: list[tuple[float, float]], length: float) -> int:
-    """How many grants surely lie within one window: each was decided between the two times of its pair."""
+    """Returns how many grants certainly fall within one window. Each was decided between the two times of its pair."""
     return max(sum(1 for began, ended in times if start <= began and ended <= start + length) for start, _ in times)
 
 
@@ -128,7 +128,7 @@ class Check:
         self.gateways = gateways
 
     def limits(self) -> None:
-        """Both Envoys are asked by several callers for two seconds and more."""
+        """Sends requests of several callers to both Envoys for at least two seconds."""
         for header, bound in (("x-limit", 20), ("x-smooth", 25), ("x-fixed", None)):
             passed: list[tuple[float, float]] = []
             refused = 0
@@ -167,23 +167,23 @@ class Check:
                 str(left),
                 ['"api"', f"r={left}"],
             ):
-                raise Failure(f"the answer tells {status} {headers}")
+                raise Failure(f"the response is {status} {headers}")
         status, headers = gateway.ask({}, "/api/1")
         if status != 429 or headers["ratelimit-policy"] != '"api";q=3;w=3600':
-            raise Failure(f"the refusal tells {status} {headers}")
-        # Another value has a count of its own; the other gateway shares the first.
+            raise Failure(f"the refusal is {status} {headers}")
+        # Another value has its own count; the other gateway shares the first one.
         if gateway.status({}, "/api/2") != 200 or self.gateways[1].status({}, "/api/1") != 429:
-            raise Failure("paths are not counted one by one, for both sidecars together")
+            raise Failure("the sidecars do not share one count per path")
 
     def shadows(self) -> None:
         if any(self.gateways[0].status({"x-shadow": "on"}) != 200 for _ in range(5)):
-            raise Failure("a shadow refused somebody")
+            raise Failure("a shadow limit refused a request")
         counts = [self.gateways[0].decisions("shadow", decision) for decision in ("ok", "shadow", "over_limit")]
         if counts != [1, 4, 0]:
-            raise Failure(f"of a shadow's limit of 1, five requests were counted as {counts}")
+            raise Failure(f"five requests to a shadow limit of 1 were counted as {counts}")
 
     def guarded(self) -> None:
-        """What a service's limit refuses Envoy's caller is told, and what cannot be asked Envoy."""
+        """Checks that a service's refusal reaches Envoy's caller, and that an error reaches Envoy."""
         if [gateway.status({}, "/guarded") for gateway in self.gateways] != [200, 200]:
             raise Failure("calls within the limit of a service do not reach it")
         for gateway in self.gateways:
@@ -191,24 +191,24 @@ class Check:
             problem = json.loads(body)
             seen = status, headers["content-type"], problem["code"], problem["limit"]
             if seen != (429, "application/problem+json", "limited", 2):
-                raise Failure(f"beyond the limit of a service Envoy answers {status} {headers} {body!r}")
+                raise Failure(f"beyond the limit of a service Envoy responds with {status} {headers} {body!r}")
             if not 0 < int(headers["retry-after"]) <= 3601:
-                raise Failure(f"at a limit of an hour a caller is to come again after {headers['retry-after']} s")
+                raise Failure(f"at a limit of an hour a caller gets a Retry-After of {headers['retry-after']} s")
             if (status := gateway.status({}, "/nowhere")) != 502:
-                raise Failure(f"where the filter says 502 for a service that is none Envoy answers {status}")
+                raise Failure(f"an unknown service, for which the filter sets 502, gets {status}")
 
     def given_back(self) -> None:
         gateway = self.gateways[0]
         taken = [gateway.status({"x-take": "a"}) for _ in range(6)]
         if taken != [200] * 5 + [429]:
-            raise Failure(f"a limit of 5 answered {taken}")
+            raise Failure(f"a limit of 5 returned {taken}")
         gateway.ask({"x-refund": "a"})
         taken = [gateway.status({"x-take": "a"}) for _ in range(3)]
         if taken != [200, 200, 429]:
-            raise Failure(f"after two hits were given back it answered {taken}")
+            raise Failure(f"after a refund of two hits it returned {taken}")
 
     def given_up(self) -> None:
-        """A call whose deadline passes, and one that is cancelled, leave nothing behind."""
+        """Checks that expired and cancelled calls leave nothing behind."""
         assert self.world.redis
         gateway = self.gateways[0]
         before = gateway.cancelled()
@@ -222,7 +222,7 @@ class Check:
                 if calls[0].code() != grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise Failure(f"a call whose deadline had passed ended with {calls[0].code()}")
                 calls[1].cancel()
-                self.world.until("the sidecar knows that both are given up", lambda: gateway.cancelled() == before + 2)
+                self.world.until("the sidecar has dropped both calls", lambda: gateway.cancelled() == before + 2)
             finally:
                 self.world.redis.send_signal(signal.SIGCONT)
             stub.ShouldRateLimit(request, timeout=PATIENCE)
@@ -230,20 +230,20 @@ class Check:
             gateway.until_ready(200)
 
     def redis_goes(self) -> None:
-        """One sidecar allows, the other denies, neither is slow, and who watches their health is told."""
+        """Checks that one sidecar allows and the other denies without Redis, and that health watches report it."""
         assert self.world.redis
         with grpc.insecure_channel(f"127.0.0.1:{self.gateways[0].grpc}") as channel:
             watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=4 * PATIENCE)
             healthy, unhealthy = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
             if next(watch).status != healthy:
-                raise Failure("a watch does not begin with the status")
+                raise Failure("a watch does not start with the status")
             self.world.stop(self.world.redis)
             self.without_redis()
             if next(watch).status != unhealthy:
-                raise Failure("who watches the health is not told that Redis is away")
+                raise Failure("a health watch does not report the outage of Redis")
             self.world.start_redis()
             if next(watch).status != healthy:
-                raise Failure("who watches the health is not told that Redis is back")
+                raise Failure("a health watch does not report the return of Redis")
         for gateway in self.gateways:
             gateway.until_ready(200)
 
@@ -256,30 +256,30 @@ class Check:
                 status = gateway.status({"x-away": "a"})
                 took.append(time.monotonic() - began)
                 if status != expected:
-                    raise Failure(f"without Redis Envoy answered {status}, not {expected}")
+                    raise Failure(f"without Redis Envoy returned {status}, not {expected}")
             half = sorted(took)[10]
             print(f"envoy: without Redis: {expected}, {half * 1000:.1f} ms")
             if half > 0.2:
-                raise Failure(f"without Redis an answer took {half:.2f} s")
+                raise Failure(f"without Redis a response took {half:.2f} s")
         status, headers = self.gateways[1].ask({"x-away": "a"})
         known = headers.get("ratelimit"), headers.get("x-ratelimit-remaining")
         if (status, headers.get("interlock-cause"), *known) != (429, "redis", None, None):
-            raise Failure(f"a refusal for want of Redis tells {headers}")
-        # A known refusal holds without Redis, so the check asks about a limit that has refused nobody.
+            raise Failure(f"a refusal without Redis has {headers}")
+        # A known refusal applies without Redis, so the check uses a limit without refusals.
         if (status := self.gateways[0].status({}, "/unasked")) != 502:
-            raise Failure(f"where the filter says 502 when a service's limit is not known Envoy answers {status}")
+            raise Failure(f"an unknown limit, for which the filter sets 502, gets {status}")
 
     def sidecar_goes(self) -> None:
-        """Without a service, Envoy does as `failure_mode_deny` says."""
+        """Checks that Envoy obeys `failure_mode_deny` without a sidecar."""
         for gateway, expected in zip(self.gateways, (200, 500), strict=True):
             self.world.stop(gateway.process, signal.SIGKILL)
             status = gateway.status({"x-away": "a"})
             if status != expected:
-                raise Failure(f"without a sidecar Envoy answered {status}, not {expected}")
+                raise Failure(f"without a sidecar Envoy returned {status}, not {expected}")
 
 
 def client(port: int) -> None:
-    """What gRPC's own client sees: health, and errors that say what is wrong."""
+    """Checks health and errors with gRPC's own client."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for service in ("", SERVICE):
@@ -290,7 +290,7 @@ def client(port: int) -> None:
                 raise Failure(f"the service {service!r} is not healthy")
         watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
         if next(watch).status != health_pb2.HealthCheckResponse.SERVING:
-            raise Failure("a watch does not begin with the status")
+            raise Failure("a watch does not start with the status")
         watch.cancel()
         stub = rls_pb2_grpc.RateLimitServiceStub(channel)
         many = rls_pb2.RateLimitRequest(domain="edge", descriptors=[one("sliding", str(n)) for n in range(10_000)])
@@ -316,13 +316,13 @@ def client(port: int) -> None:
         for call, code in ((malformed, grpc.StatusCode.INVALID_ARGUMENT), (unknown, grpc.StatusCode.UNIMPLEMENTED)):
             try:
                 call(b"\xff\xff\xff", timeout=PATIENCE)
-                raise Failure("what is no message was answered")
+                raise Failure("an invalid message was answered")
             except grpc.RpcError as error:
                 if error.code() != code:
                     raise Failure(f"{error}") from error
         answer = stub.ShouldRateLimit(rls_pb2.RateLimitRequest(domain="nowhere", descriptors=[one("a", "b")]))
         if answer.overall_code != rls_pb2.RateLimitResponse.OK:
-            raise Failure("a domain that is not configured limits somebody")
+            raise Failure("an unknown domain limits requests")
 
 
 def slowly(messages: list[bytes], pause: float) -> Iterator[bytes]:
@@ -332,7 +332,7 @@ def slowly(messages: list[bytes], pause: float) -> Iterator[bytes]:
 
 
 def silent_stream(port: int) -> None:
-    """A call that goes on to say nothing is broken off, in time; its connection goes on, and so does a slower one."""
+    """Checks that an endless call without messages ends in time, while its connection and a slower call continue."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         log = channel.stream_unary(f"/{ACCESS_LOG}/StreamAccessLogs")
         log(iter([b""] * 90), timeout=PATIENCE)
@@ -343,7 +343,7 @@ def silent_stream(port: int) -> None:
             if error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise
         else:
-            raise Failure("20,000 messages that say nothing were read")
+            raise Failure("20,000 empty messages were read")
     flooder = Flooder(port)
     silence = message(b"") * 3000
     head = flooder.head(LOG_FIELDS)
@@ -357,7 +357,7 @@ def silent_stream(port: int) -> None:
 
 
 def certificates(world: World) -> None:
-    """The door lets in who shows a certificate of the right authority, and nobody else."""
+    """Checks that the listener accepts only client certificates of the right authority."""
 
     def make(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=world.folder, check=True, capture_output=True)
@@ -372,7 +372,7 @@ def certificates(world: World) -> None:
         signer = ("-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-days", "2", "-extfile", "names")
         make("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
     tls = ", tls: { certificate: server.pem, key: server.key, grpc_client_ca: ca.pem }"
-    door = Door(world, "certificates", "", tls)
+    sidecar = Sidecar(world, "certificates", "", tls)
 
     def read(name: str) -> bytes:
         return (world.folder / name).read_bytes()
@@ -380,26 +380,26 @@ def certificates(world: World) -> None:
     for name in ("client", "stranger", ""):
         own = (read(f"{name}.key"), read(f"{name}.pem")) if name else (None, None)
         credentials = grpc.ssl_channel_credentials(read("ca.pem"), *own)
-        with grpc.secure_channel(f"127.0.0.1:{door.grpc}", credentials) as channel:
+        with grpc.secure_channel(f"127.0.0.1:{sidecar.grpc}", credentials) as channel:
             try:
                 health_pb2_grpc.HealthStub(channel).Check(
                     health_pb2.HealthCheckRequest(service=SERVICE), timeout=PATIENCE
                 )
             except grpc.RpcError as error:
                 if name == "client" or error.code() != grpc.StatusCode.UNAVAILABLE:
-                    raise Failure(f"with the certificate of {name or 'nobody'}: {error}") from error
+                    raise Failure(f"certificate {name or '(none)'}: {error}") from error
             else:
                 if name != "client":
-                    raise Failure(f"the certificate of {name or 'nobody'} was let in")
-    world.stop(door.process)
-    print("envoy: certificates of another authority, and none, are refused")
+                    raise Failure(f"certificate {name or '(none)'} was accepted")
+    world.stop(sidecar.process)
+    print("envoy: a missing certificate, or one of another authority, is refused")
 
 
 def keys(world: World) -> None:
-    """The door lets in who shows a key."""
-    door = Door(world, "keys", "auth: { keys: [ { name: edge, key_env: WEB_KEY, role: use } ] }\n")
+    """Checks that the listener requires a key."""
+    sidecar = Sidecar(world, "keys", "auth: { keys: [ { name: edge, key_env: WEB_KEY, role: use } ] }\n")
     request = rls_pb2.RateLimitRequest(domain="edge", descriptors=[one("a", "b")])
-    with grpc.insecure_channel(f"127.0.0.1:{door.grpc}") as channel:
+    with grpc.insecure_channel(f"127.0.0.1:{sidecar.grpc}") as channel:
         for key in ("a-key-for-web", "another", None):
             metadata = [("authorization", f"Bearer {key}")] if key else []
             try:
@@ -410,21 +410,21 @@ def keys(world: World) -> None:
             expected = grpc.StatusCode.OK if key == "a-key-for-web" else grpc.StatusCode.UNAUTHENTICATED
             if status != expected:
                 raise Failure(f"with the key {key} a call ended with {status}")
-    world.stop(door.process)
+    world.stop(sidecar.process)
 
 
 def wire(world: World) -> Future[None]:
-    """Returns the end of what takes a while: Redis must not go before it."""
+    """Starts slow checks in the background, and returns their future: Redis must not stop before they end."""
 
-    def door(name: str, timeout: str) -> Door:
-        opened = Door(world, name, CONFIGURATION.format(timeout=timeout, failures=len(FAILED), quota=QUOTA))
+    def start(name: str, timeout: str) -> Sidecar:
+        opened = Sidecar(world, name, CONFIGURATION.format(timeout=timeout, failures=len(FAILED), quota=QUOTA))
         opened.until_ready(200)
         return opened
 
-    hasty = door("hasty", "15ms")
-    # Before there is another sidecar, whose share would be half of this one's.
+    hasty = start("hasty", "15ms")
+    # Before a second sidecar starts, which would halve this one's local quota.
     late(world, hasty)
-    patient = door("patient", "8s")
+    patient = start("patient", "8s")
 
     def divide() -> None:
         quotas(world, [patient, hasty])
@@ -437,7 +437,7 @@ def wire(world: World) -> Future[None]:
 
 
 def beside(task: Callable[[], None]) -> Future[None]:
-    """Begins it in a thread that nobody waits for when another check fails."""
+    """Runs the task in a daemon thread, which does not delay the exit if another check fails."""
     end: Future[None] = Future()
 
     def run() -> None:
@@ -454,13 +454,13 @@ def beside(task: Callable[[], None]) -> Future[None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
+    parser.add_argument("--binary", type=Path, required=True, help="the built interlock")
     arguments = parser.parse_args()
     envoy = Path(sys.executable).parent / "envoy"
     world = World(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-envoy-")))
     try:
         count = compare_declarations(DECLARATIONS, PUBLISHED, NEWER)
-        print(f"envoy: {count} fields of ours are as Envoy and gRPC published them")
+        print(f"envoy: {count} fields match the declarations of Envoy and gRPC")
         divided = wire(world)
         gateways = [Gateway(world, envoy, 0, "allow", False), Gateway(world, envoy, 1, "deny", True)]
         client(gateways[0].grpc)
@@ -482,7 +482,7 @@ def main() -> None:
         sys.exit(f"envoy: {failure}")
     finally:
         world.close()
-    print("envoy: limits, answers, shadows, refunds and failures are as they should be")
+    print("envoy: limits, responses, shadow limits, refunds and failures passed")
 
 
 if __name__ == "__main__":

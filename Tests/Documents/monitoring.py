@@ -1,8 +1,8 @@
-"""Holds docs/monitoring against a sidecar under load that a real Prometheus scrapes.
+"""Checks docs/monitoring with a sidecar under load that a real Prometheus scrapes.
 
-`make monitoring` runs it. The alerts pass promtool's checks and their own tests, and none of them fires while all is
-well; each begins when what it is about happens. Every query of every board has something to show, and every page that
-an alert names is there. `--minutes 10` holds all of it for as long, and has each alert fire.
+`make monitoring` runs it. The alerts pass promtool's checks and their own tests. None fires while the system is
+healthy, and each starts when its cause occurs. Every query of every dashboard has data, and every page that an alert
+names exists. `--minutes 10` keeps up the load for that long, and waits until each alert fires.
 """
 
 import argparse
@@ -28,9 +28,9 @@ from servers import GATEWAY, HTTP, PATIENCE, RESP, UPSTREAM, Failure, World
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "docs/monitoring"
-#: How long load is put on before anything is asked of Prometheus, in seconds, and how often it scrapes.
+#: The seconds of load before Prometheus is queried, and its scrape interval.
 LOAD, INTERVAL = 12.0, 1
-#: What Grafana would put in the place of its variables.
+#: Values for Grafana's variables.
 VARIABLES = {"$__rate_interval": "10s", "$instance": ".*", "$service": ".*"}
 CONFIGURATION = f"""
 services:
@@ -45,7 +45,7 @@ services:
 
 
 class Load:
-    """Calls of every kind, one after another, until it is stopped."""
+    """Sends calls of every kind, one after another, until it is stopped."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -85,7 +85,7 @@ class Load:
 def call(
     world: World, method: str, path: str, body: Any = None, fields: dict[str, str] | None = None
 ) -> tuple[int, dict[str, Any]]:
-    """The status of an answer of the sidecar's HTTP door, and its members."""
+    """Returns the status and the members of a response of the sidecar's HTTP API."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{world.ports[HTTP]}{path}",
         None if body is None else json.dumps(body).encode(),
@@ -101,7 +101,7 @@ def call(
 
 
 class Prometheus:
-    """A real one that scrapes the sidecar."""
+    """A Prometheus that scrapes the sidecar."""
 
     def __init__(self, world: World) -> None:
         self.address = f"127.0.0.1:{world.ports[GATEWAY]}"
@@ -137,7 +137,7 @@ class Prometheus:
         return self.get("query", query=expression)["result"]
 
     def alerts(self, *states: str) -> set[str]:
-        """Those that fire or are about to, or are in one of these states."""
+        """Returns the pending and firing alerts, or those in the given states."""
         found = self.get("alerts")["alerts"]
         return {alert["labels"]["alertname"] for alert in found if not states or alert["state"] in states}
 
@@ -149,12 +149,12 @@ class Prometheus:
 def program(name: str) -> str:
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
     if not found:
-        sys.exit(f"monitoring: there is no {name}: run make setup")
+        sys.exit(f"monitoring: {name} is not installed; run make setup")
     return found
 
 
 def board_queries() -> list[tuple[str, str]]:
-    """Every query of every board, with where it stands."""
+    """Returns every query of every dashboard, with its location."""
     queries = []
     for path in sorted(MONITORING.glob("*.json")):
         board = json.loads(path.read_text())
@@ -171,7 +171,7 @@ def substituted(expression: str) -> str:
 
 
 class Findings:
-    """What is wrong, for people."""
+    """Findings, as text for a report."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -182,7 +182,7 @@ class Findings:
 
 
 def check_alone(findings: Findings) -> None:
-    """What needs no sidecar."""
+    """Runs the checks that need no sidecar."""
     for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts.test.yml"]):
         done = subprocess.run(
             [program("promtool"), *command], cwd=MONITORING, capture_output=True, text=True, check=False
@@ -190,7 +190,7 @@ def check_alone(findings: Findings) -> None:
         findings.expect(done.returncode == 0, f"promtool {' '.join(command)}: {done.stdout}{done.stderr}")
     rules = (MONITORING / "alerts.yml").read_text()
     for page in sorted(set(re.findall(r"runbook: (\S+)", rules))):
-        findings.expect((ROOT / page).exists(), f"alerts.yml: {page} is not there")
+        findings.expect((ROOT / page).exists(), f"alerts.yml: {page} does not exist")
     tests = (MONITORING / "alerts.test.yml").read_text()
     for name in re.findall(r"alert: (\S+)", rules):
         findings.expect(name in tests, f"alerts.test.yml: nothing makes {name} fire")
@@ -220,7 +220,7 @@ def check_with_sidecar(world: World, findings: Findings, minutes: float) -> None
         for where, expression in board_queries():
             samples = prometheus.query(substituted(expression))
             values = [sample["value"][1] for sample in samples]
-            findings.expect(bool(values), f"{where}: nothing to show: {expression}")
+            findings.expect(bool(values), f"{where}: no data: {expression}")
             findings.expect("NaN" not in values, f"{where}: not a number: {expression}")
         for text in prometheus.broken_rules():
             findings.expect(False, f"alerts.yml: {text}")
@@ -231,42 +231,42 @@ def check_with_sidecar(world: World, findings: Findings, minutes: float) -> None
 
 
 def check_openmetrics(world: World, findings: Findings) -> None:
-    """What Prometheus asks for, and what it is answered."""
+    """Checks the format of the metrics that Prometheus requests."""
     accept = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
     request = urllib.request.Request(f"http://127.0.0.1:{world.ports[HTTP]}/metrics", headers=accept)
     with urllib.request.urlopen(request, timeout=5) as answer:
         kind, text = answer.headers["Content-Type"], answer.read().decode()
-    findings.expect(kind.startswith("application/openmetrics-text"), f"OpenMetrics is answered with {kind}")
+    findings.expect(kind.startswith("application/openmetrics-text"), f"the response to OpenMetrics is {kind}")
     families: dict[str, list[str]] = {}
     try:
         for family in text_string_to_metric_families(text):
             families[family.type] = [*families.get(family.type, []), family.name]
     except ValueError as error:
-        findings.expect(False, f"the OpenMetrics parser of prometheus_client refuses it: {error}")
-    findings.expect("interlock_build" in families.get("info", []), "OpenMetrics has no info interlock_build")
-    findings.expect("unknown" not in families, f"OpenMetrics: of no known type: {families.get('unknown')}")
+        findings.expect(False, f"prometheus_client's OpenMetrics parser rejects it: {error}")
+    findings.expect("interlock_build" in families.get("info", []), "OpenMetrics lacks the info interlock_build")
+    findings.expect("unknown" not in families, f"OpenMetrics: metrics of unknown type: {families.get('unknown')}")
 
 
 def be_silent(prometheus: Prometheus, findings: Findings, minutes: float) -> None:
-    """No alert while all is well."""
+    """Checks that no alert fires while the system is healthy."""
     end = time.monotonic() + minutes * 60
     while True:
         alerts = prometheus.alerts()
-        findings.expect(not alerts, f"all is well, and yet there is {', '.join(alerts)}")
+        findings.expect(not alerts, f"alerts in a healthy system: {', '.join(alerts)}")
         left = end - time.monotonic()
         if alerts or left <= 0:
             return
-        print(f"monitoring: silent so far; {left:.0f} s to go", flush=True)
+        print(f"monitoring: no alert so far; {left:.0f} s to go", flush=True)
         time.sleep(min(left, 15))
 
 
 def begins(world: World, prometheus: Prometheus, findings: Findings, *states: str) -> None:
-    """Makes things happen, and waits for the alerts about them to begin, or to be in a state."""
+    """Causes each alert, and waits until it starts or reaches a state."""
     states = tuple(state for state in states if state)
     call(world, "PUT", "/v1/services/search/override", {"state": "open"})
     wait_for(world, prometheus, "InterlockBreakerOpen", findings, states)
     _, lease = call(world, "POST", "/v1/locks/lost", {"ttl_ms": 100})
-    world.until("the lease is over", lambda: call(world, "GET", "/v1/locks/lost")[0] == 404)
+    world.until("the lease has expired", lambda: call(world, "GET", "/v1/locks/lost")[0] == 404)
     call(world, "DELETE", "/v1/locks/lost", fields={"Lease-Token": lease["token"]})
     wait_for(world, prometheus, "InterlockLeasesLost", findings, states)
     world.happen("redis", "away")
@@ -276,7 +276,7 @@ def begins(world: World, prometheus: Prometheus, findings: Findings, *states: st
 def wait_for(world: World, prometheus: Prometheus, alert: str, findings: Findings, states: tuple[str, ...]) -> None:
     began = time.monotonic()
     try:
-        # None waits for longer than a minute before it fires.
+        # Every alert fires within a minute of its start.
         world.until(f"{alert} begins", lambda: alert in prometheus.alerts(*states), 120 if states else PATIENCE)
     except Failure as failure:
         findings.expect(False, str(failure))
@@ -287,8 +287,10 @@ def wait_for(world: World, prometheus: Prometheus, alert: str, findings: Finding
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", type=Path, required=True, help="the program interlock")
-    parser.add_argument("--minutes", type=float, default=0, help="how long to hold it, and then have the alerts fire")
+    parser.add_argument("--binary", type=Path, required=True, help="the built interlock")
+    parser.add_argument(
+        "--minutes", type=float, default=0, help="keep up the load for this long, then wait for the alerts"
+    )
     options = parser.parse_args()
     findings = Findings()
     check_alone(findings)
@@ -301,7 +303,7 @@ def main() -> int:
     for text in findings.texts:
         print(f"monitoring: {text}")
     queries = len(board_queries())
-    print(f"monitoring: {'not all is well' if findings.texts else 'all is well'}; {queries} queries of boards were run")
+    print(f"monitoring: {'failed' if findings.texts else 'passed'}; {queries} queries of dashboards were run")
     return 1 if findings.texts else 0
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Holds docs/reference/names.md, the table of names in five spellings, against the code.
+"""Compares docs/reference/names.md, the table of names in five spellings, with the code.
 
-Without --binary the command line is left out: it is asked for its own description.
+Without --binary the command line is not checked, since the binary describes it.
 """
 
 import argparse
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/reference/names.md"
 CALLS, OPTIONS = "Calls", "Options and fields"
 RESP, HTTP, COMMAND_LINE, CONFIGURATION, SWIFT = "RESP", "HTTP", "command line", "configuration", "Swift"
-# Where the options of subcommands are described.
+# The sections that describe the options of subcommands.
 OPTION_PAGES = ("docs/reference/command-line.md", "docs/reference/run.md", "docs/internals/bench.md")
 # The schemas of bodies that clients send.
 REQUESTS = ("LockRequest", "RenewRequest", "CallRequest", "OutcomeReport", "Override")
@@ -26,7 +26,7 @@ REQUESTS = ("LockRequest", "RenewRequest", "CallRequest", "OutcomeReport", "Over
 
 @dataclass
 class Table:
-    """What a page has in code type, by section and column."""
+    """Returns the code spans of a page, by section and column."""
 
     names: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class Table:
         return table
 
     def of(self, column: str, *sections: str) -> set[str]:
-        """Without sections: of all."""
+        """Returns the names in a column of the given sections, or of all."""
         found = [
             names
             for (section, name), names in self.names.items()
@@ -62,7 +62,7 @@ def sources(*folders: str) -> Iterator[tuple[Path, str]]:
 
 
 def one(name: str) -> str:
-    """The text of the one source of this name, wherever it lies."""
+    """Returns the text of the only source file with this name."""
     (path,) = (ROOT / "Sources").rglob(name)
     return path.read_text()
 
@@ -86,7 +86,7 @@ def routes(contract: str) -> set[str]:
 
 
 def request_fields(contract: str) -> set[str]:
-    """Fields of the bodies that clients send, query parameters, and header fields that a route asks for."""
+    """Returns the body fields that clients send, query parameters, and header fields of routes."""
     found = set(re.findall(r"name: ([\w-]+), in: (?:query|header)", contract.split("\ncomponents:")[0]))
     schema = ""
     for line in contract.split("\ncomponents:")[1].splitlines():
@@ -103,7 +103,7 @@ def configuration_keys() -> set[str]:
 
 
 def coordinator_calls() -> set[str]:
-    """What a program calls on a coordinator, as `locks.acquire`: the public functions of each group of calls."""
+    """Returns the public functions of each group of calls on a coordinator, such as `locks.acquire`."""
     return {
         f"{group.lower()}.{name}"
         for group in ("Locks", "Limits", "Services", "Breakers")
@@ -114,7 +114,7 @@ def coordinator_calls() -> set[str]:
 
 
 def swift_names() -> set[str]:
-    """Everything that the library declares: functions, properties, cases, and the labels of arguments."""
+    """Returns the library's functions, properties, cases and argument labels."""
     declared = re.compile(r"\b(?:func|var|let|case) (\w+)|, (\w+)(?=[,\n(])|\b(\w+)(?: \w+)?: ")
     return {
         name
@@ -126,7 +126,7 @@ def swift_names() -> set[str]:
 
 
 def described(command: dict[str, Any], words: tuple[str, ...] = ()) -> Iterator[tuple[str, set[str]]]:
-    """Each subcommand that does something, with the words before it, and its long options."""
+    """Yields each executable subcommand with its full name and its long options."""
     options = {
         f"--{name['name']}"
         for argument in command.get("arguments", [])
@@ -142,13 +142,13 @@ def described(command: dict[str, Any], words: tuple[str, ...] = ()) -> Iterator[
 
 
 def compare(what: str, real: set[str], written: set[str], least: int = 1) -> Iterator[str]:
-    """What is in one and not in the other. Fewer than `least` in the code: it is written differently now."""
+    """Yields names that only one side has. Fewer than `least` in the code suggest that the code's form has changed."""
     if len(real) < least:
-        yield f"{what}: only {len(real)} were found in the code: does this check still read it rightly?"
+        yield f"{what}: only {len(real)} found in the code; update this check if the code's form has changed"
     for name in sorted(real - written):
-        yield f"{what}: {name} is missing in the table"
+        yield f"{what}: the table lacks {name}"
     for name in sorted(written - real):
-        yield f"{what}: the table has {name}, and the code has not"
+        yield f"{what}: the table has {name}, but the code does not"
 
 
 def findings(table: Table, binary: str | None) -> Iterator[str]:
@@ -168,7 +168,7 @@ def findings(table: Table, binary: str | None) -> Iterator[str]:
     for name in sorted(table.of(CONFIGURATION)):
         for word in name.replace("[]", "").split("."):
             if word not in keys and word != "NAME":
-                yield f"keys: the table has {name}, and the configuration has no {word}"
+                yield f"keys: the table has {name}, but the configuration has no {word}"
 
     calls = coordinator_calls()
     written = {name.partition("(")[0] for name in table.of(SWIFT, CALLS)}
@@ -176,14 +176,14 @@ def findings(table: Table, binary: str | None) -> Iterator[str]:
     known = swift_names()
     for name in sorted(table.of(SWIFT)):
         if name.partition("(")[0].rpartition(".")[2] not in known:
-            yield f"Swift: the table has {name}, and the library has not"
+            yield f"Swift: the table has {name}, but the library does not"
 
     if binary:
         yield from command_line_findings(table, binary)
 
 
 def described_by(binary: str) -> dict[str, Any]:
-    """The root of a program's commands, as it describes them itself."""
+    """Returns the root of a program's commands, from its own description."""
     dump = subprocess.run([binary, "--experimental-dump-help"], check=True, capture_output=True, text=True).stdout
     command: dict[str, Any] = json.loads(dump)["command"]
     return command
@@ -191,7 +191,7 @@ def described_by(binary: str) -> dict[str, Any]:
 
 def command_line_findings(table: Table, binary: str) -> Iterator[str]:
     known = dict(described(described_by(binary)))
-    # It becomes another program, which has commands of its own.
+    # It runs another program, which has its own commands.
     del known["bench"]
     known |= dict(described(described_by(f"{binary}-bench"), ("bench",)))
     written = {name for name in table.of(COMMAND_LINE, CALLS) if re.fullmatch(r"[a-z][a-z -]*", name)}
@@ -201,7 +201,7 @@ def command_line_findings(table: Table, binary: str) -> Iterator[str]:
     yield from compare("options in the pages", options, options & set(re.findall(r"--[a-z][a-z-]*", pages)), least=30)
     named = {name for name in table.of(COMMAND_LINE) if name.startswith("--")}
     for name in sorted(named - options):
-        yield f"command line: the table has {name}, and no subcommand has"
+        yield f"command line: the table has {name}, but no subcommand does"
 
 
 def one_contract() -> str:

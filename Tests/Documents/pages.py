@@ -1,6 +1,6 @@
-"""What a page tells a reader to do: its fenced blocks, and the HTML comments before them, in their order.
+"""Parses a page's instructions: its fenced blocks, and the HTML comments before them, in order.
 
-A comment on a line of its own says what becomes of the block below it:
+A comment on a line of its own describes the block below it:
 
     <!-- file: NAME -->         written to NAME in the page's folder. `interlock.yaml` starts a sidecar with it
     <!-- run -->                run by the program of its language, and must exit with 0
@@ -27,7 +27,7 @@ from pathlib import Path
 
 COMMENT = re.compile(r"<!-- (file|run|prints|checked|not run|page not run|redis|upstream|sidecar|make)(?:: (.+?))? -->")
 FENCE = re.compile(r"(```+)(\w*)")
-#: Languages of which no block may stand there without a word on what becomes of it.
+#: Languages whose blocks need a comment.
 CODE = {"python", "js", "go", "sh", "yaml", "toml"}
 EVENTS = {"redis": {"away", "back"}, "upstream": {"down", "up"}, "make": {"run"}}
 
@@ -55,7 +55,7 @@ class Check:
 
 @dataclass
 class Shown:
-    """Something that is not run, and why."""
+    """A block that is not run, with its reason."""
 
     line: int
     reason: str
@@ -63,7 +63,7 @@ class Shown:
 
 @dataclass
 class Event:
-    """Something that happens to a server."""
+    """A change to a server."""
 
     line: int
     server: str
@@ -72,7 +72,7 @@ class Event:
 
 @dataclass
 class Program:
-    """A block that is run, and what it must print: None where the page does not show it."""
+    """A block that is run, with its expected output, or None if the page does not show it."""
 
     line: int
     language: str
@@ -127,7 +127,7 @@ def steps(text: str) -> Iterator[Step]:
                 raise PageError(f"line {number}: the comment before has no block")
             if found[1] in EVENTS or found[1] == "sidecar":
                 if found[1] in EVENTS and found[2] not in EVENTS[found[1]]:
-                    raise PageError(f"line {number}: {line}: nothing is known of that")
+                    raise PageError(f"line {number}: {line}: unknown comment")
                 yield Event(number, found[1], found[2])
             else:
                 comment = found
@@ -146,7 +146,7 @@ def block(lines: Iterator[tuple[int, str]], fence: str, begin: int) -> str:
 
 
 def made(line: int, language: str, comment: re.Match[str] | None, body: str, before: Program | None) -> Step | None:
-    """The step that a block is; None if nothing is to be done for it."""
+    """Returns the step of a block, or None if it needs none."""
     kind, words = (comment[1], comment[2] or "") if comment else ("", "")
     if kind == "not run":
         if not words:
@@ -158,7 +158,7 @@ def made(line: int, language: str, comment: re.Match[str] | None, body: str, bef
         return File(line, words, body)
     if kind == "prints":
         if before is None or before.prints is not None:
-            raise PageError(f"line {line}: nothing was run that could have printed this")
+            raise PageError(f"line {line}: no block before this one was run")
         before.prints = body
         return None
     if kind == "run":
@@ -176,9 +176,9 @@ def made(line: int, language: str, comment: re.Match[str] | None, body: str, bef
     if language == "console":
         return session(line, body)
     if language in CODE:
-        raise PageError(f"line {line}: say what becomes of this block: file, run, checked or not run")
+        raise PageError(f"line {line}: add a comment to this block: file, run, checked or not run")
     if any(text.startswith("$ ") for text in body.splitlines()):
-        raise PageError(f"line {line}: a session is a `console` block, or says why it is not run")
+        raise PageError(f"line {line}: use a `console` block for a session, or state why it is not run")
     return None
 
 

@@ -1,8 +1,8 @@
-"""Runs what README and all pages tell a reader to do, and compares what it prints with what they show.
+"""Runs the examples of the README and all pages, and compares their output with the pages.
 
-`make documents` runs it. Each page has a Redis, a sidecar and an upstream of its own, on free ports that stand in for
-those of the page. A page with Python is run with each redis-py that `make setup` installs. What a page may say is in
-pages.py. Whatever is not run is listed with its reason.
+`make documents` runs it. Each page has its own Redis, sidecar and upstream, on free ports that replace those of the
+page. A page with Python is run with each redis-py that `make setup` installs. pages.py describes the comments that a
+page may have. Blocks that are not run are listed with their reasons.
 """
 
 import argparse
@@ -36,7 +36,7 @@ MARK = "\x1e"
 
 @dataclass
 class Edition:
-    """One way to run a page: a name, and the environment for it."""
+    """One way to run a page: a name and its environment."""
 
     name: str
     environment: dict[str, str]
@@ -44,13 +44,13 @@ class Edition:
 
 @dataclass
 class Tally:
-    """What became of the blocks of a page."""
+    """The results of a page's blocks."""
 
     run: int = 0
-    #: What failed, for people.
+    #: Failures, as text for a report.
     failures: list[str] = field(default_factory=list)
     skipped: set[str] = field(default_factory=set)
-    #: What the page itself says is not run.
+    #: Blocks that the page excludes.
     shown: list[str] = field(default_factory=list)
 
 
@@ -59,14 +59,14 @@ def editions(page: pages.Page) -> list[Edition]:
         return [Edition("", {})]
     newest = sorted((VENV / "apart").glob("redis==*"))
     if not newest or not (VENV / "bin/python").exists():
-        sys.exit("documents: there is no .venv: run make setup")
+        sys.exit("documents: .venv does not exist; run make setup")
     return [Edition("redis-py of .venv", {"PYTHONPATH": ""})] + [
         Edition(folder.name, {"PYTHONPATH": str(folder)}) for folder in newest
     ]
 
 
 class Run:
-    """One page, in one edition."""
+    """Runs one page in one edition."""
 
     def __init__(self, page: pages.Page, edition: Edition, binary: Path, deadline: float) -> None:
         self.page = page
@@ -84,7 +84,7 @@ class Run:
         return f"{path} ({self.edition.name})" if self.edition.name else path
 
     def play(self) -> Tally:
-        """Does the page's steps. What fails does not end it: what follows often shows why."""
+        """Runs the page's steps. A failure does not stop it, because later steps often show the cause."""
         tally = Tally()
         for step in self.page.steps:
             try:
@@ -124,7 +124,7 @@ class Run:
             case pages.Program():
                 self.sidecar()
                 if missing := self.missing(step):
-                    tally.skipped.add(f"{self.name}, line {step.line}: there is no {missing}")
+                    tally.skipped.add(f"{self.name}, line {step.line}: {missing} is not installed")
                 else:
                     self.program(step)
                     tally.run += 1
@@ -149,7 +149,7 @@ class Run:
     # ---- programs
 
     def missing(self, program: pages.Program) -> str | None:
-        """What is needed to run it and is not here."""
+        """Returns the missing program or package, if any."""
         tool = {"js": "node", "go": "go"}.get(program.language, program.needs)
         if tool and not shutil.which(tool):
             return tool
@@ -162,7 +162,7 @@ class Run:
     def program(self, program: pages.Program) -> None:
         suffix = {"python": "py", "js": "cjs" if program.needs else "mjs", "go": "go", "sh": "sh"}.get(program.language)
         if suffix is None:
-            raise Failure(f"nobody knows how to run {program.language}")
+            raise Failure(f"{program.language} has no runner")
         path = self.work / f"block-{program.line}.{suffix}"
         path.write_text(self.world.here(program.text))
         runner = {
@@ -179,7 +179,7 @@ class Run:
     # ---- sessions
 
     def session(self, session: pages.Session) -> None:
-        """Runs the commands in one shell, at a terminal: programs print for people there."""
+        """Runs the commands in one shell with a terminal, so that programs print text for humans."""
         script = "".join(f"{self.world.here(command)}\nprintf '{MARK}'\n" for command, _ in session.commands)
         status, printed = self.command(["bash", "-c", script])
         *parts, _ = [*printed.split(MARK)] if MARK in printed else [printed, ""]
@@ -192,7 +192,7 @@ class Run:
     # ---- processes
 
     def command(self, words: list[str]) -> tuple[int, str]:
-        """Runs a command with a terminal as its output. Returns its exit code, and what it printed."""
+        """Runs a command with a terminal as its output. Returns its exit code and output."""
         reader, writer = pty.openpty()
         process = subprocess.Popen(
             words,
@@ -215,7 +215,7 @@ class Run:
                 time.sleep(0.01)
             self.read(reader, output)
         finally:
-            # What it left running in the background, too. The process was not reaped yet, so the group is its own.
+            # This includes background processes. The process is not reaped yet, so the group is still its own.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -228,14 +228,14 @@ class Run:
             while part := os.read(terminal, 1 << 16):
                 output += part
         except OSError:
-            # Nothing there yet, or all writers have gone.
+            # No output yet, or all writers have closed.
             pass
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--binary", required=True, type=Path, help="the built interlock")
-    parser.add_argument("pages", nargs="*", type=Path, help="only these pages")
+    parser.add_argument("pages", nargs="*", type=Path, help="run only these pages")
     chosen = parser.parse_args()
     paths = chosen.pages or sorted(path for pattern in PAGES for path in ROOT.glob(pattern))
     begin = time.monotonic()
@@ -279,7 +279,7 @@ def main() -> int:
     for reason in dict.fromkeys(sorted(whole.shown)):
         print(f"NOT RUN {reason}")
     print("\n".join(whole.failures))
-    verdict = "not all is as the pages say" if whole.failures else "all is as the pages say"
+    verdict = "some pages failed" if whole.failures else "all pages passed"
     print(f"documents: {verdict}; {whole.run} blocks, {len(whole.skipped)} skipped, {time.monotonic() - begin:.0f} s")
     return int(bool(whole.failures))
 

@@ -1,4 +1,4 @@
-"""The servers of a page: Redis, a sidecar, and an API that the sidecar calls, in a folder and on ports of their own."""
+"""The servers of a page: Redis, a sidecar, and an API that the sidecar calls, in their own folder and on own ports."""
 
 import http.server
 import json
@@ -16,9 +16,9 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-#: How long a server may take to start, or to notice something.
+#: The most seconds for a server to start or to notice a change.
 PATIENCE = 15.0
-#: Ports and addresses as the pages have them.
+#: Ports and addresses in the pages.
 RESP, HTTP, REDIS, UPSTREAM, GATEWAY = 7379, 7380, 6379, 8080, 8000
 API = "https://api.example.com"
 #: The Redis that all hosts share. Linux reaches this host by 0.0.0.0 as well, which a sidecar does not count as a
@@ -27,19 +27,19 @@ SHARED, SHARED_HERE = "redis.example.com", "0.0.0.0"
 
 
 class Failure(Exception):
-    """What the pages say did not happen."""
+    """A page's claim that did not hold."""
 
 
-#: Below the ports that the kernel gives to outgoing connections: one of those may be taken before its server listens,
-#: or while it is away.
+#: Below the kernel's range for outgoing connections, which may use a port before its server listens or while it is
+#: down.
 PORTS = range(15000, 32000)
-#: Ports that were handed out: several pages are run at a time.
+#: Ports in use, because several pages run at a time.
 TAKEN: set[int] = set()
 TAKING = threading.Lock()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody else of this run gets."""
+    """Returns ports that are unique within this run."""
     ports: list[int] = []
     with TAKING:
         while len(ports) < count:
@@ -59,7 +59,7 @@ def is_free(port: int) -> bool:
 
 
 def is_open(port: int) -> bool:
-    """Whether somebody listens there; `is_free` would take it from who is about to."""
+    """Returns whether a server listens there; `is_free` would take the port from a server that is about to listen."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
     except OSError:
@@ -68,13 +68,13 @@ def is_open(port: int) -> bool:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Settings for other sidecars on this machine must not reach these."""
+    """Returns the environment without settings for other sidecars on this machine."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
     return {**kept, "NO_COLOR": "1", "no_proxy": "*", **more}
 
 
 class Upstream(http.server.ThreadingHTTPServer):
-    """An API that answers with the path it was asked for, or with 500 while it is down."""
+    """An API that responds with the requested path, or with 500 while it is down."""
 
     daemon_threads = True
 
@@ -104,7 +104,7 @@ class Answerer(http.server.BaseHTTPRequestHandler):
 
 
 class World:
-    """What a page's blocks act on. `close` ends everything that was started."""
+    """The servers and files that a page's blocks use. `close` stops everything that was started."""
 
     def __init__(self, binary: Path, folder: Path) -> None:
         self.binary = binary
@@ -127,17 +127,17 @@ class World:
         )
         self.start_redis()
 
-    # ---- the addresses of a page, and those of this run
+    # ---- the addresses of a page and of this run
 
     def here(self, text: str) -> str:
-        """A page's text with the ports of this run."""
+        """Returns a page's text with the ports of this run."""
         text = text.replace(API, f"http://127.0.0.1:{UPSTREAM}").replace(SHARED, SHARED_HERE)
         return re.sub(
             rf"(?<!\d)({'|'.join(map(str, self.ports))})(?!\d)", lambda found: str(self.ports[int(found[1])]), text
         )
 
     def shown(self, text: str) -> str:
-        """What was printed, with the ports of the page."""
+        """Returns printed text with the ports of the page."""
         back = {str(port): str(shown) for shown, port in self.ports.items()}
         text = re.sub(rf"(?<!\d)({'|'.join(back)})(?!\d)", lambda found: back[found[1]], text)
         return text.replace(f"http://127.0.0.1:{UPSTREAM}", API).replace(SHARED_HERE, SHARED)
@@ -170,14 +170,14 @@ class World:
         """Starts the sidecar, or another one with a new configuration."""
         words = ["--redis", f"redis://{SHARED_HERE}:{self.ports[REDIS]}"]
         if configuration is not None:
-            # A Redis that is named takes the place of a private one.
+            # A named Redis replaces the private one.
             text = configuration.read_text().replace("redis: { embedded: true }\n", "")
             configuration.write_text(text)
             words += ["--config", str(configuration)]
         self.serve(words)
 
     def start_private_sidecar(self, configuration: Path) -> None:
-        """Starts a sidecar with a Redis of its own, in its standard folder."""
+        """Starts a sidecar with a private Redis in its default folder."""
         self.serve(["--config", str(configuration)])
 
     def serve(self, words: list[str]) -> None:
@@ -192,7 +192,7 @@ class World:
         self.until("the sidecar is ready", lambda: self.readiness() == 200)
 
     def readiness(self) -> int:
-        """The status of /readyz; 0 if nothing answers."""
+        """Returns the status of /readyz, or 0 if nothing answers."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[HTTP]}/readyz", timeout=2) as answer:
                 return int(answer.status)
@@ -201,7 +201,7 @@ class World:
         except OSError:
             return 0
 
-    # ---- what happens to them
+    # ---- changes to the servers
 
     def happen(self, server: str, what: str) -> None:
         match server, what:
@@ -210,10 +210,10 @@ class World:
             case "redis", "away":
                 assert self.redis
                 self.stop(self.redis)
-                self.until("the sidecar notices that Redis is away", lambda: self.readiness() == 503)
+                self.until("the sidecar notices that Redis is unreachable", lambda: self.readiness() == 503)
             case "redis", "back":
                 self.start_redis()
-                self.until("the sidecar has Redis back", lambda: self.readiness() == 200)
+                self.until("the sidecar is connected to Redis again", lambda: self.readiness() == 200)
 
     # ---- processes
 
@@ -257,7 +257,7 @@ class World:
 
 
 class Connection:
-    """Commands to a sidecar or to Redis, and their answers."""
+    """Sends commands to a sidecar or to Redis, and reads their replies."""
 
     def __init__(self, port: int, key: str = "") -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)

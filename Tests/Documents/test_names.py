@@ -1,4 +1,4 @@
-"""The check of the table of names, held against texts small enough to see through."""
+"""Tests the check of the table of names with small texts."""
 
 import unittest
 
@@ -64,9 +64,9 @@ class NameTests(unittest.TestCase):
         self.assertEqual(
             list(names.compare("commands", {"PING", "ECHO"}, {"PING", "PONG"}, least=3)),
             [
-                "commands: only 2 were found in the code: does this check still read it rightly?",
-                "commands: ECHO is missing in the table",
-                "commands: the table has PONG, and the code has not",
+                "commands: only 2 found in the code; update this check if the code's form has changed",
+                "commands: the table lacks ECHO",
+                "commands: the table has PONG, but the code does not",
             ],
         )
 

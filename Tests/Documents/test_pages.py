@@ -1,4 +1,4 @@
-"""How a page is read, and how output is compared."""
+"""Tests the parser of pages and the comparison of output."""
 
 import tempfile
 import unittest

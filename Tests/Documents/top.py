@@ -59,7 +59,7 @@ class Terminal:
         return self.tmux("capture-pane", "-p")
 
     def state(self) -> str:
-        """Whether another screen is shown, and the cursor."""
+        """Returns whether another screen is shown, and the cursor."""
         return self.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}").strip()
 
     def shows(self, text: str | re.Pattern[str]) -> str:

@@ -1,9 +1,9 @@
-"""Measures what traces cost: processor time of an acquire and its release with 1 % of the calls traced, and with none.
+"""Measures the cost of tracing: processor time of an acquire and its release with 1 % of the calls traced, and with 0.
 
-`make traces-speed` takes ten minutes, and wants a machine that does nothing else. Two sidecars at a time take turns
-in bursts, so that what disturbs one disturbs both; they are measured once a message has reached the collector, as the
-first costs what is paid once in a process's life. How a process lies in memory differs from start to start by as
-much as is measured: the bound holds for the median of many pairs. The exit code is 1 if it is missed.
+`make traces-speed` takes ten minutes on an otherwise idle machine. Two sidecars at a time take turns in bursts, so that
+a disturbance affects both. They are measured after the first message has reached the collector, which has one-time
+costs. A process's memory layout varies between starts by as much as the measured effect, so the target is for the
+median of many pairs. The exit code is 1 if it is missed.
 """
 
 import argparse
@@ -24,16 +24,16 @@ redis: {{ url: "redis://127.0.0.1:{redis}" }}
 listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http}" }}
 """
 TRACING = 'tracing: {{ endpoint: "http://127.0.0.1:{collector}", sample: 1% }}\n'
-#: Locks that a client takes and gives back at once, without waiting for replies in between.
+#: Locks that a client acquires and releases in one pipeline.
 LOCKS = 25
-#: Of one sidecar, before it is the other's turn; and turns of a pair.
+#: The pipelines of one sidecar before the other's turn, and the turns of a pair.
 ROUND_TRIPS, TURNS = 300, 10
-#: What traces may add.
+#: The most that tracing may add.
 MOST_ADDED = 0.03
 
 
 class Collector(http.server.ThreadingHTTPServer):
-    """Takes all spans, and forgets them."""
+    """Accepts all spans and discards them."""
 
     daemon_threads = True
 
@@ -69,7 +69,7 @@ def pairs() -> bytes:
 
 
 class Sidecar:
-    """A sidecar, and a client that keeps it busy."""
+    """A sidecar with a client that keeps it busy."""
 
     def __init__(self, world: World, tracing: str) -> None:
         port, http_port = free_ports(2)
@@ -93,7 +93,7 @@ class Sidecar:
         return False
 
     def reply(self) -> bytes:
-        """Reads one, and says of what kind it was."""
+        """Reads one reply and returns its kind."""
         line = self.replies.readline()
         match line[:1]:
             case b"*":
@@ -102,7 +102,7 @@ class Sidecar:
             case b"$" if line[1:2] != b"-":
                 self.replies.readline()
             case b"":
-                raise Failure("a sidecar has closed the connection")
+                raise Failure("the sidecar closed the connection")
         return line[:1]
 
     def run(self) -> None:
@@ -110,10 +110,10 @@ class Sidecar:
             self.socket.sendall(self.sent)
             for _ in range(LOCKS):
                 if self.reply() != b"*" or self.reply() != b":":
-                    raise Failure("a lock could not be taken, or not be given back")
+                    raise Failure("a lock was not acquired or not released")
 
     def processor_time(self) -> int:
-        """Nanoseconds, of the threads that there are: none ends while it is busy."""
+        """Returns the nanoseconds of the live threads, of which none ends while the sidecar is busy."""
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
@@ -123,7 +123,7 @@ class Sidecar:
 
 
 def measure(world: World, collector: Collector, tracing_first: bool) -> tuple[float, float]:
-    """Microseconds without traces, and with them."""
+    """Returns the microseconds without tracing and with it."""
     tracing = TRACING.format(collector=collector.server_port)
     order = sorted(("", tracing), reverse=tracing_first)
     sidecars = {text: Sidecar(world, text) for text in order}
@@ -133,7 +133,7 @@ def measure(world: World, collector: Collector, tracing_first: bool) -> tuple[fl
             raise Failure(f"no span has arrived within {PATIENCE} s")
         for sidecar in sidecars.values():
             sidecar.run()
-    # What a sidecar does while it is the other's turn counts as well: it sends the spans of its own.
+    # The work of a sidecar during the other's turn counts too: it sends its spans then.
     before = {text: sidecar.processor_time() for text, sidecar in sidecars.items()}
     for turn in range(TURNS):
         for text in sorted(order, reverse=turn % 2 == 1):
@@ -147,7 +147,7 @@ def measure(world: World, collector: Collector, tracing_first: bool) -> tuple[fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
+    parser.add_argument("--binary", type=Path, required=True, help="the built interlock")
     parser.add_argument("--pairs", type=int, default=100, choices=range(2, 201), metavar="N", help="2 to 200")
     arguments = parser.parse_args()
     collector = Collector()
@@ -157,21 +157,21 @@ def main() -> None:
         for number in range(arguments.pairs):
             off, on = measure(world, collector, number % 2 == 1)
             found.append((off, on))
-            print(f"pair: {off:.2f} µs without traces, {on:.2f} with 1 %: {on / off - 1:+.1%}", flush=True)
+            print(f"pair: {off:.2f} µs without tracing, {on:.2f} with 1 %: {on / off - 1:+.1%}", flush=True)
     except (Failure, OSError, subprocess.SubprocessError) as failure:
         sys.exit(f"traces-speed: {failure}")
     finally:
         world.close()
     ratios = [on / off for off, on in found]
     ratio = statistics.median(ratios)
-    # Of a median of figures that are spread like chance, 1.25 times that of a mean.
+    # The standard error of a median of normally distributed figures is 1.25 times that of a mean.
     error = 1.25 * statistics.stdev(ratios) / len(ratios) ** 0.5
     off, on = (statistics.median(figures) for figures in zip(*found, strict=True))
     is_met = ratio <= 1 + MOST_ADDED
     print(
         f"traces: {off:.2f} µs without, {on:.2f} with 1 %; the median of {len(found)} pairs is {ratio - 1:+.1%}, "
         f"good to {error:.1%} "
-        f"(bound: at most {MOST_ADDED:.0%} more){'' if is_met else ' MISSED'}"
+        f"(target: at most {MOST_ADDED:.0%} more){'' if is_met else ' MISSED'}"
     )
     sys.exit(0 if is_met else 1)
 

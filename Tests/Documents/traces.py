@@ -1,8 +1,8 @@
-"""Holds the sidecar's traces against a collector of OTLP that decodes them with OpenTelemetry's own declarations.
+"""Checks the sidecar's traces with an OTLP collector that decodes them with OpenTelemetry's own declarations.
 
-`make traces` runs it. Our declarations are a part of the published ones, with their names, numbers and types. A proxied
-call that waited, was retried and succeeded has its spans with parents and times in order; the upstream is told of them.
-Callers who are not traced stay so, and a collector that is away or busy holds nothing up.
+`make traces` runs it. The project's declarations are a subset of the published ones, with the same names, numbers and
+types. A proxied call that waited, was retried and succeeded has spans with the right parents and order. The upstream
+gets its trace context. Untraced callers stay untraced, and an unreachable or busy collector delays nothing.
 """
 
 import argparse
@@ -29,15 +29,15 @@ ROOT = Path(__file__).resolve().parents[2]
 DECLARATIONS = ROOT / "Sources/OTLPMessages"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
 STATE = "vendor=value,other=1"
-#: Spans wait so long for others before they are sent, in seconds.
+#: The seconds for which spans wait for others before they are sent.
 MESSAGE_PERIOD = 5.0
-#: What a call through the proxy is called.
+#: The name of a call's span in the proxy.
 CALL = "GET /proxy/{service}/{path}"
 PUBLISHED = [trace_service_pb2, common_pb2, resource_pb2, trace_pb2]
 
 
 class Collector(http.server.ThreadingHTTPServer):
-    """Takes spans, or says that it cannot."""
+    """Accepts spans, or responds with an error."""
 
     daemon_threads = True
 
@@ -45,9 +45,9 @@ class Collector(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), CollectorCall)
         self.spans: list[trace_pb2.Span] = []
         self.resources: list[dict[str, str]] = []
-        #: The statuses of the next answers, before it takes spans again.
+        #: The statuses of the next responses, before it accepts spans again.
         self.statuses: list[int] = []
-        #: How long it takes for each, in seconds.
+        #: The seconds that each response takes.
         self.pause = 0.0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -76,7 +76,7 @@ class CollectorCall(http.server.BaseHTTPRequestHandler):
 
 
 class Upstream(http.server.ThreadingHTTPServer):
-    """Answers with the statuses that it is given, and remembers what it was asked with."""
+    """Responds with the given statuses, and records the requests."""
 
     daemon_threads = True
 
@@ -137,8 +137,8 @@ services:
         subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
 
     def spans(self, count: int) -> list[trace_pb2.Span]:
-        self.world.until(f"{count} spans have come", lambda: len(self.collector.spans) >= count)
-        # What does not belong there would come with the next message.
+        self.world.until(f"{count} spans have arrived", lambda: len(self.collector.spans) >= count)
+        # Unexpected spans would arrive with the next message.
         time.sleep(MESSAGE_PERIOD + 0.5)
         spans, self.collector.spans = self.collector.spans, []
         if len(spans) != count:
@@ -146,7 +146,7 @@ services:
         return spans
 
     def whole_call(self) -> None:
-        """It waits for its turn, is refused by the upstream once, and succeeds."""
+        """Checks a call that waits for its turn, fails once at the upstream, and succeeds."""
         self.use_up()
         self.upstream.statuses = [503]
         if self.call(traceparent=f"{PARENT}-01", tracestate=STATE) != 200:
@@ -158,33 +158,35 @@ services:
         of = {span.name: span for span in spans}
         call = of[CALL]
         trace, parent = PARENT[3:35], PARENT[36:]
-        expect(all(span.trace_id.hex() == trace for span in spans), "a span is of another trace")
+        expect(all(span.trace_id.hex() == trace for span in spans), "a span belongs to another trace")
         expect(call.parent_span_id.hex() == parent, "the call's parent is not its caller")
         expect(call.trace_state == STATE, "tracestate was not kept")
-        expect(call.kind == trace_pb2.Span.SPAN_KIND_SERVER, "the call is no server's")
+        expect(call.kind == trace_pb2.Span.SPAN_KIND_SERVER, "the call's span is not of kind server")
         permits = sorted((span for span in spans if span.name == "permit"), key=start)
         for span in [*permits, of["upstream"], of["retry"]]:
-            expect(span.parent_span_id == call.span_id, f"{span.name} is not the call's")
+            expect(span.parent_span_id == call.span_id, f"{span.name} is not a child of the call")
             expect(within(span, call), f"{span.name} is not within the call")
         takes = sorted((span for span in spans if span.name == "take"), key=start)
         for span, permit in [(of["wait"], permits[0]), *zip(takes, permits, strict=True)]:
-            expect(span.parent_span_id == permit.span_id, f"{span.name} is not its permit's")
+            expect(span.parent_span_id == permit.span_id, f"{span.name} is not a child of its permit")
             expect(within(span, permit), f"{span.name} is not within its permit")
         expect(milliseconds(of["wait"]) > 100, f"the wait took {milliseconds(of['wait']):.1f} ms")
-        expect(of["wait"].end_time_unix_nano <= takes[0].start_time_unix_nano, "it was taken before it had waited")
+        expect(of["wait"].end_time_unix_nano <= takes[0].start_time_unix_nano, "it was admitted before the wait ended")
         order = [permits[0], of["upstream"], permits[1], of["retry"]]
-        expect(order == sorted(order, key=start), "the steps are not in their order")
-        expect(attributes(permits[0])["interlock.decision"] == "granted", "the permit's decision is not told")
-        expect(attributes(of["upstream"])["http.response.status_code"] == 503, "the first try's status is not told")
-        expect(of["upstream"].status.code == trace_pb2.Status.STATUS_CODE_ERROR, "the first try is not told as failed")
+        expect(order == sorted(order, key=start), "the steps are out of order")
+        expect(attributes(permits[0])["interlock.decision"] == "granted", "the permit's decision is missing")
+        expect(attributes(of["upstream"])["http.response.status_code"] == 503, "the first try's status is missing")
+        expect(
+            of["upstream"].status.code == trace_pb2.Status.STATUS_CODE_ERROR, "the first try is not marked as failed"
+        )
         retry = attributes(of["retry"])
-        expect(retry["http.response.status_code"] == 200, "the second try's status is not told")
-        expect(retry["http.request.resend_count"] == 1, "the second try is not told as one")
-        expect(attributes(call)["http.response.status_code"] == 200, "the call's status is not told")
-        expect(call.status.code == trace_pb2.Status.STATUS_CODE_UNSET, "the call is told as failed")
+        expect(retry["http.response.status_code"] == 200, "the second try's status is missing")
+        expect(retry["http.request.resend_count"] == 1, "the second try is not marked as one")
+        expect(attributes(call)["http.response.status_code"] == 200, "the call's status is missing")
+        expect(call.status.code == trace_pb2.Status.STATUS_CODE_UNSET, "the call is marked as failed")
         for asked, span in zip(self.upstream.asked, [of["upstream"], of["retry"]], strict=True):
-            expect(asked["traceparent"] == f"00-{trace}-{span.span_id.hex()}-01", "the upstream is told another span")
-            expect(asked["tracestate"] == STATE, "the upstream is told another tracestate")
+            expect(asked["traceparent"] == f"00-{trace}-{span.span_id.hex()}-01", "the upstream got another span")
+            expect(asked["tracestate"] == STATE, "the upstream got another tracestate")
         resource = self.collector.resources[0]
         expect(resource["service.name"] == "interlock", f"the resource is {resource}")
         print(
@@ -192,17 +194,17 @@ services:
         )
 
     def refused(self) -> None:
-        """The breaker is open: no upstream is asked."""
+        """Checks a call that an open breaker refuses."""
         words = ["redis-cli", "-p", str(self.world.ports[RESP]), "BREAKER.FORCE", "search"]
         subprocess.run([*words, "OPEN"], stdout=subprocess.DEVNULL, check=True)
         expect(self.call(traceparent=f"{PARENT}-01") == 503, "an open breaker lets a call through")
         subprocess.run([*words, "AUTO"], stdout=subprocess.DEVNULL, check=True)
         spans = {span.name: span for span in self.spans(2)}
-        expect(attributes(spans["permit"])["interlock.decision"] == "open", "the refusal is not told")
-        expect(spans[CALL].status.code == trace_pb2.Status.STATUS_CODE_ERROR, "it is told as good")
+        expect(attributes(spans["permit"])["interlock.decision"] == "open", "the refusal is missing")
+        expect(spans[CALL].status.code == trace_pb2.Status.STATUS_CODE_ERROR, "it is marked as successful")
 
     def doors(self) -> None:
-        """What is asked of the doors themselves."""
+        """Checks calls to the APIs."""
         resp = Connection(self.world.ports[RESP])
         for command in (
             "LOCK.ACQUIRE orders 30000",
@@ -216,11 +218,13 @@ services:
         roots = ["LIMIT.TAKE", "LOCK.ACQUIRE", "LOCK.ACQUIRE", "PERMIT.ACQUIRE"]
         expect(sorted(name for name in of if "." in name) == sorted(set(roots)), f"the spans are {list(of)}")
         granted, held = sorted(of["acquire"], key=start)
-        expect(attributes(granted)["interlock.decision"] == "granted", "a lock's grant is not told")
-        expect(int(attributes(granted)["interlock.fence"]) > 0, "a lock's fence is not told")
-        expect(attributes(held)["interlock.decision"] == "held", "a lock's refusal is not told")
-        expect(attributes(held)["interlock.lock"] == "orders", "a lock's name is not told")
-        expect(held.parent_span_id in [span.span_id for span in of["LOCK.ACQUIRE"]], "a step is not its command's")
+        expect(attributes(granted)["interlock.decision"] == "granted", "a lock's grant is missing")
+        expect(int(attributes(granted)["interlock.fence"]) > 0, "a lock's fence is missing")
+        expect(attributes(held)["interlock.decision"] == "held", "a lock's refusal is missing")
+        expect(attributes(held)["interlock.lock"] == "orders", "a lock's name is missing")
+        expect(
+            held.parent_span_id in [span.span_id for span in of["LOCK.ACQUIRE"]], "a step is not a child of its command"
+        )
         steps = [attributes(span).get("interlock.service") for span in [*of["take"], *of["permit"]]]
         # A take, a permit, and the take within it.
         expect(steps.count("search") == 3, f"the steps of limits and permits are {steps}")
@@ -236,8 +240,8 @@ services:
             pass
         of = self.by_name(2)
         call = of["POST /v1/locks/{name}"][0]
-        expect(of["acquire"][0].parent_span_id == call.span_id, "a step is not its request's")
-        expect(attributes(call)["http.response.status_code"] == 201, "a request's status is not told")
+        expect(of["acquire"][0].parent_span_id == call.span_id, "a step is not a child of its request")
+        expect(attributes(call)["http.response.status_code"] == 201, "a request's status is missing")
         accept = {"Accept": "application/openmetrics-text"}
         request = urllib.request.Request(f"http://127.0.0.1:{self.world.ports[HTTP]}/metrics", headers=accept)
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
@@ -250,7 +254,7 @@ services:
             )
 
     def waits(self, resp: Connection) -> None:
-        """A lock that is waited for, and a wait that its client gives up."""
+        """Checks a wait for a lock, and a cancelled wait."""
         token = self.holder(resp)
         other = Connection(self.world.ports[RESP])
         other.send(*f"LOCK.ACQUIRE jobs 30000 WAIT 10000 TRACEPARENT {PARENT}-01".split())
@@ -259,7 +263,7 @@ services:
         resp.answer()
         second = first(other.answer())
         of = self.by_name(3)
-        expect(of["wait"][0].parent_span_id == of["acquire"][0].span_id, "the wait is not the lock's")
+        expect(of["wait"][0].parent_span_id == of["acquire"][0].span_id, "the wait is not a child of the lock")
         expect(milliseconds(of["wait"][0]) > 200, f"the wait took {milliseconds(of['wait'][0]):.1f} ms")
         expect(within(of["wait"][0], of["acquire"][0]), "the wait is not within the lock's step")
         third = Connection(self.world.ports[RESP])
@@ -267,7 +271,7 @@ services:
         time.sleep(0.2)
         third.close()
         of = self.by_name(2)
-        expect(of["acquire"][0].status.message == "given up", f"it is told as {of['acquire'][0].status}")
+        expect(of["acquire"][0].status.message == "given up", f"its status is {of['acquire'][0].status}")
         resp.send(*f"LOCK.RELEASE jobs {second}".split())
         resp.answer()
 
@@ -284,12 +288,15 @@ services:
         return found
 
     def untraced(self) -> None:
-        """A caller who is not traced is passed on as it is; so is what is no traceparent."""
+        """Checks that an untraced caller's context, or an invalid traceparent, is forwarded unchanged."""
         self.upstream.asked = []
         for parent in (f"{PARENT}-00", f"{PARENT}-00-more", "nonsense"):
             self.call(traceparent=parent)
-        expect([asked["traceparent"] for asked in self.upstream.asked][:1] == [f"{PARENT}-00"], "it was told otherwise")
-        # Those that are not valid begin traces of their own, at a share of all.
+        expect(
+            [asked["traceparent"] for asked in self.upstream.asked][:1] == [f"{PARENT}-00"],
+            "the forwarded context differs",
+        )
+        # Invalid ones start new traces, since all calls are sampled.
         spans = [span for span in self.spans(8) if span.name.startswith("GET")]
         expect(
             all(span.trace_id.hex() != PARENT[3:35] and not span.parent_span_id for span in spans), "it has a parent"
@@ -297,19 +304,19 @@ services:
         self.upstream.asked = []
         self.call(traceparent="nonsense", tracestate=STATE)
         self.spans(4)
-        expect("tracestate" not in self.upstream.asked[0], "the upstream is told the state of a trace that is none")
+        expect("tracestate" not in self.upstream.asked[0], "the upstream got the state of an invalid trace")
 
     def shares(self) -> None:
         self.start("0%")
         self.call()
         self.call(traceparent=f"{PARENT}-01")
-        expect(len(self.spans(4)) == 4, "a share of nothing is not followed by callers alone")
+        expect(len(self.spans(4)) == 4, "with a sample of 0 a call is traced that no caller traces")
         self.start("0%", follow=False)
         self.call(traceparent=f"{PARENT}-01")
         self.spans(0)
 
     def troubles(self) -> None:
-        """A collector that is busy is asked again; one that refuses, or is away, holds up nothing."""
+        """Checks that a busy collector is retried, and that a refusing or unreachable one delays nothing."""
         self.start("100%")
         self.collector.pause = 1.0
         self.call()
@@ -317,7 +324,7 @@ services:
         began = time.monotonic()
         self.world.stop(self.world.sidecar)
         self.world.sidecar = None
-        expect(time.monotonic() - began < 6, "a slow collector holds up the end of the sidecar")
+        expect(time.monotonic() - began < 6, "a slow collector delays the shutdown")
         self.spans(4)
         self.collector.pause = 0.0
         self.start("100%")
@@ -330,9 +337,9 @@ services:
         self.collector.shutdown()
         self.collector.server_close()
         began = time.monotonic()
-        expect(self.call() == 200, "without its collector the sidecar does not serve")
-        expect(time.monotonic() - began < 2, "it waits for its collector")
-        self.world.until("they are counted as failed", lambda: 'outcome="failed"} 8' in self.metrics())
+        expect(self.call() == 200, "the sidecar does not serve without its collector")
+        expect(time.monotonic() - began < 2, "a call waits for the collector")
+        self.world.until("the spans are counted as failed", lambda: 'outcome="failed"} 8' in self.metrics())
 
     def metrics(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.world.ports[HTTP]}/metrics", timeout=5) as answer:
@@ -340,7 +347,7 @@ services:
 
 
 def first(answer: object) -> str:
-    """The token of a lease."""
+    """Returns the token of a lease."""
     return str(answer[0]) if isinstance(answer, list) else ""
 
 
@@ -372,12 +379,12 @@ def attributes(span: trace_pb2.Span) -> dict[str, str | int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
+    parser.add_argument("--binary", type=Path, required=True, help="the built interlock")
     arguments = parser.parse_args()
     world = World(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-traces-")))
     try:
         count = compare_declarations(DECLARATIONS, PUBLISHED)
-        print(f"traces: {count} fields of ours are as OpenTelemetry published them")
+        print(f"traces: {count} fields match OpenTelemetry's declarations")
         check = Check(world, Collector(), Upstream())
         check.start("100%", limit=2)
         check.whole_call()
@@ -391,7 +398,7 @@ def main() -> None:
         sys.exit(f"traces: {failure}")
     finally:
         world.close()
-    print("traces: spans, parents, shares and a collector that is away are as they should be")
+    print("traces: spans, parents, sampling and collector failures passed")
 
 
 if __name__ == "__main__":

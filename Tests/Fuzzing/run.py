@@ -13,7 +13,7 @@ BUILD = HERE.parents[1] / ".build-fuzz"
 BINARY = BUILD / "release" / "InterlockFuzz"
 SEEDS = HERE / "Corpus"
 TARGETS = sorted(folder.name for folder in SEEDS.iterdir())
-# The most seconds and megabytes for one input. The parsers' own bounds are far lower.
+# The most seconds and megabytes for one input. The parsers' own limits are far lower.
 LIMITS = ["-timeout=10", "-rss_limit_mb=1024", "-max_len=4096"]
 
 
@@ -23,7 +23,7 @@ def environment(target: str) -> dict[str, str]:
 
 
 def finding(log: str) -> str:
-    """The line of libFuzzer's log that says what went wrong."""
+    """Returns the line of libFuzzer's log that names the error."""
     for sign in (r"Fatal error: (.*)", r"(Swift runtime failure: .*)", r"ERROR: (\w*(?:Sanitizer|Fuzzer): .*)"):
         if found := re.search(sign, log):
             return found[1][:600]
@@ -31,7 +31,7 @@ def finding(log: str) -> str:
 
 
 def fuzz(target: str, seconds: int) -> pathlib.Path | None:
-    """Prints a line of figures. Returns the input that broke a promise, if there is one."""
+    """Prints a line of figures. Returns the input that broke a promise, if any."""
     corpus, findings = BUILD / "corpus" / target, BUILD / "findings"
     for folder in (corpus, findings):
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def fuzz(target: str, seconds: int) -> pathlib.Path | None:
     print(f"\n{target}: {finding(text)}\n  the log is {log}")
     if kept:
         print(
-            f"  the input is {kept[0]}; to see it again:\n  make fuzz ARGS='--target {target} --replay {kept[0]}'\n",
+            f"  the input is {kept[0]}; to reproduce it:\n  make fuzz ARGS='--target {target} --replay {kept[0]}'\n",
             flush=True,
         )
     return kept[0] if kept else log
@@ -83,7 +83,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.replay or options.minimise:
         if len(options.target or []) != 1:
-            parser.error("--replay and --minimise need one --target")
+            parser.error("--replay and --minimise require one --target")
         target = options.target[0]
         arguments = [options.replay]
         if options.minimise:

@@ -6,9 +6,9 @@ import Testing
 @testable import InterlockProcesses
 
 /// `interlock bench` as users run it: with its own fleet, real faults, and a check of the history.
-@Suite("interlock bench", .serialized, .timeLimit(.minutes(5)))
+@Suite("`interlock bench`", .serialized, .timeLimit(.minutes(5)))
 struct BenchTests {
-    @Test("a minute of mixed load with every kind of fault breaks no promise")
+    @Test("A minute of all operations and all faults breaks no promise")
     func mixedMinute() async throws {
         let process = try await InterlockProcess.start([
             "bench", "mixed", "--fleet", "3", "--duration", "60s", "--rate", "400", "--clients", "96", "--names", "300",
@@ -21,7 +21,7 @@ struct BenchTests {
         #expect(process.errors.contains("begins: "))
     }
 
-    @Test("judging a recorded history again gives the same verdict")
+    @Test("A recorded history is judged again with the same result")
     func history() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -36,7 +36,7 @@ struct BenchTests {
         #expect(check.output.split(separator: "\n").last.map(String.init) == verdict)
     }
 
-    @Test("explains how to get interlock-bench if it is missing")
+    @Test("Without interlock-bench the error says how to install it")
     func missing() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -52,7 +52,7 @@ struct BenchTests {
     }
 
     @Test(
-        "bench simulate names its replacement",
+        "`bench simulate` names its replacement",
         arguments: [[], ["--seed", "7"], ["--party", "locks", "--steps", "5"]])
     func simulation(options: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(["bench", "simulate"] + options)
@@ -61,7 +61,7 @@ struct BenchTests {
     }
 
     @Test(
-        "rejects invalid arguments and says what it expected",
+        "An impossible run is refused with the expected values",
         arguments: [
             ["bench", "lock", "--rate", "0"], ["bench", "lock", "--rate", "5", "--closed-loop"],
             ["bench", "lock", "--skew", "zipf"], ["bench", "lock", "--hold", "5"], ["bench", "lock", "--names", "0"],
@@ -74,7 +74,7 @@ struct BenchTests {
         #expect(!outcome.errors.isEmpty)
     }
 
-    @Test("reports a sidecar that does not answer as unreachable")
+    @Test("A sidecar that does not answer is reported as unreachable")
     func unreachable() async throws {
         let outcome = try await InterlockProcess.outcome([
             "bench", "lock", "--sidecars", "127.0.0.1:1", "--clients", "1", "--duration", "1s",
@@ -83,7 +83,7 @@ struct BenchTests {
         #expect(outcome.errors.contains("sidecar 0"))
     }
 
-    @Test("the error for a damaged or missing history names the file")
+    @Test("A damaged or missing history is an error that names the file")
     func badHistory() async throws {
         let outcome = try await InterlockProcess.outcome(["bench", "check", "/nowhere/run.jsonl"])
         #expect(outcome.status == .exited(1))

@@ -6,7 +6,7 @@ import Subprocess
 import Testing
 
 /// Standard output and error are pipes that nobody reads, as when a log collector was stopped.
-@Suite("Blocked output", .serialized, .timeLimit(.minutes(3)))
+@Suite("Output with a blocked reader", .serialized, .timeLimit(.minutes(3)))
 struct BlockedOutputTests {
     private static func withPipe(_ body: (BlockedPipe, TemporaryFolder) async throws -> Void) async throws {
         let folder = try TemporaryFolder()
@@ -38,7 +38,7 @@ struct BlockedOutputTests {
         #expect(status == .exited(0), "SIGTERM ends the sidecar within 10 s")
     }
 
-    @Test("E8: a blocked log stops neither replies nor leases nor the shutdown, and dropped lines are counted")
+    @Test("A blocked log delays neither replies, nor leases, nor the shutdown, and lost lines are counted")
     func log() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDERR_FILENO, into: pipe)
@@ -62,7 +62,7 @@ struct BlockedOutputTests {
             #expect(try await Self.dropped(sidecar) > 0)
             // The pipe holds only the filling so far. Later lines are in order, and the dropped ones are reported.
             var heard = pipe.read()
-            try await eventually("the log flows again and reports the gap") {
+            try await eventually("the log continues and names the gap") {
                 heard += pipe.read()
                 return heard.contains("event=log.dropped")
             }
@@ -90,7 +90,7 @@ struct BlockedOutputTests {
         return try #require(line?.split(separator: " ").last.flatMap { Int($0) })
     }
 
-    @Test("E8: SIGTERM ends a sidecar in time although its log stays blocked")
+    @Test("SIGTERM ends a sidecar in time while its log is blocked")
     func blockedEnd() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDERR_FILENO, into: pipe)
@@ -100,7 +100,7 @@ struct BlockedOutputTests {
         }
     }
 
-    @Test("E8: a blocked banner stops neither replies nor the shutdown")
+    @Test("A blocked banner delays neither replies nor the shutdown")
     func announcement() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDOUT_FILENO, into: pipe)
@@ -116,7 +116,7 @@ struct BlockedOutputTests {
         }
     }
 
-    @Test("E8: `interlock run` renews, and runs and ends its command, although its output is blocked")
+    @Test("`interlock run` renews, ends and runs its command while its messages are blocked")
     func leader() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             try await Self.withPipe { pipe, _ in
@@ -124,9 +124,9 @@ struct BlockedOutputTests {
                     ["run", "--lead", "orders", "--ttl", "2s", "--", "sh", "-c", "echo $$; exec sleep 600"],
                     environment: sidecar.environment(), through: pipe.wrapper(descriptor: STDERR_FILENO))
                 defer { leader.send(signal: SIGKILL) }
-                try await eventually("it leads") { leader.output.contains("\n") }
+                try await eventually("the candidate leads") { leader.output.contains("\n") }
                 _ = try await sidecar.interlock("lock", "break", "orders")
-                try await eventually("it leads again") { leader.output.split(separator: "\n").count == 2 }
+                try await eventually("the candidate leads again") { leader.output.split(separator: "\n").count == 2 }
                 leader.send(signal: SIGTERM)
                 #expect(try await leader.end(within: .seconds(10)) == .exited(128 + SIGTERM))
             }
@@ -134,14 +134,14 @@ struct BlockedOutputTests {
     }
 
     @Test(
-        "E8: SIGTERM ends a command whose output is blocked", arguments: [["top", "--json", "--every", "100ms"], ["events"]])
+        "SIGTERM ends a command whose output is blocked", arguments: [["top", "--json", "--every", "100ms"], ["events"]])
     func answers(words: [String]) async throws {
         try await SidecarProcess.withSidecar { sidecar in
             try await Self.withPipe { pipe, _ in
                 let command = try await InterlockProcess.start(
                     words, environment: sidecar.environment(), through: pipe.wrapper(descriptor: STDOUT_FILENO))
                 defer { command.send(signal: SIGKILL) }
-                try await eventually("a thread of it waits for the pipe") {
+                try await eventually("one of its threads waits for the pipe") {
                     _ = try await sidecar.interlock("lock", "acquire", "orders")
                     _ = try await sidecar.interlock("lock", "break", "orders")
                     return Self.waitsForPipe(try #require(command.pid))

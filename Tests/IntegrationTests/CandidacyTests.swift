@@ -4,7 +4,7 @@ import Testing
 
 @testable import InterlockCLI
 
-@Suite("Candidacy for a lock")
+@Suite("Requesting a lock")
 struct CandidacyTests {
     private static let start = Instant(nanoseconds: 1_000_000_000_000)
 
@@ -14,7 +14,7 @@ struct CandidacyTests {
         Candidacy(purpose, ttl: ttl, now: start)
     }
 
-    @Test("splits a wait that exceeds the sidecar's maximum into several requests")
+    @Test("A wait longer than a sidecar allows is requested in parts until it is over")
     func longWait() {
         var candidacy = Self.candidacy(.once(wait: .seconds(100)))
         let first = candidacy.connected(now: Self.at(10))
@@ -25,7 +25,7 @@ struct CandidacyTests {
         #expect(last == .giveUp)
     }
 
-    @Test("gives up after one refusal without a wait")
+    @Test("Without a wait one refusal is enough")
     func noWait() {
         var candidacy = Self.candidacy(.once(wait: .zero))
         let request = candidacy.connected(now: Self.start)
@@ -33,8 +33,8 @@ struct CandidacyTests {
         #expect(candidacy.answered(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1)) == .giveUp)
     }
 
-    @Test("rides out a short outage of the sidecar or its Redis even without a wait")
-    func shortAbsence() {
+    @Test("A caller that does not wait for the holder still survives a short outage of the sidecar or Redis")
+    func shortOutage() {
         var candidacy = Self.candidacy(.once(wait: .zero))
         _ = candidacy.connected(now: Self.start)
         #expect(candidacy.failed(now: Self.at(1)) == Self.at(501))
@@ -42,8 +42,8 @@ struct CandidacyTests {
         #expect(candidacy.failed(now: Self.at(10_000)) == nil)
     }
 
-    @Test("retries if other software answers for a while, but not if it never was a sidecar")
-    func stranger() {
+    @Test("Other software at a sidecar's address is tolerated for a while, but not from the start")
+    func otherSoftware() {
         var candidacy = Self.candidacy(.lead)
         #expect(!candidacy.isUnreachable(.notSidecar))
         #expect(candidacy.isUnreachable(.unavailable))
@@ -52,7 +52,7 @@ struct CandidacyTests {
         #expect(Candidacy.refusals.filter(candidacy.isUnreachable) == [.notSidecar])
     }
 
-    @Test("limits the rate of requests to a sidecar that refuses at once")
+    @Test("A sidecar that does not wait is not polled constantly")
     func pause() {
         var candidacy = Self.candidacy(.lead)
         let request = candidacy.connected(now: Self.start)
@@ -60,7 +60,7 @@ struct CandidacyTests {
         #expect(action == .ask(Candidacy.Request(wait: 60_000, at: Self.at(251))))
     }
 
-    @Test("requests a lease again if it was granted after a long wait, because its deadline is unknown")
+    @Test("A lease granted after a long wait is requested again, because its end is unknown")
     func staleGrant() {
         var candidacy = Self.candidacy(.lead, ttl: .seconds(3))
         let request = candidacy.connected(now: Self.start)
@@ -70,14 +70,14 @@ struct CandidacyTests {
         #expect(candidacy.answered(isGranted: true, request: again, sentAt: Self.at(2000), now: Self.at(2001)) == .start)
     }
 
-    @Test("accepts a lease that was granted soon")
+    @Test("A lease granted quickly is used at once")
     func freshGrant() {
         var candidacy = Self.candidacy(.once(wait: .seconds(10)), ttl: .seconds(3))
         let request = candidacy.connected(now: Self.start)
         #expect(candidacy.answered(isGranted: true, request: request, sentAt: Self.start, now: Self.at(900)) == .start)
     }
 
-    @Test("only elections wait for a sidecar that was never reachable")
+    @Test("Only a candidate for election waits for a sidecar that never answered")
     func absentSidecar() {
         var once = Self.candidacy(.once(wait: .seconds(10)))
         #expect(once.failed(now: Self.at(1)) == nil)
@@ -85,7 +85,7 @@ struct CandidacyTests {
         #expect(lead.failed(now: Self.at(1)) != nil)
     }
 
-    @Test("retries an unreachable sidecar at growing intervals until the wait is over")
+    @Test("A sidecar that disappears is retried with growing pauses until the wait is over")
     func outage() {
         var candidacy = Self.candidacy(.once(wait: .seconds(10)))
         _ = candidacy.connected(now: Self.start)
@@ -95,7 +95,7 @@ struct CandidacyTests {
         #expect(candidacy.failed(now: Self.at(10_000)) == nil)
     }
 
-    @Test("reports once, after 2 s, that it waits for the lock")
+    @Test("A wait for the lock is reported once, after 2 s")
     func notice() {
         var candidacy = Self.candidacy(.lead)
         #expect(candidacy.isNoticeDue(now: Self.at(1999)) == false)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import InterlockProcesses
 
-@Suite("interlock check-config", .serialized, .timeLimit(.minutes(1)))
+@Suite("`interlock check-config`", .serialized, .timeLimit(.minutes(1)))
 struct CheckConfigTests {
     private struct Verdict: Decodable {
         struct Problem: Decodable {
@@ -18,7 +18,7 @@ struct CheckConfigTests {
         var problems: [Problem]
     }
 
-    @Test("a valid file prints one line and exits with 0")
+    @Test("A valid file prints one line and exits with 0")
     func good() async throws {
         let (outcome, file) = try await check(
             "redis: { embedded: true }\nservices: { catalog: { limits: [ { limit: 3, per: 1s } ] } }\n")
@@ -27,7 +27,7 @@ struct CheckConfigTests {
         #expect(outcome.errors.isEmpty)
     }
 
-    @Test("each mistake is a line with its position on standard error, and the exit code is 1")
+    @Test("Every error is a line on standard error with its location, and the exit code is 1")
     func bad() async throws {
         let (outcome, file) = try await check("redis:\n  timeout: soon\nnonsense: 1\n")
         #expect(outcome.status == .exited(1))
@@ -38,7 +38,7 @@ struct CheckConfigTests {
         #expect(lines.last?.hasPrefix("\(file):3:") == true)
     }
 
-    @Test("validates a Redis URL completely without showing its password")
+    @Test("A Redis URL is parsed completely, and never printed")
     func redisURL() async throws {
         let (outcome, _) = try await check("redis: { url: \"redis://:hunter2@127.0.0.1/first\" }\n")
         #expect(outcome.status == .exited(1))
@@ -46,7 +46,7 @@ struct CheckConfigTests {
         #expect(!outcome.errors.contains("hunter2"))
     }
 
-    @Test("reads standard input for -")
+    @Test("A dash reads standard input")
     func standardInput() async throws {
         func check(_ yaml: String) async throws -> CommandOutcome {
             let command = "printf '%s' \"$1\" | \"$2\" check-config -"
@@ -64,7 +64,7 @@ struct CheckConfigTests {
         #expect(bad.errors.hasPrefix("standard input:2: nonsense: unknown key"))
     }
 
-    @Test("--without-secrets skips variables and files of the sidecar's host, and checks everything else")
+    @Test("Without secrets, files on the target host may be missing, and everything else is checked")
     func withoutSecrets() async throws {
         let yaml = """
             redis: { url_env: NOWHERE_REDIS_URL, password_file: /nowhere/password }
@@ -89,7 +89,7 @@ struct CheckConfigTests {
         #expect(wrongName.status == .exited(1))
     }
 
-    @Test("explains what wait_replicas guarantees")
+    @Test("The guarantee of waiting for replicas is printed, since the file cannot show their number")
     func waitReplicas() async throws {
         let (good, file) = try await check("locks: { wait_replicas: 1 }\n")
         #expect(
@@ -101,7 +101,7 @@ struct CheckConfigTests {
                 """)
     }
 
-    @Test("reports a missing file")
+    @Test("A missing file is an error")
     func absent() async throws {
         let outcome = try await InterlockProcess.outcome(["check-config", "/nowhere/interlock.yaml"])
         #expect(outcome.status == .exited(1))
@@ -121,7 +121,7 @@ struct CheckConfigTests {
         #expect(lines.count == 2 && lines.allSatisfy { $0.hasPrefix("interlock: ") }, "\(outcome.errors)")
     }
 
-    @Test("check-config and serve reject a probe's regular expression and name the replacement")
+    @Test("A probe's regular expression is refused with its replacement, by check-config and by serve")
     func regularExpression() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -140,7 +140,7 @@ struct CheckConfigTests {
         }
     }
 
-    @Test("--json prints the verdict on valid and invalid files")
+    @Test("The result is JSON on request, for valid and invalid files")
     func json() async throws {
         let (good, _) = try await check("", "--json")
         #expect(good.status == .exited(0))

@@ -7,14 +7,14 @@ import Testing
 
 /// Redis stores the end of every lease by its wall clock. In these tests libfaketime makes that clock jump, but not the
 /// sidecars' clocks.
-@Suite("The clock of Redis jumps", .serialized, .timeLimit(.minutes(2)))
+@Suite("Jumps of the Redis clock", .serialized, .timeLimit(.minutes(2)))
 struct ClockJumpTests {
     private static let hour = 3600
     private static let ttl: Int64 = 30_000
     /// The longest validity of a lease of `ttl`.
     private static let longestValidity = ttl - LeaseValidity.drift(ofTTL: ttl)
 
-    @Test("10. a clock jump expires every lock: the holder loses it, and the next holder has a higher fence")
+    @Test("A jump forward expires every lock, and the next holder has a higher fence")
     func forward() async throws {
         try await Scene.run { scene in
             let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
@@ -33,12 +33,12 @@ struct ClockJumpTests {
         }
     }
 
-    @Test("10. a clock jump expires a lock that is waited for: the waiter gets it")
+    @Test("A jump forward expires a lock with a waiter, which acquires it")
     func forwardWithWaiter() async throws {
         try await Scene.run { scene in
             let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
             async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
-            try await scene.untilSomebodyWaits()
+            try await scene.untilCallWaits()
             try await scene.jump(toSeconds: Self.hour)
             let second = try #require(try await waiting)
             #expect(second.fence > first.fence)
@@ -47,7 +47,7 @@ struct ClockJumpTests {
         }
     }
 
-    @Test("a jump back extends a lease in Redis, but not for its holder, and grants the lock to nobody else")
+    @Test("A jump back extends a lease in Redis but not for its holder, and grants the lock to no other client")
     func back() async throws {
         try await Scene.run { scene in
             let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
@@ -65,7 +65,7 @@ struct ClockJumpTests {
         }
     }
 
-    @Test("after a jump back, the next grant is immediate and fences still increase", arguments: [0, 3600])
+    @Test("After a jump back the next grant is immediate, and fences still rise", arguments: [0, 3600])
     func grantsAfterJumpBack(start: Int) async throws {
         try await Scene.run { scene in
             try await scene.jump(toSeconds: start)
@@ -77,7 +77,7 @@ struct ClockJumpTests {
             #expect(second.fence > first.fence)
 
             async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
-            try await scene.untilSomebodyWaits()
+            try await scene.untilCallWaits()
             let clock = ContinuousClock()
             let released = clock.now
             let secondIsReleased = try await scene.release(second, from: scene.sidecars[0])
@@ -89,12 +89,12 @@ struct ClockJumpTests {
         }
     }
 
-    @Test("a waiter survives a jump back and gets the lock on release, with a higher fence")
+    @Test("A waiter survives a jump back and is granted by the release, with a higher fence")
     func backWithWaiter() async throws {
         try await Scene.run { scene in
             let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
             async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
-            try await scene.untilSomebodyWaits()
+            try await scene.untilCallWaits()
             try await scene.jump(toSeconds: -Self.hour)
             let isReleased = try await scene.release(first, from: scene.sidecars[0])
             #expect(isReleased)
@@ -152,7 +152,7 @@ extension ClockJumpTests {
         /// Sets the offset of Redis' wall clock from the true time, in seconds, and waits until Redis shows it.
         func jump(toSeconds offset: Int) async throws {
             try clock.show(secondsBesideTrueTime: offset)
-            try await eventually("Redis' clock jumps by the package faketime, which `make setup` installs") {
+            try await eventually("the test needs the package faketime, which `make setup` installs") {
                 let reply = try await redis.send(AnyCommand(["TIME"]))
                 guard let seconds = reply.array?.first?.integer else { throw Problem(description: "TIME: \(reply)") }
                 // The jumps of these tests are hours.
@@ -192,8 +192,8 @@ extension ClockJumpTests {
             return ttl
         }
 
-        func untilSomebodyWaits() async throws {
-            try await eventually("a caller waits") {
+        func untilCallWaits() async throws {
+            try await eventually("a call waits") {
                 try await redis.send(AnyCommand(["ZCARD", Self.queueKey])).integer == 1
             }
         }

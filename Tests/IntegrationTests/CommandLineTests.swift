@@ -6,7 +6,7 @@ import Subprocess
 import Testing
 
 /// The commands as users and scripts run them: the built program with its own sidecar.
-@Suite("The command line", .serialized, .timeLimit(.minutes(2)))
+@Suite("Command line", .serialized, .timeLimit(.minutes(2)))
 struct CommandLineTests {
     private static let services = """
         services:
@@ -17,7 +17,7 @@ struct CommandLineTests {
 
     // MARK: Limits
 
-    @Test("takes from a limit until it is exhausted, then exits with 1 and a time to retry")
+    @Test("A limit is taken until it is used up, then refused with 1 and a time to retry")
     func limit() async throws {
         struct Reading: Decodable {
             var limited: Bool
@@ -42,8 +42,8 @@ struct CommandLineTests {
         }
     }
 
-    @Test("rejects a cost above the limit immediately, even with a wait")
-    func tooDear() async throws {
+    @Test("A cost above the limit is refused at once as impossible, even with a wait")
+    func tooExpensive() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
             for wait in ["0ms", "20s"] {
                 let refused = try await sidecar.interlock("limit", "take", "catalog", "--cost", "50", "--wait", wait)
@@ -57,8 +57,8 @@ struct CommandLineTests {
         }
     }
 
-    @Test("understands an older sidecar's reply to a cost above the limit")
-    func tooDearForOlder() async throws {
+    @Test("An older sidecar's error for a cost above the limit is understood")
+    func tooExpensiveForOlder() async throws {
         let reply = "*5\r\n:1\r\n:10\r\n:10\r\n:-1\r\n:0\r\n"
         try await MisbehavingRedis.withServer(script: { _ in .text(reply) }) { peer in
             let refused = try await InterlockProcess.outcome(
@@ -68,7 +68,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("works with an older sidecar that neither names nor lists limits")
+    @Test("An older sidecar, which neither names nor lists limits, still reports a limit")
     func limitsOfOlder() async throws {
         let script: @Sendable (ReceivedCommand) -> ScriptedAnswer = { command in
             .text(
@@ -88,7 +88,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("rejects an unknown service by name")
+    @Test("An unknown service is refused by name")
     func unknownService() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let refused = try await sidecar.interlock("limit", "take", "absent")
@@ -99,7 +99,7 @@ struct CommandLineTests {
 
     // MARK: Breakers
 
-    @Test("forces, shows and lists a breaker")
+    @Test("A breaker is forced, shown and listed")
     func breaker() async throws {
         struct Reading: Decodable {
             var service: String
@@ -134,7 +134,7 @@ struct CommandLineTests {
 
     // MARK: Status
 
-    @Test("status shows the sidecar, its Redis, the fleet, the locks and the services")
+    @Test("`status` shows the sidecar, its Redis, the fleet, the locks and the services")
     func status() async throws {
         struct Status: Decodable {
             struct Redis: Decodable { var up: Bool }
@@ -162,7 +162,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("status warns about a Redis that may evict locks")
+    @Test("`status` warns about a Redis that may evict locks")
     func eviction() async throws {
         let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]
         try await RedisServer.withServer(arguments: arguments, listener: .none) { server in
@@ -174,7 +174,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("while Redis is unreachable, status and locks exit with 69, and status --live with 0")
+    @Test("Without Redis, status and locks exit with 69, and status --live with 0")
     func redisUnreachable() async throws {
         try await RedisServer.withServer(listener: .none) { server in
             try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
@@ -195,7 +195,7 @@ struct CommandLineTests {
     // MARK: No answer
 
     @Test(
-        "without a sidecar, every command exits with 69 and explains how to start one",
+        "Without a sidecar every command exits with 69 and says how to start one",
         arguments: [
             ["status"], ["status", "--live"], ["lock", "acquire", "a"], ["lock", "list"], ["limit", "show", "a"],
             ["breaker", "list"], ["events"],
@@ -209,7 +209,7 @@ struct CommandLineTests {
         #expect(outcome.errors.contains("interlock serve"))
     }
 
-    @Test("describes in words what answers at the address, or that nothing does")
+    @Test("An error says what answers at the address, or that nothing does")
     func wrongAddress() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             func errors(_ address: String, apiKey: String? = nil) async throws -> String {
@@ -237,7 +237,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("gives up with 69 on a peer that accepts a command and never replies")
+    @Test("A peer that accepts a command and never answers is abandoned with 69")
     func silence() async throws {
         try await MisbehavingRedis.withServer(script: { _ in .silence }) { peer in
             let outcome = try await InterlockProcess.outcome(["lock", "show", "a", "--sidecar", "127.0.0.1:\(peer.port)"])
@@ -245,7 +245,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("a peer's reply cannot control the terminal")
+    @Test("A peer's text cannot control the terminal")
     func controlCharacters() async throws {
         try await MisbehavingRedis.withServer(script: { _ in .text("-INVALID \u{1B}[31mred\u{9B}2J\r\n") }) { peer in
             let outcome = try await InterlockProcess.outcome(["lock", "show", "a", "--sidecar", "127.0.0.1:\(peer.port)"])
@@ -257,7 +257,7 @@ struct CommandLineTests {
 
     // MARK: Keys
 
-    @Test("errors name the missing key or role")
+    @Test("A missing key or role is named")
     func keys() async throws {
         let configuration = """
             auth:
@@ -288,7 +288,7 @@ struct CommandLineTests {
 
     // MARK: Events
 
-    @Test("follows events until Ctrl-C, and exits with 0", arguments: [false, true])
+    @Test("Events are followed until Ctrl-C, which is not an error", arguments: [false, true])
     func events(asJSON: Bool) async throws {
         struct Event: Decodable {
             var type: String
@@ -315,7 +315,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("prints only events of the requested types")
+    @Test("Events are filtered by the requested types")
     func eventTypes() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
             let follower = try await InterlockProcess.start(
@@ -334,7 +334,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("rejects an unknown channel")
+    @Test("A channel that the sidecar lacks is refused")
     func otherChannel() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let refused = try await sidecar.interlock("events", "--prefix", "other:")
@@ -346,7 +346,7 @@ struct CommandLineTests {
     // MARK: Usage
 
     @Test(
-        "invalid arguments exit with 64",
+        "Invalid usage exits with 64",
         arguments: [
             ["--nonsense"], ["status", "--nonsense"], ["nonsense"], ["lock", "acquire"], ["lock", "acquire", "a", "--ttl", "5"],
             ["lock", "list", "--limit", "0"], ["status", "--sidecar", "nowhere"], ["limit", "take", "a", "--cost", "much"],
@@ -360,7 +360,7 @@ struct CommandLineTests {
     }
 
     @Test(
-        "suggests a command for an unknown one",
+        "An unknown command suggests a similar one",
         arguments: [
             (["stauts"], "`interlock stauts`: did you mean `interlock status`?"),
             (["lock", "aquire", "a"], "`interlock lock aquire`: did you mean `interlock lock acquire`?"),
@@ -375,7 +375,7 @@ struct CommandLineTests {
         #expect(outcome.errors == "interlock: unknown command \(question)\n")
     }
 
-    @Test("accepts ls for list and info for show, and prints the version in two ways")
+    @Test("`list` is also `ls`, `show` also `info`, and the version is printed in two ways")
     func aliases() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
@@ -390,7 +390,7 @@ struct CommandLineTests {
         #expect(version.output == (try await InterlockProcess.outcome(["--version"])).output)
     }
 
-    @Test("suggests a unit for a bare number, and reads durations of several parts")
+    @Test("A duration without a unit is answered with suggestions, and one of several parts is accepted")
     func durations() async throws {
         let bare = try await InterlockProcess.outcome(["lock", "acquire", "a", "--ttl", "30"])
         #expect(bare.status == .exited(64))
@@ -420,7 +420,7 @@ struct CommandLineTests {
         #expect(outcome.errors.contains(suggestion), "\(outcome.errors)")
     }
 
-    @Test("an invalid variable exits with 64 and is named")
+    @Test("An invalid variable exits with 64 and is named")
     func variable() async throws {
         let environment = InterlockProcess.environment.updating(["INTERLOCK_SIDECAR": "nowhere"])
         let outcome = try await InterlockProcess.outcome(["status"], environment: environment)
@@ -429,7 +429,7 @@ struct CommandLineTests {
     }
 
     @Test(
-        "every command has help with examples",
+        "Every command has help with examples",
         arguments: [
             [], ["serve"], ["check-config"], ["config", "show"], ["status"], ["fleet"], ["top"], ["lock"], ["lock", "acquire"],
             ["lock", "renew"], ["lock", "release"], ["lock", "show"], ["lock", "list"], ["lock", "grants"], ["lock", "break"],

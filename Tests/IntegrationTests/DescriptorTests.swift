@@ -6,7 +6,7 @@ import Testing
 
 @Suite("A sidecar without file descriptors", .serialized, .timeLimit(.minutes(2)))
 struct DescriptorTests {
-    @Test("E6: answers health checks and metrics within a second, logs once a minute, and recovers when descriptors are free")
+    @Test("Without descriptors, health and metrics answer within a second, and one log line a minute says so")
     func exhausted() async throws {
         try await SidecarProcess.withSidecar(openFiles: 80) { sidecar in
             var silent: [any Channel] = []
@@ -15,7 +15,7 @@ struct DescriptorTests {
                     try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                         .connect(host: "127.0.0.1", port: sidecar.respPort).get())
             }
-            try await eventually("it is logged") { sidecar.process.errors.contains("event=process.no_descriptors") }
+            try await eventually("the shortage is logged") { sidecar.process.errors.contains("event=process.no_descriptors") }
             for path in ["/healthz", "/readyz", "/metrics", "/healthz"] {
                 let began = ContinuousClock.now
                 let answer = try await sidecar.get(path)
@@ -24,7 +24,7 @@ struct DescriptorTests {
             }
             #expect(sidecar.process.errors.ranges(of: "event=process.no_descriptors").count == 1)
             for channel in silent { try? await channel.close() }
-            try await eventually(within: .seconds(10), "it serves again") {
+            try await eventually(within: .seconds(10), "the sidecar serves again") {
                 try await sidecar.get("/v1/services").contains("services")
             }
         }

@@ -4,14 +4,14 @@ import Testing
 
 @testable import InterlockCLI
 
-@Suite("The lines and filters of events")
+@Suite("Printed events and filters")
 struct EventLineTests {
     private static func line(_ payload: EventPayload) -> String {
         InterlockEvent(origin: "a1", database: 0, atMilliseconds: 1_795_237_271_176, payload: payload).line
     }
 
     @Test(
-        "shows a limit event",
+        "A limit event is printed with its service and subject",
         arguments: [
             (LimitEvent.Kind.near, "nearly reached"), (.reached, "reached"), (.shadow, "would have refused a call"),
         ])
@@ -23,7 +23,7 @@ struct EventLineTests {
         #expect(Self.line(.limit(event)) == "\(start) for tenant-7: \(words), 8 of 10 used (seen by a1)")
     }
 
-    @Test("shows a breaker's change with its cause, end and author")
+    @Test("A breaker event is printed with its reason, end and operator")
     func breakers() {
         let open = BreakerSnapshot(state: .open) {
             ($0.cause, $0.by, $0.reason, $0.untilMilliseconds) = ("probe", "b2", "status 503", 1_795_237_273_782)
@@ -39,7 +39,7 @@ struct EventLineTests {
                 == "2026-11-21T05:01:11.176Z  breaker catalog: closed (forced disabled, until 2026-11-21T05:01:13.782Z, by ops)")
     }
 
-    @Test("shows events of locks and sidecars")
+    @Test("Lock and sidecar events are printed")
     func others() {
         #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "orders", by: "ops"))).hasSuffix("  lock orders: broken by ops"))
         #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "orders", by: ""))).hasSuffix("  lock orders: broken"))
@@ -47,12 +47,12 @@ struct EventLineTests {
         #expect(Self.line(.fleet(FleetEvent(kind: .left, sidecar: "a1"))).hasSuffix("  sidecar a1: left the fleet"))
     }
 
-    @Test("a name cannot move the cursor")
+    @Test("A name with control characters cannot move the cursor")
     func unprintable() {
         #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "a\u{1B}[2Jb", by: ""))).hasSuffix("lock a\u{FFFD}[2Jb: broken"))
     }
 
-    @Test("a filter accepts a type or a prefix up to a dot")
+    @Test("A filter accepts a type, or a prefix up to a dot")
     func filters() throws {
         let limits = try #require(EventTypes(argument: "limit"))
         #expect(limits.includes("limit.near"))
@@ -63,7 +63,7 @@ struct EventLineTests {
         #expect(!near.includes("limit.reached"))
     }
 
-    @Test("rejects a filter that matches no type", arguments: ["", "lim", "limit.", "weather", "LIMIT"])
+    @Test("A filter that matches nothing is refused", arguments: ["", "lim", "limit.", "weather", "LIMIT"])
     func noSuchType(name: String) {
         #expect(EventTypes(argument: name) == nil)
     }

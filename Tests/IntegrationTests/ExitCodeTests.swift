@@ -22,7 +22,7 @@ struct ExitCodeTests {
         ["limit", "show", "absent"], ["breaker", "show", "absent"], ["events", "--prefix", "other:"],
     ]
 
-    @Test("65: the sidecar rejects the command as invalid")
+    @Test("65: the sidecar refuses the request as invalid")
     func invalid() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             for words in Self.invalid {
@@ -78,7 +78,7 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("69: the peer is not a sidecar")
+    @Test("69: other software answers")
     func notSidecar() async throws {
         for reply in ["-ERR unknown command 'LOCK.INFO'\r\n", "$5\r\nhello\r\n"] {
             try await MisbehavingRedis.withServer(script: { _ in .text(reply) }) { peer in
@@ -88,7 +88,7 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("INTERLOCK_EXIT_CODES=1 selects the former codes")
+    @Test("INTERLOCK_EXIT_CODES=1 restores the former codes")
     func former() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.keys) { sidecar in
             func status(_ words: [String], key: String?) async throws -> TerminationStatus {
@@ -108,7 +108,7 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("only refusals have a different former code")
+    @Test("Only refusals have a different former code")
     func formerCodes() {
         for status in ExitStatus.allCases {
             switch status {

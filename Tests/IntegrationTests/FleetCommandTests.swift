@@ -7,7 +7,7 @@ import Testing
 @testable import InterlockCLI
 
 /// The commands that show a fleet and the configuration of its sidecars.
-@Suite("The command line: fleet and configuration", .serialized, .timeLimit(.minutes(2)))
+@Suite("Command line: fleet and configuration", .serialized, .timeLimit(.minutes(2)))
 struct FleetCommandTests {
     private struct Listing: Decodable {
         struct Sidecar: Decodable {
@@ -28,7 +28,7 @@ struct FleetCommandTests {
         var yaml: String
     }
 
-    @Test("interlock config show prints the effective configuration with the digest that the fleet shows")
+    @Test("`interlock config show` prints the effective settings, with the digest that the fleet shows")
     func show() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -54,7 +54,7 @@ struct FleetCommandTests {
         #expect(missing.errors.contains("none.yaml"))
     }
 
-    @Test("interlock fleet lists the live sidecars")
+    @Test("`interlock fleet` lists the live sidecars")
     func fleet() async throws {
         try await SidecarProcess.withSidecar(configuration: "services: { catalog: {} }") { sidecar in
             let outcome = try await sidecar.interlock("fleet", "--json")

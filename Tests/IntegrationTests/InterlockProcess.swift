@@ -114,7 +114,7 @@ final class InterlockProcess: Sendable {
     /// - Returns: the exit code or the signal.
     func end(within limit: Duration) async throws -> TerminationStatus {
         try await eventually(within: limit, "interlock ends") { hasEnded }
-        guard let end = state.withLockedValue({ $0.end }) else { throw Problem(reason: "interlock has not ended") }
+        guard let end = state.withLockedValue({ $0.end }) else { throw Problem(reason: "interlock did not end") }
         return try end.get()
     }
 }

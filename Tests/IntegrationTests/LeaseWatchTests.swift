@@ -4,7 +4,7 @@ import Testing
 @testable import InterlockCLI
 
 /// Tests with a lease of 10 s, which is renewed every second and ends after 9.898 s.
-@Suite("Lease renewal and the end of a command")
+@Suite("Renewing a command's lease and ending the command")
 struct LeaseWatchTests {
     private static let start = Instant(nanoseconds: 1_000_000_000_000)
     private static let deadline: Int64 = 9898
@@ -15,7 +15,7 @@ struct LeaseWatchTests {
         LeaseWatch(ttl: 10_000, sentAt: start, isStrict: isStrict)
     }
 
-    @Test("renews a lease every second, counted from the last renewal's start")
+    @Test("A lease is renewed every second, measured from the last renewal")
     func renewal() {
         var watch = Self.watch()
         #expect(watch.next(now: Self.at(200)) == .wait(until: Self.at(1000)))
@@ -27,13 +27,13 @@ struct LeaseWatchTests {
         #expect(!watch.isHeld(at: Self.at(1000 + Self.deadline)))
     }
 
-    @Test("renews a short lease after a third of its ttl")
+    @Test("A short lease is renewed at a third of its length")
     func shortLease() {
         var watch = LeaseWatch(ttl: 600, sentAt: Self.start, isStrict: false)
         #expect(watch.next(now: Self.start) == .wait(until: Self.at(200)))
     }
 
-    @Test("repeats an unanswered renewal until the deadline, which it does not move")
+    @Test("An unanswered renewal is repeated until the deadline, which it does not move")
     func unanswered() {
         var watch = Self.watch()
         _ = watch.next(now: Self.at(1000))
@@ -46,7 +46,7 @@ struct LeaseWatchTests {
         #expect(watch.isLost)
     }
 
-    @Test("a command has 5 s to end after the deadline")
+    @Test("After the deadline a command has 5 s to end")
     func grace() {
         var watch = Self.watch()
         #expect(watch.next(now: Self.at(Self.deadline)) == .terminate)
@@ -57,14 +57,14 @@ struct LeaseWatchTests {
         #expect(watch.next(now: Self.at(Self.deadline + 5001)) == .wait(until: .distantFuture))
     }
 
-    @Test("a late wakeup does not extend the 5 s after the deadline")
+    @Test("A late wake-up gives the command at most 5 s after the deadline")
     func lateWake() {
         var watch = Self.watch()
         #expect(watch.next(now: Self.at(60_000)) == .terminate)
         #expect(watch.next(now: Self.at(60_000)) == .kill)
     }
 
-    @Test("a lost lease ends the command immediately")
+    @Test("A lost lease ends the command at once")
     func lost() {
         var watch = Self.watch()
         _ = watch.next(now: Self.at(1000))
@@ -73,7 +73,7 @@ struct LeaseWatchTests {
         #expect(watch.next(now: Self.at(1003)) == .wait(until: Self.at(6002)))
     }
 
-    @Test("--strict kills the command at the deadline, or as soon as the lease is lost")
+    @Test("In strict mode the command is killed at the deadline, or at once when the lease is lost earlier")
     func strict() {
         var late = Self.watch(isStrict: true)
         #expect(late.next(now: Self.at(Self.deadline)) == .kill)
@@ -85,7 +85,7 @@ struct LeaseWatchTests {
         #expect(broken.next(now: Self.at(1002)) == .kill)
     }
 
-    @Test("ignores late replies and replies to other leases' renewals")
+    @Test("Late replies, and replies to another lease's renewals, change nothing")
     func strayAnswers() {
         var watch = Self.watch()
         _ = watch.next(now: Self.at(1000))

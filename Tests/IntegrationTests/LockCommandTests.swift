@@ -5,7 +5,7 @@ import Subprocess
 import Testing
 
 /// `interlock lock` as users and scripts run it: the built program with its own sidecar.
-@Suite("The command line: locks", .serialized, .timeLimit(.minutes(2)))
+@Suite("Command line: locks", .serialized, .timeLimit(.minutes(2)))
 struct LockCommandTests {
     private struct Grant: Decodable {
         var token: String
@@ -20,7 +20,7 @@ struct LockCommandTests {
         var waiters: Int
     }
 
-    @Test("acquires, shows, renews and releases a lock")
+    @Test("A lock is acquired, shown, renewed and released")
     func lock() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--ttl", "1m", "--label", "tests", "--json")
@@ -45,7 +45,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("a held lock exits with 1 and prints to standard error only")
+    @Test("A held lock is refused with 1, and the error is on standard error only")
     func held() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
@@ -56,7 +56,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("lock acquire --json always prints one object, and errors also on standard error")
+    @Test("`lock acquire --json` always prints one object, and the error is also on standard error")
     func acquireAsJSON() async throws {
         struct Outcome: Decodable {
             var acquired: Bool
@@ -88,7 +88,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("lock acquire --print prints one field, or nothing if the lock is held")
+    @Test("`lock acquire --print` prints one part alone, and nothing when the lock is held")
     func printing() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let token = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token")
@@ -105,7 +105,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("a waiting acquire gets the lock when its holder releases it")
+    @Test("A waiting acquire gets the lock when its holder releases it")
     func waiting() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let grant = try await sidecar.interlock("lock", "acquire", "orders", "--json").decoded(Grant.self)
@@ -123,7 +123,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("reports that the sidecar shortened a wait, for locks and for limits")
+    @Test("A wait shortened by the sidecar is reported, for locks and for limits")
     func cutWait() async throws {
         let configuration = "locks: { max_wait: 200ms }\nservices: { catalog: { limits: [ { limit: 3, per: 1h } ] } }"
         try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
@@ -144,7 +144,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("the error for an invalid label mentions the label")
+    @Test("An invalid label is reported as a label")
     func label() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--label", "web 1")
@@ -156,7 +156,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("the same owner gets the same lease again")
+    @Test("The same owner gets the same lease again")
     func owner() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await sidecar.interlock("lock", "acquire", "orders", "--owner", "mine", "--json").decoded(Grant.self)
@@ -166,7 +166,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("a lost lease exits with 1", arguments: ["renew", "release"])
+    @Test("A lost lease is refused with 1", arguments: ["renew", "release"])
     func lost(verb: String) async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let refused = try await sidecar.interlock("lock", verb, "orders", "nobody/0123456789abcdef0123456789abcdef")
@@ -175,7 +175,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("a broken lock can be acquired, and cannot be broken twice")
+    @Test("A broken lock can be acquired, and is not broken twice")
     func breaking() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
@@ -188,7 +188,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("lists every lock that matches, and says if the list is incomplete")
+    @Test("The list has every matching lock, and says when it is incomplete")
     func list() async throws {
         struct Listing: Decodable {
             var locks: [Lock]

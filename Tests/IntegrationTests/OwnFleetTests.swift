@@ -6,9 +6,9 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("The harness's own fleet", .serialized, .timeLimit(.minutes(3)))
+@Suite("Fleet of the test harness", .serialized, .timeLimit(.minutes(3)))
 struct OwnFleetTests {
-    @Test("a cluster recovers after losing primaries, moving hash slots, and adding and removing servers")
+    @Test("A cluster recovers from lost primaries, moved hash slots and added or removed servers")
     func clusterChanges() async throws {
         try await ClusterFleet.withFleet(replicas: 1) { cluster in
             let slots = (0..<8).compactMap { HashSlot($0 * 2048) }
@@ -34,7 +34,7 @@ struct OwnFleetTests {
         }
     }
 
-    @Test("its sidecars share a Redis, and nothing is left behind")
+    @Test("The fleet's sidecars share a Redis, and leave nothing behind")
     func shared() async throws {
         var processes: [Int32] = []
         try await OwnFleet.withFleet(try Self.settings(sidecars: 2)) { fleet in
@@ -48,7 +48,7 @@ struct OwnFleetTests {
         #expect(processes.allSatisfy { kill($0, 0) != 0 })
     }
 
-    @Test("the error for a sidecar that does not start contains its output")
+    @Test("A sidecar that does not start is an error with its output")
     func badConfiguration() async throws {
         var settings = try Self.settings(sidecars: 1)
         settings.configuration = "no_such_key: 1\n"
@@ -56,7 +56,7 @@ struct OwnFleetTests {
         #expect(error?.log.contains("no_such_key") ?? false)
     }
 
-    @Test("every fault is injected, recorded and repaired before it is recorded as over")
+    @Test("Every fault is injected, recorded and repaired when its end is recorded")
     func everyFault() async throws {
         let acts: [(FaultAct, Duration)] = [
             (.kill(sidecar: 0), .milliseconds(100)),
@@ -109,7 +109,7 @@ struct OwnFleetTests {
         }
     }
 
-    @Test("a restart of Redis loses no lease")
+    @Test("A restart of Redis keeps every lease")
     func restart() async throws {
         let plan = FaultPlan(
             seed: 1, faults: [PlannedFault(number: 0, act: .redisRestart(.killed), begins: .zero, lasts: .zero)],
@@ -125,7 +125,7 @@ struct OwnFleetTests {
         }
     }
 
-    @Test("a cancelled run repairs its faults")
+    @Test("A cancelled run repairs the faults that it injected")
     func cancellation() async throws {
         let plan = FaultPlan(
             seed: 1,
@@ -149,7 +149,7 @@ struct OwnFleetTests {
         #expect(ends == 3)
     }
 
-    @Test("reports a fault that this fleet does not support")
+    @Test("A fault that the fleet cannot have is reported as missing")
     func missing() async throws {
         let plan = FaultPlan(
             seed: 1, faults: [PlannedFault(number: 0, act: .vanish(clients: 1), begins: .zero, lasts: .zero)],

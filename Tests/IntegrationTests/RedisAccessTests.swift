@@ -10,7 +10,7 @@ import Testing
 struct RedisAccessTests {
     private static let key = "ops-of-32-letters-and-more-than-that"
 
-    @Test("C3: a new password in redis.password_file is used after SIGHUP")
+    @Test("A new password in redis.password_file is used after SIGHUP")
     func passwordFile() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "first"]) { server in
             let folder = try TemporaryFolder()
@@ -22,7 +22,7 @@ struct RedisAccessTests {
                 _ = try await server.ask(["CONFIG", "SET", "requirepass", "second"])
                 try Data("second\n".utf8).write(to: URL(filePath: file))
                 sidecar.process.send(signal: SIGHUP)
-                try await eventually(within: .seconds(10), "it was reloaded") {
+                try await eventually(within: .seconds(10), "the configuration was reloaded") {
                     sidecar.process.errors.contains("services.reloaded")
                 }
                 var second = server.configuration
@@ -39,7 +39,7 @@ struct RedisAccessTests {
         }
     }
 
-    @Test("C3: a missing password file fails the reload, and changes nothing")
+    @Test("A missing password file refuses the reload, and changes nothing")
     func missingFile() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "first"]) { server in
             let folder = try TemporaryFolder()
@@ -58,7 +58,7 @@ struct RedisAccessTests {
     }
 
     @Test(
-        "C3: a new CA in redis.tls.ca is used after SIGHUP",
+        "A new authority in redis.tls.ca is used after SIGHUP",
         .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
     func authority() async throws {
         try await RedisServer.withServer(listener: .tls) { server in
@@ -77,7 +77,7 @@ struct RedisAccessTests {
                 ])
                 try Data(contentsOf: URL(filePath: second.certificatePath)).write(to: URL(filePath: file))
                 sidecar.process.send(signal: SIGHUP)
-                try await eventually(within: .seconds(10), "it was reloaded") {
+                try await eventually(within: .seconds(10), "the configuration was reloaded") {
                     sidecar.process.errors.contains("services.reloaded")
                 }
                 _ = try await server.ask(["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
@@ -89,7 +89,7 @@ struct RedisAccessTests {
         }
     }
 
-    @Test("S4, C8: an address of a sidecar may be a URL, and an error never shows the key in it")
+    @Test("A sidecar's address may be a URL, and an error never reveals its key")
     func sidecarURL() async throws {
         let configuration = "auth: { keys: [ { name: ops, key: \(Self.key), role: admin } ] }"
         try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
@@ -119,7 +119,7 @@ struct RedisAccessTests {
         }
     }
 
-    @Test("C2: with a Redis that renames EVALSHA, /readyz is not 200, the metric is 0, and the log says why")
+    @Test("With a Redis that renames EVALSHA, /readyz is not 200, the metric is 0, and the log says why")
     func unfit() async throws {
         try await RedisServer.withServer(arguments: ["--rename-command", "EVALSHA", "RUN"]) { server in
             let configuration = "redis: { url: \"unix://\(server.socketPath)\", timeout: 500ms }"
@@ -147,7 +147,9 @@ struct RedisAccessTests {
             let listening = Listening(process: process, port: port)
             let result: Result<Void, any Error>
             do {
-                try await eventually(within: .seconds(30), "it listens") { try await listening.get("/healthz").hasSuffix(" 200") }
+                try await eventually(within: .seconds(30), "the sidecar listens") {
+                    try await listening.get("/healthz").hasSuffix(" 200")
+                }
                 try await body(listening)
                 result = .success(())
             } catch {
@@ -155,7 +157,7 @@ struct RedisAccessTests {
                 result = .failure(error)
             }
             process.send(signal: SIGKILL)
-            try await eventually("it has ended") { process.hasEnded }
+            try await eventually("the sidecar has ended") { process.hasEnded }
             try result.get()
         }
     }

@@ -5,13 +5,13 @@ import Subprocess
 import Testing
 
 /// `interlock run` accepts before the job only promises that it can keep afterwards.
-@Suite("The promises of interlock run", .serialized, .timeLimit(.minutes(2)))
+@Suite("Promises of `interlock run`", .serialized, .timeLimit(.minutes(2)))
 struct RunPromiseTests {
     private struct Lock: Decodable {
         var ttlMs: Int
     }
 
-    @Test("K1: rejects --at-least above locks.max_ttl before the job starts")
+    @Test("--at-least above locks.max_ttl is refused before the job starts")
     func atLeastAboveMaximum() async throws {
         try await SidecarProcess.withSidecar(configuration: "locks: { max_ttl: 1h }") { sidecar in
             let outcome = try await sidecar.interlock("run", "--lock", "orders", "--at-least", "2h", "--", "echo", "ran")
@@ -23,7 +23,7 @@ struct RunPromiseTests {
         }
     }
 
-    @Test("K1: holds the lock for locks.min_ttl if the rest of --at-least is shorter")
+    @Test("A remainder of --at-least below locks.min_ttl is held for that minimum")
     func shortRest() async throws {
         try await SidecarProcess.withSidecar(configuration: "locks: { min_ttl: 20s }") { sidecar in
             let outcome = try await sidecar.interlock(
@@ -34,7 +34,7 @@ struct RunPromiseTests {
         }
     }
 
-    @Test("K5: repeats the renewal for --at-least while Redis does not answer")
+    @Test("The renewal for --at-least is repeated while Redis does not answer")
     func atLeastThroughPause() async throws {
         try await RedisServer.withServer(listener: .none) { server in
             try await SidecarProcess.withSidecar(
@@ -50,7 +50,7 @@ struct RunPromiseTests {
         }
     }
 
-    @Test("W3: the message about a held lock names the holder and the remaining time, without advice to wait")
+    @Test("A held lock is reported with its holder and remaining time, and without advice to wait")
     func heldMessage() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await sidecar.interlock(
@@ -68,7 +68,7 @@ struct RunPromiseTests {
 
     private static let warning = "private Redis: this host only"
 
-    @Test("W1: status, the HTTP API, top and `run` say that a private Redis serves this host only")
+    @Test("`status`, the HTTP API, `top` and `run` mark a private Redis as local to this host")
     func privateRedis() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             #expect(try await sidecar.interlock("status").output.contains(Self.warning))
@@ -82,7 +82,7 @@ struct RunPromiseTests {
         }
     }
 
-    @Test("W1: warns that other hosts cannot reach a Redis by its loopback address")
+    @Test("A Redis at a loopback address is marked as reached by other hosts only under another address")
     func loopbackRedis() async throws {
         try await RedisServer.withServer { server in
             let port = try #require(server.port)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import InterlockBenchCLI
 
-@Suite("The report table of a load run")
+@Suite("Table of a load run")
 struct RunReportTableTests {
     private static func report(_ change: (inout RunReport) -> Void = { _ in }) -> RunReport {
         var report = RunReport(
@@ -28,14 +28,14 @@ struct RunReportTableTests {
         return report
     }
 
-    @Test("the first line shows the run, and the last one the verdict")
+    @Test("The first line describes the run, and the last one gives the result")
     func firstAndLastLine() {
         let lines = Self.report().table.split(separator: "\n")
         #expect(lines.first == "lock for 30.0s from 2026-11-21T05:01:11.176Z, seed 42")
         #expect(lines.last == "0 violations in 1,234,505 operations")
     }
 
-    @Test("shows a line for each kind of operation")
+    @Test("Each kind of operation has a line")
     func operations() {
         let line = Self.report().table.split(separator: "\n").first { $0.hasPrefix("acquire ") }
         let cells = line?.split(separator: " ").map(String.init)
@@ -45,7 +45,7 @@ struct RunReportTableTests {
             ])
     }
 
-    @Test("shows the reasons for refusals and failures, most frequent first")
+    @Test("Reasons of refusals and failures are listed, the most frequent first")
     func reasons() {
         let lines = Self.report().table.split(separator: "\n").drop { !$0.hasPrefix("OPERATION  ENDED") }.dropFirst().prefix(3)
         #expect(
@@ -54,7 +54,7 @@ struct RunReportTableTests {
             ])
     }
 
-    @Test("shows twenty of many violations, and the number of others")
+    @Test("Twenty of many violations are listed, with the number of the others")
     func violations() {
         let report = Self.report {
             $0.check.violations = (0..<100).map { Violation(.exclusion, at: Instant(nanoseconds: 0), "lock \($0)") }
@@ -65,7 +65,7 @@ struct RunReportTableTests {
         #expect(lines.suffix(2) == ["… and 1,214 more", "1,234 violations in 1,234,505 operations"])
     }
 
-    @Test("shows the impact and duration of a fault")
+    @Test("A fault is listed with its effect and duration")
     func faults() {
         let report = Self.report {
             $0.faults = [FaultReport(number: 0, kind: .redisRestart, sidecar: nil, began: 3, ended: 4.25, recoveredAfter: 0.32)]
@@ -73,7 +73,7 @@ struct RunReportTableTests {
         #expect(report.table.contains("redis-restart  redis   3.00s  4.25s  320ms"))
     }
 
-    @Test("a run without results has a table too")
+    @Test("A run without results has a table too")
     func empty() {
         let report = Self.report {
             $0.settings = []

@@ -6,7 +6,7 @@ import Testing
 @testable import InterlockCLI
 
 /// `interlock run` as scripts run it: the built program with its own sidecar.
-@Suite("interlock run", .serialized, .timeLimit(.minutes(3)))
+@Suite("`interlock run`", .serialized, .timeLimit(.minutes(3)))
 struct RunTests {
     /// A command that prints its process id and runs until it is killed.
     private static let patient = ["sh", "-c", "echo $$; exec sleep 600"]
@@ -24,7 +24,7 @@ struct RunTests {
 
     // MARK: The command
 
-    @Test("9. exit codes lie: run exits with the command's code, and passes it lock, token and fence")
+    @Test("The exit code is the command's, and its environment has lock, token and fence")
     func environment() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock(
@@ -40,7 +40,7 @@ struct RunTests {
         }
     }
 
-    @Test("passes arguments unchanged, without a shell")
+    @Test("Arguments arrive unchanged, without a shell")
     func words() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock(
@@ -50,7 +50,7 @@ struct RunTests {
         }
     }
 
-    @Test("9. exit codes lie: run exits with 128 plus the signal that ended the command")
+    @Test("A signal that ends the command becomes 128 and its number")
     func signalCode() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock("run", "--lock", "orders", "--", "sh", "-c", "kill -KILL $$")
@@ -58,7 +58,7 @@ struct RunTests {
         }
     }
 
-    @Test("exits with 127 for a missing program and 126 for one that cannot be executed, before it contacts a sidecar")
+    @Test("A missing program exits with 127 and an unusable one with 126, before a sidecar is called")
     func program() async throws {
         // Port 1 has no listener.
         let run = ["run", "--sidecar", "127.0.0.1:1", "--lock", "orders", "--"]
@@ -74,7 +74,7 @@ struct RunTests {
         }
     }
 
-    @Test("signals reach the command")
+    @Test("Signals reach the command")
     func signals() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders"], Self.trapping("USR1", "echo got it; exit 5"), sidecar)
@@ -86,7 +86,7 @@ struct RunTests {
 
     // MARK: The lock
 
-    @Test("exits with 75 if the lock is held, without running the command or keeping the lock")
+    @Test("A held lock exits with 75 without running anything, and a finished run frees it")
     func held() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
@@ -114,7 +114,7 @@ struct RunTests {
         }
     }
 
-    @Test("D28: --at-least keeps the lock after a success, and releases it after a failure")
+    @Test("With --at-least the lock stays held after a success, and is released after a failure")
     func atLeast() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             // The third run stands for the same job on another host, a second later.
@@ -128,7 +128,7 @@ struct RunTests {
         }
     }
 
-    @Test("a waiting run starts when the lock is released")
+    @Test("A waiting run starts when the lock is released")
     func waiting() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
@@ -151,12 +151,12 @@ struct RunTests {
             second.send(signal: SIGTERM)
             #expect(try await second.end(within: .seconds(20)) == .exited(128 + SIGTERM))
             #expect(second.output.isEmpty)
-            try await eventually("no caller waits") { try await Self.lock(sidecar).waiters == 0 }
+            try await eventually("no call waits") { try await Self.lock(sidecar).waiters == 0 }
             #expect(!first.hasEnded)
         }
     }
 
-    @Test("renews the lease while the command runs")
+    @Test("The lease is renewed for as long as the command runs")
     func renewal() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let start = ContinuousClock.now
@@ -172,7 +172,7 @@ struct RunTests {
 
     // MARK: Loss
 
-    @Test("9. a command outlives its lock: run terminates it when the lock is broken, and exits with 74")
+    @Test("A broken lock ends the command with SIGTERM, and run exits with 74")
     func broken() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders"], Self.trapping("TERM", "echo cleaning up; exit 3"), sidecar)
@@ -184,7 +184,7 @@ struct RunTests {
         }
     }
 
-    @Test("--strict kills a command that does not end when the lock is broken")
+    @Test("In strict mode a command that ignores SIGTERM is killed when the lock is broken")
     func strict() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders", "--strict"], Self.trapping("TERM", ""), sidecar)
@@ -196,7 +196,7 @@ struct RunTests {
         }
     }
 
-    @Test("9. a command outlives its lock: never with --strict, not even when the sidecar is killed")
+    @Test("In strict mode a command never outlives its lock, even if the sidecar is killed")
     func sidecarKilled() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders", "--ttl", "2s", "--strict"], Self.trapping("TERM", ""), sidecar)
@@ -210,7 +210,7 @@ struct RunTests {
         }
     }
 
-    @Test("9. a command outlives its lock: it is killed with run, and the lease expires")
+    @Test("A command is killed with run, and the lease expires")
     func runKilled() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders", "--ttl", "2s"], Self.patient, sidecar)
@@ -225,7 +225,7 @@ struct RunTests {
 
     // MARK: Leading
 
-    @Test("when the leader dies, another leads")
+    @Test("When the leader dies, another candidate leads")
     func succession() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lead", "orders", "--ttl", "2s"], Self.patient, sidecar)
@@ -234,7 +234,7 @@ struct RunTests {
             try await Self.waitForWaiter(sidecar)
             #expect(second.output.isEmpty)
             first.send(signal: SIGKILL)
-            try await eventually("the second leads") { second.output.hasSuffix("\n") }
+            try await eventually("the second candidate leads") { second.output.hasSuffix("\n") }
             second.send(signal: SIGTERM)
             #expect(try await second.end(within: .seconds(20)) == .exited(128 + SIGTERM))
             let shown = try await sidecar.interlock("lock", "show", "orders")
@@ -242,13 +242,13 @@ struct RunTests {
         }
     }
 
-    @Test("a deposed leader runs for election again, and resigns when its command ends")
+    @Test("A deposed leader is a candidate again, and resigns when its command ends")
     func deposition() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let leader = try await Self.start(["--lead", "orders"], Self.trapping("USR1", "exit 4"), sidecar)
             #expect(leader.errors.contains("\ninterlock: leading orders, fence "))
             _ = try await sidecar.interlock("lock", "break", "orders")
-            try await eventually("it leads again") { leader.output.split(separator: "\n").count == 2 }
+            try await eventually("the candidate leads again") { leader.output.split(separator: "\n").count == 2 }
             leader.send(signal: SIGUSR1)
             #expect(try await leader.end(within: .seconds(20)) == .exited(4))
             #expect(leader.errors.ranges(of: "leading orders, fence ").count == 2)
@@ -257,22 +257,22 @@ struct RunTests {
         }
     }
 
-    @Test("a candidate rides out an unreachable sidecar, and SIGTERM ends it")
+    @Test("A candidate survives an outage of its sidecar, and SIGTERM ends it")
     func candidateWithoutSidecar() async throws {
         let candidate = try await InterlockProcess.start(
             ["run", "--sidecar", "127.0.0.1:1", "--lead", "orders", "--", "echo", "ran"])
-        try await eventually("it says so") { candidate.errors.contains("retrying") }
+        try await eventually("the output says so") { candidate.errors.contains("retrying") }
         candidate.send(signal: SIGTERM)
         #expect(try await candidate.end(within: .seconds(20)) == .exited(128 + SIGTERM))
         #expect(candidate.output.isEmpty)
     }
 
-    @Test("L7: a candidate keeps trying while no replica acknowledges its lease, and SIGTERM ends it")
+    @Test("A candidate retries when no replica acknowledges its lease, and SIGTERM ends it")
     func unreplicatedCandidate() async throws {
         try await SidecarProcess.withSidecar(configuration: "locks: { wait_replicas: 1 }") { sidecar in
             let candidate = try await InterlockProcess.start(
                 ["run", "--lead", "orders", "--", "echo", "ran"], environment: sidecar.environment())
-            try await eventually("it says so") { candidate.errors.contains("retrying") || candidate.hasEnded }
+            try await eventually("the output says so") { candidate.errors.contains("retrying") || candidate.hasEnded }
             #expect(candidate.errors.contains("UNREPLICATED") || candidate.errors.contains("replicas"))
             candidate.send(signal: SIGTERM)
             #expect(try await candidate.end(within: .seconds(20)) == .exited(128 + SIGTERM))
@@ -282,7 +282,7 @@ struct RunTests {
 
     // MARK: Refusals
 
-    @Test("exits with 69 without a sidecar, and runs nothing")
+    @Test("Without a sidecar run exits with 69 and runs nothing")
     func noSidecar() async throws {
         let outcome = try await InterlockProcess.outcome(
             ["run", "--sidecar", "127.0.0.1:1", "--lock", "orders", "--", "echo", "ran"])
@@ -291,12 +291,12 @@ struct RunTests {
         #expect(outcome.errors.contains("no sidecar answers at 127.0.0.1:1"))
     }
 
-    @Test("exits with 69 while Redis is unreachable, and runs nothing")
+    @Test("Without Redis run exits with 69 and runs nothing")
     func redisUnreachable() async throws {
         try await RedisServer.withServer(listener: .none) { server in
             try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
                 await server.kill()
-                try await eventually("the sidecar notices that Redis is unreachable") {
+                try await eventually("the sidecar reports that Redis is unreachable") {
                     try await sidecar.interlock("status").status == .exited(69)
                 }
                 let outcome = try await sidecar.interlock("run", "--lock", "orders", "--no-wait", "--", "echo", "ran")
@@ -307,7 +307,7 @@ struct RunTests {
     }
 
     @Test(
-        "exits with 64 for invalid arguments",
+        "Invalid usage exits with 64",
         arguments: [
             ["--", "true"], ["--lock", "a"], ["--lock", "a", "true"], ["--lock", "a", "--lead", "b", "--", "true"],
             ["--lock", "a", "--wait", "1s", "--no-wait", "--", "true"], ["--lead", "a", "--no-wait", "--", "true"],
@@ -323,7 +323,7 @@ struct RunTests {
         #expect(outcome.errors.hasPrefix("interlock: "))
     }
 
-    @Test("prints its help")
+    @Test("Help explains the command")
     func help() async throws {
         let outcome = try await InterlockProcess.outcome(["run", "--help"])
         #expect(outcome.status == .exited(0))
@@ -358,6 +358,6 @@ struct RunTests {
     }
 
     private static func waitForWaiter(_ sidecar: SidecarProcess) async throws {
-        try await eventually("a caller waits for the lock") { try await lock(sidecar).waiters == 1 }
+        try await eventually("a run waits for the lock") { try await lock(sidecar).waiters == 1 }
     }
 }

@@ -56,7 +56,7 @@ struct SecuredSidecarTests {
         return RedisClient(configuration: configuration)
     }
 
-    @Test("D8: the command line speaks TLS to a sidecar, and sends no key to another host without it")
+    @Test("The command line uses TLS with a sidecar, and sends another host no key without it")
     func commandLine() async throws {
         try await Self.withFiles { files in
             try await SidecarProcess.withSidecar(configuration: files.configuration(files.first, keys: ["ops"])) { sidecar in
@@ -85,7 +85,7 @@ struct SecuredSidecarTests {
         }
     }
 
-    @Test("D10: SIGHUP applies keys and certificate, ends the sessions of removed keys, and names unapplied settings")
+    @Test("SIGHUP changes keys and certificate, ends sessions of removed keys, and names unapplied settings")
     func reload() async throws {
         try await Self.withFiles { files in
             try await SidecarProcess.withSidecar(configuration: files.configuration(files.first, keys: ["ops", "old"])) {
@@ -94,7 +94,7 @@ struct SecuredSidecarTests {
                 func reload(_ text: String, says sentence: String) async throws {
                     try Data("redis: { timeout: 10s }\n\(text)".utf8).write(to: file)
                     sidecar.process.send(signal: SIGHUP)
-                    try await eventually(within: .seconds(10), "it says: \(sentence)") {
+                    try await eventually(within: .seconds(10), "the output contains: \(sentence)") {
                         sidecar.process.errors.contains(sentence)
                     }
                 }
@@ -118,7 +118,7 @@ struct SecuredSidecarTests {
                         ], output: .string(limit: 1 << 16), error: .discarded
                     ).terminationStatus
                 }
-                try await eventually(within: .seconds(10), "it waits") {
+                try await eventually(within: .seconds(10), "the call waits") {
                     try await staying.send(AnyCommand(["LOCK.INFO", "held"])).array?.contains(.integer(1)) == true
                 }
 
@@ -144,7 +144,7 @@ struct SecuredSidecarTests {
         }
     }
 
-    @Test("D10: check-config and serve reject an invalid certificate")
+    @Test("`check-config` and `serve` refuse an invalid certificate")
     func garbage() async throws {
         try await Self.withFiles { files in
             let file = "\(files.folder.path)/interlock.yaml"
@@ -160,7 +160,7 @@ struct SecuredSidecarTests {
         }
     }
 
-    @Test("SIGHUP with an empty or truncated file keeps keys and services, and names what would be removed")
+    @Test("SIGHUP with an empty or truncated file keeps keys and services, and names those at risk")
     func emptyFile() async throws {
         try await Self.withFiles { files in
             let services = "services: { catalog: { limits: [ { limit: 5, per: 1m } ] } }"
@@ -170,7 +170,7 @@ struct SecuredSidecarTests {
                 for (number, text) in ["", "redis: { timeout: 10s }\n"].enumerated() {
                     try Data(text.utf8).write(to: file)
                     sidecar.process.send(signal: SIGHUP)
-                    try await eventually(within: .seconds(10), "the reload is rejected") {
+                    try await eventually(within: .seconds(10), "the sidecar refuses the call") {
                         sidecar.process.errors.ranges(of: "event=configuration.refused").count == number + 1
                     }
                 }
@@ -185,7 +185,7 @@ struct SecuredSidecarTests {
                 let distrustful = try Self.client(of: sidecar, trusting: files.second, key: Self.key("ops"))
                 await #expect(throws: (any Error).self) { try await distrustful.connect() }
                 await distrustful.close()
-                try await eventually(within: .seconds(10), "it is logged") {
+                try await eventually(within: .seconds(10), "the failed handshake is logged") {
                     sidecar.process.errors.contains("event=client.handshake_failed")
                 }
                 await client.close()

@@ -5,9 +5,9 @@ import InterlockTesting
 import Subprocess
 import Testing
 
-@Suite("The lifetime of a sidecar", .serialized, .timeLimit(.minutes(2)))
+@Suite("Lifetime of a sidecar", .serialized, .timeLimit(.minutes(2)))
 struct SidecarLifetimeTests {
-    @Test("SIGTERM ends the sidecar and its Redis within 10 seconds, without an error")
+    @Test("SIGTERM ends the sidecar within 10 seconds, without an error, together with its Redis")
     func termination() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let redis = try await sidecar.redisProcess()
@@ -18,12 +18,12 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("D26: ends as fast while Redis is down, without internal details in the log")
+    @Test("A sidecar without Redis shuts down as quickly, and logs no internals")
     func terminationWithoutRedis() async throws {
         let process = try await InterlockProcess.start(
             ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1"],
             environment: InterlockProcess.environment.updating(["INTERLOCK_LOG_LEVEL": "debug"]))
-        try await eventually(within: .seconds(20), "its listeners are open, and it tried to connect to Redis") {
+        try await eventually(within: .seconds(20), "the listeners are open, and Redis was tried") {
             ["event=door.opened", "door=resp", "door=http", "event=redis.lost"].allSatisfy(process.errors.contains)
         }
         let clock = ContinuousClock()
@@ -46,7 +46,7 @@ struct SidecarLifetimeTests {
         #expect(try #require(lines.last).hasSuffix("s reason=SIGTERM"))
     }
 
-    @Test("notifies systemd of readiness, liveness, reload and shutdown")
+    @Test("systemd is notified of readiness, the watchdog, reloads and the end")
     func serviceManager() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -67,7 +67,7 @@ struct SidecarLifetimeTests {
         defer { process.send(signal: SIGKILL) }
         try await hears("READY=1")
         try await hears("WATCHDOG=1")
-        try await eventually("the status names Redis and its failure") {
+        try await eventually("the status names Redis and its error") {
             while let datagram = listener.next() { heard += datagram.split(separator: "\n").map { String($0) } }
             return heard.contains { $0.hasPrefix("STATUS=Serving without Redis: ") && $0.contains("refuses connections") }
         }
@@ -81,7 +81,7 @@ struct SidecarLifetimeTests {
         #expect(try await process.end(within: .seconds(20)) == .exited(0))
     }
 
-    @Test("SIGHUP with a regular expression of a probe keeps the services, and logs the setting and its replacement")
+    @Test("SIGHUP with a regular expression in a probe keeps the services, and logs the replacement")
     func regularExpression() async throws {
         func services(limit: Int, expect: String) -> String {
             "services: { catalog: { limits: [ { limit: \(limit), per: 1h } ], "
@@ -102,7 +102,7 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("the error for a listener that cannot open names the setting to change")
+    @Test("A listener that cannot open is explained in plain words, with the setting to change")
     func listenersThatCannotOpen() async throws {
         try await RedisServer.withServer { server in
             let taken = "127.0.0.1:\(try #require(server.port))"
@@ -138,7 +138,7 @@ struct SidecarLifetimeTests {
     }
 
     @Test(
-        "the Unix socket has the configured permissions and group",
+        "The Unix socket has the configured permissions and group",
         arguments: [
             ([], 0o600), (["--unix-mode", "0666"], 0o666), (["--unix-group", "\(getegid())"], 0o660),
             (["--unix-group", "\(getegid())", "--unix-mode", "620"], 0o620),
@@ -155,7 +155,7 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("keeps a file that is not a socket, and names an unknown group")
+    @Test("A file that is not a socket is left alone, and an unknown group is named")
     func unixSocketRefused() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -182,7 +182,7 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("a second sidecar on the same data directory fails with a remedy")
+    @Test("A second sidecar in the same data folder is refused with the remedy")
     func dataFolder() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let arguments = SidecarProcess.serveArguments(file: "\(sidecar.folder)/interlock.yaml", folder: sidecar.folder)

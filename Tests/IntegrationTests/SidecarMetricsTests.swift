@@ -3,13 +3,13 @@ import Glibc
 import InterlockProcesses
 import Testing
 
-@Suite("The metrics of a sidecar", .serialized, .timeLimit(.minutes(1)))
+@Suite("Metrics of a sidecar", .serialized, .timeLimit(.minutes(1)))
 struct SidecarMetricsTests {
     private static func services(_ names: String...) -> String {
         "services: { \(names.map { "\($0): { limits: [ { limit: 3, per: 1h } ], breaker: {} }" }.joined(separator: ", ")) }"
     }
 
-    @Test("D20: the series of a service disappear with it")
+    @Test("A removed service takes its series along")
     func removedService() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services("staying", "leaving")) { sidecar in
             try await sidecar.send(["LIMIT.TAKE", "staying"], ["LIMIT.TAKE", "leaving"])
@@ -17,14 +17,14 @@ struct SidecarMetricsTests {
             try Data("redis: { timeout: 10s }\n\(Self.services("staying"))".utf8).write(
                 to: URL(filePath: "\(sidecar.folder)/interlock.yaml"))
             sidecar.process.send(signal: SIGHUP)
-            try await eventually(within: .seconds(10), "the series of the removed service are gone") {
+            try await eventually(within: .seconds(10), "no series of the removed service remains") {
                 try await !sidecar.get("/metrics").contains(#"service="leaving""#)
             }
             #expect(try await sidecar.get("/metrics").contains(#"interlock_breaker_state{service="staying",state="closed"} 1"#))
         }
     }
 
-    @Test("a forced breaker has its own series until the override ends")
+    @Test("The state forced on a breaker has a series of its own, until it ends")
     func forcedBreaker() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services("catalog")) { sidecar in
             func line(_ state: String, _ value: Int) -> String {
@@ -39,7 +39,7 @@ struct SidecarMetricsTests {
         }
     }
 
-    @Test("D20: counts commands and errors of the RESP API, rejected requests, and commands to Redis")
+    @Test("RESP commands and errors, refused requests and Redis commands are counted")
     func apis() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services("catalog")) { sidecar in
             try await sidecar.send(
@@ -57,7 +57,7 @@ struct SidecarMetricsTests {
         }
     }
 
-    @Test("D19: counts invalid API keys at both APIs")
+    @Test("An invalid key is counted at either listener")
     func refusedLogins() async throws {
         let key = "web-of-32-letters-and-more-than-that"
         let keys = "auth: { keys: [ { name: web, key: \(key), role: use } ] }"

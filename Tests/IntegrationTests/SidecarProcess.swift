@@ -111,18 +111,18 @@ struct SidecarProcess: Sendable {
     private static func ready(_ process: InterlockProcess, folder: String) async throws -> SidecarProcess {
         try await eventually(within: .seconds(30), "the sidecar is ready") {
             guard !process.hasEnded else {
-                throw RedisServerError(reason: "the sidecar ended during its start", log: process.errors)
+                throw RedisServerError(reason: "the sidecar ended right after its start", log: process.errors)
             }
             // The announcement is written in one piece, so these two words mean that it is complete.
             return process.output.contains("is ready.") && process.output.contains("HTTP")
         }
         let announcement = process.output
         guard let port = word(after: "-p", inLine: "RESP", of: announcement).flatMap({ Int($0) }) else {
-            throw RedisServerError(reason: "the sidecar does not print the address of its RESP API", log: announcement)
+            throw RedisServerError(reason: "the banner has no address of the RESP API", log: announcement)
         }
         guard let url = word(after: "-s", inLine: "HTTP", of: announcement),
             let httpPort = url.split(separator: ":").last.flatMap({ Int($0.prefix { $0 != "/" }) })
-        else { throw RedisServerError(reason: "the sidecar does not print the address of its HTTP API", log: announcement) }
+        else { throw RedisServerError(reason: "the banner has no address of the HTTP API", log: announcement) }
         return SidecarProcess(
             process: process, folder: folder, respPort: port, httpPort: httpPort,
             redisSocket: word(after: "-s", inLine: "Redis", of: announcement))

@@ -5,7 +5,7 @@ import Subprocess
 import Testing
 
 /// Processes that lack what most systems provide: `/proc`, descriptors, a clean list of children.
-@Suite("The environment of a process", .serialized, .timeLimit(.minutes(2)))
+@Suite("Process environment", .serialized, .timeLimit(.minutes(2)))
 struct SurroundingsTests {
     /// Returns a wrapper that runs a command in its own mount namespace, after `preparation`.
     private static func mounts(_ preparation: String) -> [String] {
@@ -16,7 +16,7 @@ struct SurroundingsTests {
     private static let hasMounts =
         system("unshare --map-root-user --mount sh -c 'mount -t tmpfs none /proc' 2>/dev/null") == 0
 
-    @Test("K10: a command has its arguments even if /proc/self/cmdline is unreadable", .enabled(if: hasMounts))
+    @Test("A command still has its arguments when /proc/self/cmdline is unreadable", .enabled(if: hasMounts))
     func arguments() async throws {
         let hidden = Self.mounts("mount --bind /dev/null /proc/$$/cmdline")
         let checked = try await InterlockProcess.outcome(["check-config", "/nonexistent.yaml"], through: hidden)
@@ -34,7 +34,7 @@ struct SurroundingsTests {
     }
 
     @Test(
-        "K10: every command fails with an error without /proc", .enabled(if: hasMounts),
+        "Without /proc every command fails with an error", .enabled(if: hasMounts),
         arguments: [
             ["check-config", "/nonexistent.yaml"], ["version"], ["run", "--lock", "a", "--", "true"], ["bench", "lock"], [],
         ])
@@ -45,14 +45,14 @@ struct SurroundingsTests {
         #expect(outcome.output.isEmpty)
     }
 
-    @Test("K10: a command without its required arguments fails", arguments: [[], ["lock"], ["config"], ["bench"]])
+    @Test("A command without its required words fails", arguments: [[], ["lock"], ["config"], ["bench"]])
     func noWords(words: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(words)
         #expect(outcome.status == .exited(64))
         #expect((outcome.output + outcome.errors).contains("SUBCOMMANDS"))
     }
 
-    @Test("K8: the command of `run` inherits no descriptor of interlock's if standard streams were closed")
+    @Test("The command of `run` inherits no descriptor in place of closed standard streams")
     func closedStreams() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let file = "\(sidecar.folder)/streams"
@@ -67,7 +67,7 @@ struct SurroundingsTests {
         }
     }
 
-    @Test("K9: a command reports too few file descriptors")
+    @Test("A command that lacks descriptors fails with an error")
     func fewDescriptors() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await InterlockProcess.outcome(
@@ -79,7 +79,7 @@ struct SurroundingsTests {
         }
     }
 
-    @Test("K6: `interlock run` reaps orphans, as PID 1 does")
+    @Test("`interlock run` reaps orphans as PID 1")
     func orphans() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             // Like PID 1 of a container, a subreaper is the new parent of its descendants' orphans.
@@ -100,7 +100,7 @@ struct SurroundingsTests {
         }
     }
 
-    @Test("S5: the command of `run` gets the API key only on request")
+    @Test("The command of `run` gets the API key only on request")
     func apiKey() async throws {
         let key = "ops-of-32-letters-and-more-than-that"
         let keys = "auth: { keys: [ { name: ops, key: \(key), role: admin } ] }"

@@ -9,7 +9,7 @@ struct ThirdPartyClientTests {
     private static let root = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
 
     @Test(
-        "redis-py connects with RESP2, RESP3 and its default, and its locks and Interlock's exclude each other",
+        "redis-py works with RESP2, RESP3 and its default, and its locks and Interlock's exclude each other",
         arguments: ["5.2.1", "8.1.0"])
     func redisPy(version: String) async throws {
         try await SidecarProcess.withSidecar { sidecar in
@@ -27,7 +27,7 @@ struct ThirdPartyClientTests {
         }
     }
 
-    @Test("all four kinds of gRPC calls, HTTP/2 and WebSockets of third parties pass the guarded proxy")
+    @Test("gRPC in all four forms, HTTP/2 and WebSockets pass the proxy with third-party clients and servers")
     func streams() async throws {
         let (grpc, webSocket) = (try await LocalPort.unused(), try await LocalPort.unused())
         let configuration = """
@@ -48,7 +48,7 @@ struct ThirdPartyClientTests {
         }
     }
 
-    @Test("redis-cli reads a lock, a limit and a breaker through the RESP API, and their keys in Redis")
+    @Test("redis-cli reads a lock, a limit and a breaker through the sidecar, and their keys in Redis")
     func redisCLI() async throws {
         let configuration = """
             services:

@@ -4,7 +4,7 @@ import Testing
 
 @testable import InterlockCLI
 
-@Suite("The screen of interlock top")
+@Suite("Screen of `interlock top`")
 struct TopScreenTests {
     private static func frame(_ parts: String) throws -> TopFrame {
         try TopFrame(
@@ -37,7 +37,7 @@ struct TopScreenTests {
         #expect(model.column(former) != nil && model.column(former) == model.column(present))
     }
 
-    @Test("reads several keys at once, and ignores unknown ones")
+    @Test("Keys are parsed from bytes, several at a time, and unknown ones are skipped")
     func keys() {
         #expect(TopKey.keys(Array("q\u{1B}[A\u{1B}[6~\r\u{7F}".utf8)) == [.character("q"), .up, .pageDown, .enter, .erase])
         #expect(TopKey.keys([0x1B]) == [.back])
@@ -46,7 +46,7 @@ struct TopScreenTests {
         #expect(TopKey.keys([]).isEmpty)
     }
 
-    @Test("sorts a lock held for long before one held briefly")
+    @Test("A lock held for a long time sorts before one held briefly")
     func held() throws {
         func grant(_ name: String, _ granted: Int, _ ended: String) -> String {
             #"{"name":"\#(name)","label":"l","fence":1,"mode":"exclusive","permits":null,"waited_ms":0,"granted_ms":\#(granted),"#
@@ -59,7 +59,7 @@ struct TopScreenTests {
         #expect(rows.compactMap { row in ["short", "long", "other"].first { row.contains($0) } } == ["long", "other", "short"])
     }
 
-    @Test("formats each kind of value, and an older sidecar's rows alike")
+    @Test("Each kind of value is formatted, and an older sidecar's rows have the same words")
     func formats() throws {
         var screen = TopScreen(query: TopQuery(view: .services))
         screen.show(
@@ -90,7 +90,7 @@ struct TopScreenTests {
         #expect(lines[title + 2].split(separator: " ") == ["search", "4", "20"])
     }
 
-    @Test("sorts rows in both directions, and builds the query from search, selection and page")
+    @Test("Rows sort by a column in both directions, and the query contains search, selection and page")
     func acting() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))
         screen.show(try Self.locks(["b", "a", "c"]))
@@ -118,7 +118,7 @@ struct TopScreenTests {
         #expect(isLeft)
     }
 
-    @Test("a screen of any size has a line for each row, and each fits", arguments: [1, 2, 5, 24, 60])
+    @Test("A screen of any size has a line for each row, and each line fits", arguments: [1, 2, 5, 24, 60])
     func sizes(rows: Int) throws {
         for columns in [1, 7, 20, 80, 300] {
             for view in LiveView.Name.allCases {
@@ -134,7 +134,7 @@ struct TopScreenTests {
         }
     }
 
-    @Test("the selected row stays visible")
+    @Test("The selected row stays visible")
     func scrolling() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))
         screen.show(try Self.locks((0..<100).map { "lock-\($0)" }))
@@ -154,7 +154,7 @@ struct TopScreenTests {
         #expect(chosen() == "lock-0")
     }
 
-    @Test("removes control sequences")
+    @Test("Control characters never reach the terminal")
     func hostileText() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))
         screen.show(try Self.locks([#"\u001b[2Jevil\u0007"#, #"\u202eback"#]))

@@ -4,14 +4,14 @@ import InterlockCore
 import InterlockProcesses
 import Testing
 
-@Suite("The documented examples of the client", .timeLimit(.minutes(2)))
+@Suite("Documented examples of the client", .timeLimit(.minutes(2)))
 struct DocumentedClientTests {
     private static let services = [
         ServiceDefinition(
             name: "catalog", limits: [LimitDefinition(name: "tenant", limit: 3, window: .seconds(600), isPerSubject: true)])
     ]
 
-    @Test("a lock is held around a body, or another has it")
+    @Test("A lock is held around a body, or another client holds it")
     func hello() async throws {
         try await TestSidecar.with { sidecar in
             let examples = DocumentedClientExamples(configuration: sidecar.configuration)
@@ -20,7 +20,7 @@ struct DocumentedClientTests {
         }
     }
 
-    @Test("leases are extended, released and told apart from errors")
+    @Test("Leases are extended, released and distinguished from errors")
     func leases() async throws {
         try await TestSidecar.withClient { client in
             let examples = DocumentedClientExamples(configuration: client.configuration)
@@ -32,7 +32,7 @@ struct DocumentedClientTests {
         }
     }
 
-    @Test("limits and permits refuse, and permits are reported")
+    @Test("Limits and permits refuse calls, and permits are reported")
     func services() async throws {
         try await TestSidecar.withClient(services: Self.services) { client in
             let examples = DocumentedClientExamples(configuration: client.configuration)
@@ -44,7 +44,7 @@ struct DocumentedClientTests {
         }
     }
 
-    @Test("an event is read once the subscription stands")
+    @Test("An event is read once the subscription is active")
     func events() async throws {
         try await TestSidecar.withClient { client in
             let examples = DocumentedClientExamples(configuration: client.configuration)
@@ -56,7 +56,7 @@ struct DocumentedClientTests {
         }
     }
 
-    @Test("where a sidecar is elsewhere, its address and key are settings")
+    @Test("A remote sidecar's address and key are settings")
     func addressed() throws {
         let configuration = try DocumentedClientExamples.addressed()
         #expect(configuration.address.description == "rediss://interlock.internal:7379")

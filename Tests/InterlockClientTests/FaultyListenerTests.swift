@@ -3,7 +3,7 @@ import InterlockProcesses
 import InterlockTesting
 import Testing
 
-@Suite("A client of a door with faults", .timeLimit(.minutes(3)))
+@Suite("A client of a faulty listener", .timeLimit(.minutes(3)))
 struct FaultyListenerTests {
     private static func with(
         answersLogin: Bool = true, change: (inout SidecarClientConfiguration) -> Void = { _ in },
@@ -33,7 +33,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("a reply that is cut in the middle is no reply, and the next call has another connection")
+    @Test("A truncated reply is not a reply, and the next call uses another connection")
     func cut() async throws {
         try await Self.with(api: { command in
             command.connection == 0 ? .bytesThenClose(Array("*3\r\n$5\r\nto".utf8)) : .text(":1\r\n")
@@ -45,7 +45,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("a door that never answers is given up after the deadline, a wait included")
+    @Test("A listener that never answers is abandoned after the deadline, which includes the wait")
     func silence() async throws {
         try await Self.with(
             change: { $0.answerTimeout = .milliseconds(100) },
@@ -65,7 +65,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("a release without an answer hides neither what the body returned nor what it threw")
+    @Test("An unanswered release hides neither the body's result nor its error")
     func unansweredRelease() async throws {
         struct BodyError: Error {}
         try await Self.with(api: { command in
@@ -83,7 +83,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("what is released for an owner names the lease's fence, for a later lease has the same token")
+    @Test("A release for an owner names the fence, since a later lease has the same token")
     func fencedRelease() async throws {
         try await Self.with(api: { command in
             switch command.text.first {
@@ -99,7 +99,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("what is no RESP is no answer")
+    @Test("Bytes that are not RESP are not a reply")
     func garbage() async throws {
         try await Self.with(api: { _ in
             .text("HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -108,7 +108,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("a reply of another shape is not guessed at")
+    @Test("A reply of an unexpected shape is an error")
     func unexpected() async throws {
         try await Self.with(api: { _ in
             .text("+OK\r\n")
@@ -119,7 +119,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("a refused login is told with the door's words, and the key is not")
+    @Test("A refused login is reported in the listener's words, without the key")
     func refusedLogin() async throws {
         try await Self.with(
             answersLogin: false, change: { $0.apiKey = "the-key" },
@@ -133,7 +133,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("nobody at the address is a failed connection")
+    @Test("An address where nothing listens is a failed connection")
     func nobody() async throws {
         let client = SidecarClient(TestSidecar.patient(port: try await LocalPort.unused()))
         let error = await #expect(throws: InterlockError.self) { try await client.status() }
@@ -142,7 +142,7 @@ struct FaultyListenerTests {
         await client.close()
     }
 
-    @Test("a door that closes while a call waits leaves its outcome unknown")
+    @Test("A listener that closes during a call leaves its outcome unknown")
     func closedWhileWaiting() async throws {
         try await Self.with(api: { _ in
             .close
@@ -156,7 +156,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("a linked lease whose door falls silent is told as lost before it can have lapsed")
+    @Test("A linked lease on a silent connection is reported as lost before it can expire")
     func silentListener() async throws {
         try await Self.with(api: { command in
             command.text[0] == "LOCK.ACQUIRE" ? .text("*3\r\n$3\r\na/b\r\n:7\r\n:900\r\n") : .silence
@@ -170,7 +170,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("calls beyond the bound are refused, and never sent")
+    @Test("Calls beyond the limit are refused, and never sent")
     func overload() async throws {
         try await Self.with(
             change: { configuration in
@@ -184,7 +184,7 @@ struct FaultyListenerTests {
             try await client.connect()
             let first = [Task { try await client.limits.take(from: "a") }, Task { try await client.limits.take(from: "a") }]
             let waiting = Task { try await client.limits.take(from: "a", wait: .seconds(60)) }
-            try await eventually("three are sent") { server.commands.count == 3 }
+            try await eventually("three calls are sent") { server.commands.count == 3 }
             #expect(await Self.code { _ = try await client.limits.take(from: "b") } == .overloaded)
             #expect(await Self.code { _ = try await client.limits.take(from: "b", wait: .seconds(1)) } == .overloaded)
             #expect(server.commands.count == 3)
@@ -193,7 +193,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("a subscription that is cut is made again, and says that events were missed")
+    @Test("A broken subscription is renewed, and reports that events were missed")
     func subscription() async throws {
         try await Self.with(
             change: { $0.eventChannel = "e" },

@@ -2,9 +2,9 @@ import InterlockClient
 import InterlockProcesses
 import Testing
 
-@Suite("A linked lease", .timeLimit(.minutes(3)))
+@Suite("Linked leases", .timeLimit(.minutes(3)))
 struct LinkedLeaseTests {
-    @Test("is extended past its ttl, and released")
+    @Test("A linked lease is extended past its ttl, and released")
     func release() async throws {
         try await TestSidecar.withClient { client in
             let linked = try #require(try await client.locks.acquireLinked("orders", ttl: .milliseconds(300)))
@@ -16,7 +16,7 @@ struct LinkedLeaseTests {
         }
     }
 
-    @Test("that an operator breaks is told as lost, and is not released")
+    @Test("A linked lease broken by an operator is reported as lost, and is not released")
     func broken() async throws {
         try await TestSidecar.withClient { client in
             let linked = try #require(try await client.locks.acquireLinked("orders", ttl: .seconds(30)))
@@ -28,7 +28,7 @@ struct LinkedLeaseTests {
         }
     }
 
-    @Test("that is dropped is released")
+    @Test("A linked lease that is dropped is released")
     func dropped() async throws {
         try await TestSidecar.withClient { client in
             var linked = try await client.locks.acquireLinked("orders", ttl: .seconds(30))
@@ -38,7 +38,7 @@ struct LinkedLeaseTests {
         }
     }
 
-    @Test("ends with its client, which the sidecar takes for a release")
+    @Test("A linked lease ends with its client, which the sidecar treats as a release")
     func clientClosed() async throws {
         try await TestSidecar.with { sidecar in
             let client = SidecarClient(sidecar.configuration)
@@ -53,7 +53,7 @@ struct LinkedLeaseTests {
         }
     }
 
-    @Test("work does not run while another client holds the lock, and the caller gets an error whatever the result type")
+    @Test("Work does not run while another client holds the lock, and the caller gets an error")
     func held() async throws {
         try await TestSidecar.withClient { client in
             let runs = Runs()
@@ -74,7 +74,7 @@ struct LinkedLeaseTests {
         }
     }
 
-    @Test("work is cancelled when the lease under it is lost")
+    @Test("Work is cancelled when the lease under it is lost")
     func lostWork() async throws {
         try await TestSidecar.withClient { client in
             let error = await #expect(throws: InterlockError.self) {

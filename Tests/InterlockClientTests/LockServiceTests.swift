@@ -27,7 +27,7 @@ struct LockServiceTests {
         }
     }
 
-    @Test("a lease is renewed and released by itself", arguments: Library.allCases)
+    @Test("A lease is renewed and released automatically", arguments: Library.allCases)
     func lease(library: Library) async throws {
         try await Self.with(library) { locks, others in
             let lease = try #require(try await locks.acquire("orders", ttl: .seconds(20), owner: "web-1/job-7", label: "web-1"))
@@ -43,7 +43,7 @@ struct LockServiceTests {
         }
     }
 
-    @Test("several locks are acquired in the order of their names, or none", arguments: Library.allCases)
+    @Test("Several locks are acquired in the order of their names, all or nothing", arguments: Library.allCases)
     func several(library: Library) async throws {
         try await Self.with(library) { locks, others in
             let leases = try #require(try await locks.acquire(all: ["b", "a"]))
@@ -54,7 +54,7 @@ struct LockServiceTests {
         }
     }
 
-    @Test("a body runs on its caller's actor and uses its state", arguments: Library.allCases)
+    @Test("A body runs on its caller's actor and uses its state", arguments: Library.allCases)
     func isolation(library: Library) async throws {
         try await Self.with(library) { locks, _ in
             let ledger = Ledger()
@@ -64,7 +64,7 @@ struct LockServiceTests {
     }
 
     @Test(
-        "a held lock fails withLock and makes withLockIfAvailable return nil, and neither body runs", arguments: Library.allCases)
+        "A held lock fails withLock and makes withLockIfAvailable return nil, and neither body runs", arguments: Library.allCases)
     func held(library: Library) async throws {
         try await Self.with(library) { locks, others in
             let lease = try #require(try await others.acquire("orders", ttl: .seconds(60)))
@@ -83,7 +83,7 @@ struct LockServiceTests {
         }
     }
 
-    @Test("breaking the lock cancels the body and throws leaseLost", arguments: Library.allCases)
+    @Test("Breaking the lock cancels the body and throws leaseLost", arguments: Library.allCases)
     func broken(library: Library) async throws {
         try await Self.with(library) { locks, others in
             let error = await #expect(throws: InterlockError.self) {
@@ -99,12 +99,12 @@ struct LockServiceTests {
         }
     }
 
-    @Test("a wait that is cancelled throws CancellationError and leaves no lease", arguments: Library.allCases)
+    @Test("A wait that is cancelled throws CancellationError and leaves no lease", arguments: Library.allCases)
     func cancelled(library: Library) async throws {
         try await Self.with(library) { locks, others in
             let lease = try #require(try await others.acquire("orders", ttl: .seconds(60)))
             let waiting = Task { try await locks.withLock("orders", wait: .seconds(50)) { $0.fence } }
-            try await eventually("it waits") { try await others.information(about: "orders")?.waiters == 1 }
+            try await eventually("the call waits") { try await others.information(about: "orders")?.waiters == 1 }
             waiting.cancel()
             await #expect(throws: CancellationError.self) { try await waiting.value }
             #expect(try await others.release(lease))

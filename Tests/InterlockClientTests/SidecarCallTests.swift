@@ -3,7 +3,7 @@ import Testing
 
 @testable import InterlockClient
 
-@Suite("Commands of the RESP door, as a client reads their replies")
+@Suite("RESP commands and their replies in the client")
 struct SidecarCallTests {
     private static let acquire = LockCalls.Acquire(name: "a", options: LockOptions(ttl: .seconds(1)))
     private static let take = LimitCalls.Take(UpstreamCallRequest(service: "s"))
@@ -11,24 +11,24 @@ struct SidecarCallTests {
 
     private static func bulk(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
 
-    @Test("a lease has its token, fence and validity")
+    @Test("A lease has its token, fence and validity")
     func lease() throws {
         let lease = try Self.acquire.decode(.array([Self.bulk("me/1"), .integer(17), .integer(980)]))
         #expect(lease == Lease(name: "a", token: "me/1", fence: 17, validMilliseconds: 980, ttlMilliseconds: 1000))
     }
 
-    @Test("nothing means held of an acquire, and lost of a renewal")
+    @Test("A nil reply means held for an acquire, and lost for a renewal")
     func nothing() throws {
         #expect(try Self.acquire.decode(.null) == nil)
         #expect(try LockCalls.Renew(name: "a", token: "t", ttl: .seconds(1)).decode(.null) == nil)
     }
 
-    @Test("a release of what is not held says so")
+    @Test("A release of a lock that is not held says so")
     func release() throws {
         #expect(try LockCalls.Release(name: "a", token: "t").decode(.integer(0)) == false)
     }
 
-    @Test("a limited take says when to come again, a granted one does not")
+    @Test("A limited take has a time to retry, and a granted one does not")
     func limited() throws {
         let refused = try Self.take.decode(.array([1, 10, 0, 250, 260].map { .integer($0) }))
         #expect(!refused.isTaken)
@@ -37,20 +37,20 @@ struct SidecarCallTests {
         #expect(try Self.take.decode(.array([0, 10, 9, -1, 260].map { .integer($0) })).retryAfter == nil)
     }
 
-    @Test("a permit has its ID and the breaker's state")
+    @Test("A permit has its ID and the breaker's state")
     func granted() throws {
         let reply = RedisReply.array([.integer(1), Self.bulk("id"), Self.bulk("half_open"), .integer(-1)])
         #expect(try Self.permit.decode(reply) == .success(GrantedPermit(id: "id", state: .halfOpen)))
     }
 
-    @Test("a permit is refused for a reason")
+    @Test("A refused permit has a reason")
     func refused() throws {
         let reply = RedisReply.array([.integer(0), Self.bulk("open"), Self.bulk("open"), .integer(90)])
         let refusal = ServiceCallError(refused: .open, service: "s", state: .open, retryAfter: 90)
         #expect(try Self.permit.decode(reply) == .failure(refusal))
     }
 
-    @Test("what no command answers is not guessed at")
+    @Test("An unknown reply is an error")
     func unreadable() {
         #expect(throws: RedisError.self) { try Self.acquire.decode(.integer(1)) }
         #expect(throws: RedisError.self) { try Self.take.decode(.array([.integer(1)])) }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("A client of a sidecar", .timeLimit(.minutes(3)))
 struct SidecarClientTests {
-    @Test("a lock is acquired, seen, renewed and released")
+    @Test("A lock is acquired, inspected, renewed and released")
     func lockLife() async throws {
         try await TestSidecar.withClient { client in
             let lease = try #require(try await client.locks.acquire("orders", ttl: .seconds(30), label: "web-1"))
@@ -27,7 +27,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("an owner that asks again gets its lease again, extended")
+    @Test("An owner that repeats its request gets its lease again, extended")
     func owner() async throws {
         try await TestSidecar.withClient { client in
             let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(30), owner: "me/1"))
@@ -38,7 +38,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("several locks are acquired together or not at all, and listed")
+    @Test("Several locks are acquired together or not at all, and listed")
     func several() async throws {
         try await TestSidecar.withClient { client in
             let leases = try #require(try await client.locks.acquire(all: ["b", "a", "c"], ttl: .seconds(30)))
@@ -52,7 +52,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("readers share a lock, and a semaphore has its places")
+    @Test("Readers share a lock, and a semaphore has its slots")
     func modes() async throws {
         try await TestSidecar.withClient { client in
             let reader = try await client.locks.acquire("book", ttl: .seconds(30), mode: .shared)
@@ -64,32 +64,32 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("a call that waits holds up no other, and gets the lock when it is released")
+    @Test("A waiting call delays no other, and gets the lock when it is released")
     func waiting() async throws {
         try await TestSidecar.withClient { client in
             let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(60)))
             async let second = client.locks.acquire("orders", ttl: .seconds(60), wait: .seconds(20))
-            try await eventually("the second waits") { try await client.locks.information(about: "orders")?.waiters == 1 }
+            try await eventually("the second call waits") { try await client.locks.information(about: "orders")?.waiters == 1 }
             #expect(try await client.locks.release("orders", token: first.token))
             #expect(try await second?.fence ?? 0 > first.fence)
         }
     }
 
-    @Test("a call that waits and is cancelled waits no longer, and holds nothing")
+    @Test("A cancelled wait ends, and holds nothing")
     func cancellation() async throws {
         try await TestSidecar.withClient { client in
             let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(60)))
             let waiting = Task { try await client.locks.acquire("orders", ttl: .seconds(60), wait: .seconds(20)) }
-            try await eventually("it waits") { try await client.locks.information(about: "orders")?.waiters == 1 }
+            try await eventually("the call waits") { try await client.locks.information(about: "orders")?.waiters == 1 }
             waiting.cancel()
             await #expect(throws: CancellationError.self) { try await waiting.value }
-            try await eventually("nobody waits") { try await client.locks.information(about: "orders")?.waiters == 0 }
+            try await eventually("no call waits") { try await client.locks.information(about: "orders")?.waiters == 0 }
             #expect(try await client.locks.release("orders", token: first.token))
             #expect(try await client.locks.information(about: "orders") == nil)
         }
     }
 
-    @Test("many calls are in flight on one connection")
+    @Test("Many calls share one connection")
     func pipelining() async throws {
         try await TestSidecar.withClient { client in
             let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
@@ -101,7 +101,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("a limit tells what is left, and when to try again")
+    @Test("A limit reports what remains, and when to retry")
     func limits() async throws {
         try await TestSidecar.withClient { client in
             let taken = try await client.limits.take(from: "catalog", cost: 4)
@@ -115,7 +115,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("a permit is reported once, and a forced breaker refuses the next")
+    @Test("A permit is reported once, and a forced breaker refuses the next")
     func permits() async throws {
         try await TestSidecar.withClient { client in
             let request = PermitCalls.Acquire(UpstreamCallRequest(service: "catalog"))
@@ -139,7 +139,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("a guarded call is reported once: as a failure when it throws, and whatever the report's numbers are")
+    @Test("A guarded call is reported once, as a failure if it throws, whatever the report's numbers are")
     func guardedCalls() async throws {
         struct Trouble: Error {}
         // One slot: a permit that is not reported would refuse the next call.
@@ -156,7 +156,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("the status names the sidecar, its Redis and its event channel")
+    @Test("The status names the sidecar, its Redis and its event channel")
     func status() async throws {
         try await TestSidecar.withClient(prefix: "shop:") { client in
             let status = try await client.status()
@@ -167,7 +167,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("events come from the channel that the sidecar names")
+    @Test("Events come from the channel that the sidecar names")
     func events() async throws {
         try await TestSidecar.withClient(prefix: "shop:") { client in
             let events = client.events.breakers.subscribe()
@@ -185,7 +185,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("an error keeps the sidecar's words, and its code is the first of them")
+    @Test("An error keeps the sidecar's words, and its code is the first of them")
     func errors() async throws {
         try await TestSidecar.withClient { client in
             let error = await #expect(throws: InterlockError.self) { try await client.limits.take(from: "nothing") }
@@ -196,7 +196,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("a key decides what a client may do")
+    @Test("A key decides what a client may do")
     func keys() async throws {
         let keys = [
             APIKey(name: "web", secret: "web-secret-of-16", role: .use),
@@ -220,7 +220,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("a client that is closed says so")
+    @Test("A closed client refuses calls")
     func closed() async throws {
         try await TestSidecar.with { sidecar in
             let client = SidecarClient(sidecar.configuration)
@@ -231,7 +231,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("a client that runs as a service closes when its task is cancelled")
+    @Test("A client that runs as a service closes when its task is cancelled")
     func service() async throws {
         try await TestSidecar.with { sidecar in
             let client = SidecarClient(sidecar.configuration)

@@ -7,9 +7,9 @@ import Testing
 @testable import SidecarListeners
 
 /// Exceeds each limit of docs/reference/bounds.md by one, and checks that other clients are still served.
-@Suite("Bounds of one client", .timeLimit(.minutes(1)))
+@Suite("Limits of one client", .timeLimit(.minutes(1)))
 struct BoundsTests {
-    @Test("one connection has so many leases looked after, and another one goes on")
+    @Test("A connection that reaches its limit of renewed leases does not affect another connection")
     func leasesOfAConnection() async throws {
         try await RESPTestAPI.with { api in
             let most = RESPConnection.maximumFollowed
@@ -23,7 +23,7 @@ struct BoundsTests {
         }
     }
 
-    @Test("one API key has so many leases of GET /lock remembered, and another one goes on")
+    @Test("An API key that reaches its limit of remembered GET /lock leases does not affect another key")
     func rememberedLeases() throws {
         let leases = RememberedLeases()
         for number in 0..<RememberedLeases.capacity {
@@ -40,7 +40,7 @@ struct BoundsTests {
         #expect(!leases.reserve(for: "web"))
     }
 
-    @Test("so many subjects are paused by a 429, and those who are stay so")
+    @Test("A 429 pauses a limited number of subjects, and those stay paused")
     func pausedSubjects() {
         let now = Instant(nanoseconds: 1_000_000_000)
         let end = now.advanced(byMilliseconds: 60_000)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("Doors: forced breakers")
+@Suite("APIs: forced breakers")
 struct BreakerAPITests {
     /// Returns the fields of a breaker as the RESP API reports them.
     private static func fields(_ api: RESPTestAPI) async throws -> [String: RedisReply] {
@@ -15,7 +15,7 @@ struct BreakerAPITests {
         return fields
     }
 
-    @Test("RESP: a forced state is given an end and a reason, and shows both and by whom")
+    @Test("RESP: a forced state takes an end and a reason, and is listed with both and its operator")
     func respForce() async throws {
         try await RESPTestAPI.with { api in
             let forced = try await api.cli("BREAKER.FORCE", "catalog", "open", "REASON", "moving it", "FOR", "60000")
@@ -30,19 +30,19 @@ struct BreakerAPITests {
         }
     }
 
-    @Test("RESP: an end that is none is refused", arguments: [["AUTO", "FOR", "5"], ["OPEN", "FOR", "0"], ["OPEN", "REASON"]])
+    @Test("RESP: an invalid end is refused", arguments: [["AUTO", "FOR", "5"], ["OPEN", "FOR", "0"], ["OPEN", "REASON"]])
     func respRefusals(arguments: [String]) async throws {
         try await RESPTestAPI.with { api in
             let reply = try await api.client.send(AnyCommand(["BREAKER.FORCE", "catalog"] + arguments))
             guard case .error(let error) = reply else {
-                Issue.record("\(arguments) was answered with \(reply)")
+                Issue.record("\(arguments) returned \(reply)")
                 return
             }
             #expect(error.message.hasPrefix("INVALID "))
         }
     }
 
-    @Test("HTTP: an override takes an end and a reason, and shows them")
+    @Test("HTTP: an override takes an end and a reason, and is listed with both")
     func httpOverride() async throws {
         try await HTTPTestAPI.with { api in
             let path = "/v1/services/catalog/override"

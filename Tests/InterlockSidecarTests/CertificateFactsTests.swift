@@ -8,32 +8,34 @@ struct CertificateFactsTests {
     private static let facts = CertificateFacts(
         names: ["sidecar.internal", "*.example.com", "10.0.0.5"], validity: 1_000_000...2_000_000)
 
-    @Test("a valid certificate for the called hosts gets no warning")
+    @Test("A valid certificate for the called hosts gets no warning")
     func good() {
         let hosts = ["Sidecar.internal", "a.example.com", "10.0.0.5"]
         #expect(Self.facts.warnings(for: hosts, now: 1_500_000) == [])
         #expect(Self.facts.warnings(for: [], now: 1_500_000) == [])
     }
 
-    @Test("warns about uncovered hosts by name", arguments: ["example.com", "a.b.example.com", "10.0.0.6", "internal"])
+    @Test(
+        "A certificate for other hosts gets a warning that names them",
+        arguments: ["example.com", "a.b.example.com", "10.0.0.6", "internal"])
     func otherHost(host: String) throws {
         let warning = try #require(Self.facts.warnings(for: [host], now: 1_500_000).first)
         #expect(warning.contains("is not valid for \(host)") && warning.contains("sidecar.internal"))
     }
 
-    @Test("warns about an expired certificate, and about one that is not valid yet")
+    @Test("A certificate that has expired or is not yet valid gets a warning")
     func days() {
         #expect(Self.facts.warnings(for: [], now: 2_000_000 + 3 * 86_400).first?.contains("expired 3 days ago") == true)
         #expect(Self.facts.warnings(for: [], now: 999_999).first?.contains("not valid yet") == true)
     }
 
-    @Test("finds the names that a new certificate no longer covers")
+    @Test("Names that a new certificate lacks are found")
     func lost() {
         let new = CertificateFacts(names: ["*.internal"], validity: 0...1)
         #expect(new.names(lackingFrom: Self.facts) == ["*.example.com", "10.0.0.5"])
     }
 
-    @Test("reads the facts from a PEM file")
+    @Test("A certificate is read from a PEM file")
     func file() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }

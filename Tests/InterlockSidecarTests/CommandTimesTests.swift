@@ -4,7 +4,7 @@ import Testing
 @testable import SidecarListeners
 @testable import SidecarTelemetry
 
-@Suite("how long commands take")
+@Suite("Command durations")
 struct CommandTimesTests {
     private static func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
 
@@ -12,7 +12,7 @@ struct CommandTimesTests {
         registry.exposition().split(separator: "\n").map(String.init).filter { $0.hasPrefix("interlock_resp_command_seconds") }
     }
 
-    @Test("each command is counted once, however they came and were answered")
+    @Test("Each command is counted once, regardless of its form and outcome")
     func counting() {
         let registry = PrometheusRegistry()
         let times = CommandTimes(in: registry)
@@ -36,7 +36,7 @@ struct CommandTimesTests {
         #expect(!lines.contains { $0.contains("echo") })
     }
 
-    @Test("at a real door each answer is counted, also those that wait for others and those that come many at a time")
+    @Test("A real listener counts every reply, including delayed and pipelined ones")
     func api() async throws {
         try await RESPTestAPI.with { api in
             let takes = String(repeating: "LIMIT.TAKE catalog\r\n", count: 50)

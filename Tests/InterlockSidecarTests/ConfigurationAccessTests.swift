@@ -16,7 +16,7 @@ struct ConfigurationAccessTests {
 
         """
 
-    @Test("a key comes from a variable or from the file")
+    @Test("A key comes from a variable or from the file")
     func keys() throws {
         let read = try configuration(twoKeys, environment: ["OPS": "from-variable"])
         #expect(
@@ -28,7 +28,7 @@ struct ConfigurationAccessTests {
     }
 
     @Test(
-        "rejects keys that are unusable or shared",
+        "A key that is unusable or ambiguous is refused",
         arguments: [
             ("{ name: a, key_env: UNSET, role: use }", "auth.keys[0].key_env: the environment variable UNSET is not set"),
             ("{ name: a, key_env: EMPTY, role: use }", "auth.keys[0].key_env: the environment variable EMPTY is empty"),
@@ -71,7 +71,7 @@ struct ConfigurationAccessTests {
         #expect(refusals(of: "auth: { keys: [ \(keys) ] }", environment: environment) == ["file.yaml:1: \(refusal)"])
     }
 
-    @Test("rereads a key from its file with every load, without the trailing line break")
+    @Test("A key file is read on each reload, with or without a trailing newline")
     func keyFile() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -83,7 +83,7 @@ struct ConfigurationAccessTests {
     }
 
     @Test(
-        "rejects a file without a usable key, and shows none of its content",
+        "An empty key file is refused without revealing its content",
         arguments: [
             (nil, "there is no such file"),
             ("", "the file is empty"),
@@ -103,7 +103,7 @@ struct ConfigurationAccessTests {
         #expect(refusals(of: yaml) == ["file.yaml:1: auth.keys[0].key_file: \(refusal)"])
     }
 
-    @Test("rejects a key file that is a directory, a pipe or unreadable, without blocking")
+    @Test("A key file that is a directory, a pipe or unreadable is refused at once")
     func unreadableKeyFile() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -123,7 +123,7 @@ struct ConfigurationAccessTests {
     }
 
     @Test(
-        "no message repeats a secret",
+        "No message repeats a secret",
         arguments: [
             "auth: hunter2", "auth: { keys: hunter2 }", "auth: { keys: [ hunter2 ] }",
             "auth: { keys: [ { name: a, role: use, key: \"hunter2 hunter2\" } ] }",
@@ -141,7 +141,7 @@ struct ConfigurationAccessTests {
         #expect(!refused.joined().contains("hunter2"))
     }
 
-    @Test("printing and dumping a configuration shows no secret")
+    @Test("Printing or dumping a configuration reveals no secret")
     func printing() throws {
         let read = try configuration(
             twoKeys + "redis: { url: \"redis://me:hunter2@host:6379/1\" }",
@@ -155,7 +155,7 @@ struct ConfigurationAccessTests {
         }
     }
 
-    @Test("a listener that other hosts can reach needs keys", arguments: ["resp", "http", "grpc"])
+    @Test("A listener that other hosts can reach requires API keys", arguments: ["resp", "http", "grpc"])
     func openListener(api: String) {
         #expect(
             refusals(of: "\nlisten: { \(api): \"0.0.0.0:7379\" }") == [
@@ -167,7 +167,7 @@ struct ConfigurationAccessTests {
         )
     }
 
-    @Test("a listener that other hosts can reach needs TLS or allow_plaintext")
+    @Test("A public listener with API keys requires TLS or a declaration that the network is private")
     func plaintextListener() throws {
         let listen = "listen: { http: \"[::]:7380\" }"
         let refused = refusals(of: twoKeys + listen, environment: ["OPS": "x"])
@@ -177,7 +177,7 @@ struct ConfigurationAccessTests {
         #expect(refusals(of: twoKeys + allowed, environment: ["OPS": "x"]).isEmpty)
     }
 
-    @Test("a flag that exposes a listener is rejected by its name")
+    @Test("A flag that opens a listener obeys the same rule, and the error names it")
     func openedByFlag() {
         let refused = refusals(of: "", flags: .init(resp: "0.0.0.0:1"))
         #expect(refused.count == 1)
@@ -185,7 +185,7 @@ struct ConfigurationAccessTests {
     }
 
     @Test(
-        "only unambiguous loopback addresses count as loopback",
+        "Only unambiguous loopback addresses count as loopback",
         arguments: [
             ("127.0.0.1", true), ("127.9.9.9", true), ("localhost", true), ("::1", true),
             ("0.0.0.0", false), ("127.1", false), ("::", false), ("127.0.0.1.example.com", false), ("10.0.0.1", false),
@@ -195,7 +195,7 @@ struct ConfigurationAccessTests {
         #expect(SocketEndpoint(host: host, port: 1).isLoopback == isLoopback)
     }
 
-    @Test("D10: a reload cannot remove the keys of listeners that other hosts can reach")
+    @Test("A reload keeps API keys on listeners that were open to other hosts")
     func keysOfOpenListeners() throws {
         var started = SidecarConfiguration()
         let key = APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)
@@ -209,7 +209,7 @@ struct ConfigurationAccessTests {
         try started.refuseToServe(keys: [])
     }
 
-    @Test("only the error for a privileged port suggests a remedy")
+    @Test("An error about a privileged port names the port and the remedy")
     func privilegedPort() {
         func message(_ port: Int) -> String {
             let denied = IOError(errnoCode: EACCES, reason: "bind(descriptor:ptr:bytes:)")

@@ -10,7 +10,7 @@ struct ConfigurationBreakerTests {
         return try #require(read.services.first).breaker
     }
 
-    @Test("every key is read")
+    @Test("Every setting is read")
     func everything() throws {
         let read = try breaker(
             """
@@ -26,18 +26,18 @@ struct ConfigurationBreakerTests {
         #expect(read == expected)
     }
 
-    @Test("an empty mapping keeps the defaults")
+    @Test("Omitted settings have their defaults")
     func defaults() throws {
         #expect(try breaker("{}") == BreakerSettings())
     }
 
-    @Test("minimum_calls is at most the size of a window of calls")
+    @Test("A small window of calls needs no more calls than it holds")
     func smallWindow() throws {
         #expect(try breaker("{ window_calls: 10 }").minimumCalls == 10)
         #expect(try breaker("{ window_calls: 1000 }").minimumCalls == BreakerSettings().minimumCalls)
     }
 
-    @Test("reads statuses as a number, a range or a list, which may be empty")
+    @Test("Statuses can be a single code, a range, a list or empty")
     func statuses() throws {
         #expect(try breaker("{ failures: 500 }").failureStatuses == StatusSet(500...500))
         #expect(try breaker("{ failures: 500..503 }").failureStatuses == StatusSet(500...503))

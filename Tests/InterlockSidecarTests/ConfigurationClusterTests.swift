@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Configuration: a Redis Cluster")
 struct ConfigurationClusterTests {
-    @Test("reads the list of servers, with and without TLS")
+    @Test("The servers are listed, and TLS changes their URLs")
     func reads() throws {
         let read = try configuration("redis: { cluster: [R1, \"r2:7000\", \"[::1]\"] }")
         #expect(read.redis.url == "redis+cluster://r1:6379,r2:7000,[::1]:6379")
@@ -17,7 +17,7 @@ struct ConfigurationClusterTests {
     }
 
     @Test(
-        "rejects invalid clusters with their path",
+        "An impossible setting is refused with its location",
         arguments: [
             (
                 "{ url: \"redis+cluster://r1/2\" }",
@@ -43,7 +43,7 @@ struct ConfigurationClusterTests {
         #expect(refusals(of: "redis: \(yaml)").first?.hasSuffix(refusal) ?? false, "\(refusals(of: "redis: \(yaml)"))")
     }
 
-    @Test("rejects a cluster as a server of a quorum")
+    @Test("A cluster cannot be a server of a quorum")
     func quorum() {
         let refused = refusals(of: "redis: { url: \"redis://a\", urls: [ \"redis://b\", \"redis://c\", \"redis+cluster://d\" ] }")
         #expect(

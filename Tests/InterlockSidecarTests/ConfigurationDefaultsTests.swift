@@ -28,19 +28,19 @@ func refusals(
 @Suite("Configuration: defaults and accepted values")
 struct ConfigurationDefaultsTests {
     @Test(
-        "a file without settings keeps the defaults",
+        "An empty file leaves every default in force",
         arguments: ["", "# only a comment\n", "services:\n", "redis: {}\nlisten:\n"]
     )
     func defaults(yaml: String) throws {
         #expect(try configuration(yaml) == SidecarConfiguration())
     }
 
-    @Test("no file keeps the defaults")
+    @Test("A missing file leaves every default in force")
     func noFile() throws {
         #expect(try SidecarConfiguration.load(file: nil, environment: [:]) == SidecarConfiguration())
     }
 
-    @Test("the embedded Redis can have another prefix")
+    @Test("The embedded Redis accepts a prefix")
     func embeddedPrefix() throws {
         let redis = try configuration("redis: { prefix: 'a:', timeout: 1.5s }").redis
         #expect(redis.isEmbedded)
@@ -48,7 +48,7 @@ struct ConfigurationDefaultsTests {
         #expect(redis.timeout == .milliseconds(1500))
     }
 
-    @Test("reads every key outside of services")
+    @Test("Every server setting is read")
     func server() throws {
         let read = try configuration(
             """
@@ -75,7 +75,7 @@ struct ConfigurationDefaultsTests {
         #expect(read == expected)
     }
 
-    @Test("reads every key of a service")
+    @Test("Every service setting is read")
     func service() throws {
         let read = try configuration(
             """
@@ -114,7 +114,7 @@ struct ConfigurationDefaultsTests {
         #expect(read.warnings.isEmpty)
     }
 
-    @Test("reads every algorithm of a limit")
+    @Test("Every limit algorithm is read")
     func algorithms() throws {
         let read = try configuration(
             """
@@ -144,7 +144,7 @@ struct ConfigurationDefaultsTests {
         #expect(warnings == ["services.a is empty; set its url or limits, or write {} for the defaults"])
     }
 
-    @Test("services keep the order of the file")
+    @Test("Services keep the order of the file")
     func order() throws {
         let read = try configuration("services: { zebra: {}, ant: , mole: {} }")
         #expect(read.services.map(\.name) == ["zebra", "ant", "mole"])
@@ -152,7 +152,7 @@ struct ConfigurationDefaultsTests {
     }
 
     @Test(
-        "names a limit after the shortest spelling of its window",
+        "A limit without a name is named after its window in its shortest form",
         arguments: [
             ("60s", "1m"), ("90s", "90s"), ("1000ms", "1s"), ("1.5s", "1500ms"), ("24h", "1d"), ("0.5d", "12h"),
         ]
@@ -162,7 +162,7 @@ struct ConfigurationDefaultsTests {
         #expect(read.services.first?.limits.first?.name == name)
     }
 
-    @Test("a per-subject limit has a different default name from a limit with the same window")
+    @Test("A limit per subject and a global one with the same window have different names")
     func subjectLimitName() throws {
         let read = try configuration(
             "services: { a: { limits: [ { limit: 9, per: 1s }, { limit: 2, per: 1s, per_subject: true } ] } }"
@@ -170,7 +170,7 @@ struct ConfigurationDefaultsTests {
         #expect(read.services.first?.limits.map(\.name) == ["1s", "1s-subject"])
     }
 
-    @Test("expands aliases")
+    @Test("An alias expands to the value of its anchor")
     func alias() throws {
         let read = try configuration("services: { a: &s { permit_ttl: 3s }, b: *s }")
         #expect(read.services.map(\.permitLifetime) == [.seconds(3), .seconds(3)])

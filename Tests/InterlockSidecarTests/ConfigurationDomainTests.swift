@@ -20,7 +20,7 @@ struct ConfigurationDomainTests {
 
     private struct Refused: Error, Equatable { var text: String }
 
-    @Test("reads every key of a rule, and applies the defaults")
+    @Test("Rules are read in every form, with and without optional settings")
     func rules() throws {
         let settings = try configuration(
             """
@@ -61,7 +61,7 @@ struct ConfigurationDomainTests {
     }
 
     @Test(
-        "reports mistakes with their lines",
+        "Errors name their lines",
         arguments: [
             ("{ key: a, limit: 1 }", "expected the key per: a duration such as 1s"),
             ("{ key: a, per: 1s }", "per: requires a limit"),
@@ -80,7 +80,7 @@ struct ConfigurationDomainTests {
         #expect(refused.contains { $0.contains(message) }, "\(refused)")
     }
 
-    @Test("rejects duplicate domains and rules, and count_refused where it is impossible")
+    @Test("A duplicate domain or rule is refused, and counts refusals only where possible")
     func twice() throws {
         let yaml = """
             rate_limits:
@@ -97,7 +97,7 @@ struct ConfigurationDomainTests {
             ])
     }
 
-    @Test("imports a file of envoyproxy/ratelimit")
+    @Test("A configuration of the reference implementation is accepted unchanged")
     func importing() throws {
         let settings = try Self.imported(
             """
@@ -126,7 +126,7 @@ struct ConfigurationDomainTests {
     }
 
     @Test(
-        "rejects unsupported settings with their line in the imported file",
+        "An unsupported setting is refused with its line in the imported file",
         arguments: [
             ("quota_mode: true", "import.yaml:4: descriptors[0].quota_mode: quota_mode is not supported"),
             ("metadata: { a: b }", "import.yaml:4: descriptors[0].metadata: metadata is not supported"),
@@ -147,7 +147,7 @@ struct ConfigurationDomainTests {
         #expect(error?.text.contains(message) == true, "\(error?.text ?? "")")
     }
 
-    @Test("rejects a missing file and a file without a domain by name")
+    @Test("An imported file that is missing or has no domain is refused by name")
     func missing() throws {
         #expect(refusals(of: "rls: { import: /nowhere/x.yaml }") == ["/nowhere/x.yaml: there is no such file"])
         let error = #expect(throws: Refused.self) { _ = try Self.imported("descriptors: []") }
@@ -162,7 +162,7 @@ struct ConfigurationDomainTests {
         return try configuration(yaml + rules.map { "      - \($0)\n" }.joined()).warnings
     }
 
-    @Test("rejects rules that replace themselves or each other, because they would limit nothing")
+    @Test("A rule that replaces itself, directly or through another rule, is refused")
     func replacesItself() {
         let start = "rate_limits:\n  edge:\n    descriptors:\n"
         #expect(
@@ -179,7 +179,7 @@ struct ConfigurationDomainTests {
         #expect(circle.first?.contains("\"x\" replaces \"y\" replaces \"z\" replaces \"x\"") == true, "\(circle)")
     }
 
-    @Test("warns about rules that replace an unknown rule, and about shadow rules that replace one")
+    @Test("A rule that replaces a missing or ineffective rule causes a warning")
     func replacesNothing() throws {
         let unknown = try Self.warnings("{ key: a, limit: 1, per: 1s, name: here, replaces: [her] }")
         #expect(unknown.count == 1)
@@ -195,7 +195,7 @@ struct ConfigurationDomainTests {
     }
 
     @Test(
-        "warns about rules that no descriptor reaches, and about rules that limit nothing",
+        "A rule that matches no descriptor, or limits none, causes a warning",
         arguments: [
             (["{ key: a, value: '/api/*', limit: 1, per: 1s }", "{ key: a, value: '/api/v1/*', limit: 2, per: 1s }"], 1),
             (["{ key: a, value: '*', limit: 1, per: 1s }", "{ key: a, limit: 2, per: 1s }"], 1),
@@ -217,8 +217,8 @@ struct ConfigurationDomainTests {
         #expect(warnings.count == count, "\(warnings)")
     }
 
-    @Test("warns about domains without a gRPC listener")
-    func nobodyAsks() throws {
+    @Test("Domains without a gRPC listener cause a warning")
+    func withoutListener() throws {
         let yaml = "rate_limits: { edge: { descriptors: [{ key: a, limit: 1, per: 1s }] } }"
         let warnings = try configuration(yaml).warnings
         #expect(warnings.count == 1)
@@ -227,7 +227,7 @@ struct ConfigurationDomainTests {
 
     // MARK: Files of other software
 
-    @Test("imports a file in Envoy Gateway's format")
+    @Test("A file in Envoy Gateway's format is accepted")
     func envoyGateway() throws {
         let settings = try Self.imported(
             """
@@ -256,7 +256,7 @@ struct ConfigurationDomainTests {
         #expect(index.rules.map(\.rule.name) == [nil, nil] && index.rules.map(\.rule.limit)[1] == .unlimited)
     }
 
-    @Test("imports names with spaces and colons, and domains with colons")
+    @Test("Names with spaces and colons, and domains with colons, are accepted as in the reference")
     func namesWithSpaces() throws {
         let settings = try Self.imported(
             """
@@ -271,7 +271,7 @@ struct ConfigurationDomainTests {
         #expect(domain.rules[0].name == "per day, all: users" && domain.rules[1].replaces == ["per day, all: users"])
     }
 
-    @Test("ignores misplaced keys as the reference does, and warns about them")
+    @Test("A setting that the reference ignores is ignored with a warning")
     func ignored() throws {
         let settings = try Self.imported(
             "domain: x\ndescriptors:\n  - { key: a, rate_limit: { unit: day, requests_per_unit: 5, shadow_mode: true } }\n")
@@ -280,13 +280,13 @@ struct ConfigurationDomainTests {
         #expect(error?.text.contains("kind: unknown key") == true, "\(error?.text ?? "")")
     }
 
-    @Test("ignores a byte order mark")
+    @Test("A byte order mark is not part of the text")
     func byteOrderMark() throws {
         #expect(try configuration("\u{FEFF}fleet_size: 3").fleetSize == 3)
         #expect(try Self.imported("\u{FEFF}domain: x\ndescriptors: []\n").definitions.first?.name == "x")
     }
 
-    @Test("a limit of 0 is permanent: it reports its window, and does not ask clients to retry soon")
+    @Test("A limit of 0 is permanent: it reports its window and invites no early retry")
     func blockedWindow() throws {
         let settings = try Self.imported(
             "domain: x\ndescriptors:\n  - { key: a, rate_limit: { unit: hour, requests_per_unit: 0 } }\n  - { key: b, rate_limit: { unit: second, requests_per_unit: 0 } }\n"
@@ -295,7 +295,7 @@ struct ConfigurationDomainTests {
         for (key, window) in [("a", 3600), ("b", 1)] {
             let ask = DescriptorAsk(entries: [DescriptorEntry(key: key, value: "x")])
             guard case .answered(let answer) = limiter.admit([ask], id: 1, now: Instant(nanoseconds: 0)) else {
-                return #expect(Bool(false), "the request is not answered")
+                return #expect(Bool(false), "the decision needs Redis")
             }
             #expect(answer.statuses[0].bound == .limited(limit: 0, window: .seconds(window)))
             #expect(answer.statuses[0].resetAfter >= 86_400_000)

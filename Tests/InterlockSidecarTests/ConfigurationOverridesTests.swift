@@ -6,7 +6,7 @@ import Testing
 struct ConfigurationOverridesTests {
     private let file = "redis: { url: \"redis://file\" }\nlisten: { resp: \"127.0.0.1:1\", http: \"127.0.0.1:2\" }"
 
-    @Test("the environment overrides the file, a flag overrides both")
+    @Test("The environment overrides the file, and a flag overrides both")
     func precedence() throws {
         let read = try configuration(
             file,
@@ -24,20 +24,20 @@ struct ConfigurationOverridesTests {
         #expect(read.log.level == .error)
     }
 
-    @Test("an empty variable counts as not set")
+    @Test("An empty variable counts as not set")
     func emptyVariable() throws {
         #expect(
             try configuration(file, environment: ["INTERLOCK_LOG_LEVEL": "", "INTERLOCK_UNIX": ""]).redis.url == "redis://file")
     }
 
-    @Test("D24: rejects an empty INTERLOCK_REDIS_URL, because every host would lock on its own")
+    @Test("An empty INTERLOCK_REDIS_URL is refused, so that hosts do not lock separately")
     func emptyRedis() {
         let refused = refusals(of: "", environment: ["INTERLOCK_REDIS_URL": ""])
         #expect(refused.count == 1)
         #expect(refused.first?.hasPrefix("INTERLOCK_REDIS_URL: expected a URL that begins with redis://") == true)
     }
 
-    @Test("D24: warns about unknown INTERLOCK_ variables, and about a file without a Redis")
+    @Test("An unknown variable causes a warning, and so does a file that names no Redis")
     func unknownVariable() throws {
         let read = try configuration("fleet_size: 2", environment: ["INTERLOCK_REDIS_UTL": "redis://h", "OTHER": "x"])
         #expect(read.warnings.count == 1)
@@ -48,7 +48,7 @@ struct ConfigurationOverridesTests {
         #expect(refusals(of: "redis: { url: redis://h, embedded: true }").count == 1)
     }
 
-    @Test("D27: rejects a URL that contains ${NAME}, and suggests url_env and password_file")
+    @Test("A URL that contains ${NAME} is refused; the error suggests a variable or a file")
     func variableInURL() throws {
         let refused = refusals(of: "redis: { url: 'redis://:${SECRET}@h' }")
         #expect(refused.first?.contains("variables in URLs are not expanded") == true)
@@ -59,7 +59,7 @@ struct ConfigurationOverridesTests {
         #expect(refusals(of: "redis: { url_env: SHOP_REDIS }").count == 1)
     }
 
-    @Test("a mistake in a variable or flag is reported by its name")
+    @Test("An error in a variable or a flag names it")
     func slots() {
         let refused = refusals(
             of: "",

@@ -9,7 +9,7 @@ struct ConfigurationProbeTests {
         return try #require(read.services.first?.probe)
     }
 
-    @Test("every key is read")
+    @Test("Every setting is read")
     func everything() throws {
         let read = try probe(
             """
@@ -30,12 +30,12 @@ struct ConfigurationProbeTests {
         #expect(read == expected)
     }
 
-    @Test("missing keys have their defaults")
+    @Test("Omitted settings have their defaults")
     func defaults() throws {
         #expect(try probe("{ path: / }") == ProbeSettings(target: .http("/")))
     }
 
-    @Test("an absolute URL or a TCP address works without a URL of the service")
+    @Test("A full URL or a TCP address needs no service URL")
     func elsewhere() throws {
         let read = try configuration(
             """
@@ -49,12 +49,12 @@ struct ConfigurationProbeTests {
             ])
     }
 
-    @Test("the default timeout is shorter than the interval")
+    @Test("An omitted timeout leaves room for the next probe")
     func shortInterval() throws {
         #expect(try probe("{ path: /, every: 500ms }").timeout == .milliseconds(400))
     }
 
-    @Test("null means no probe")
+    @Test("A null probe disables probing")
     func none() throws {
         let read = try configuration("services: { a: { probe: null } }")
         #expect(read.services.first?.probe == nil)
@@ -62,7 +62,7 @@ struct ConfigurationProbeTests {
     }
 
     @Test(
-        "rejects invalid probes with their path",
+        "An impossible setting is refused with its location",
         arguments: [
             ("{}", ": expected one of the keys path, url and tcp: the target of the probe"),
             ("{ path: /, tcp: 'a:1' }", ".tcp: expected only one of path, url and tcp"),
@@ -104,7 +104,7 @@ struct ConfigurationProbeTests {
         + "or json: { PATH: VALUE } to require a value of a JSON body"
     private static let statuses = "a status or a range such as 200..399, within 100..599"
 
-    @Test("rejects a path if the service has no URL")
+    @Test("A path without a service URL is refused")
     func noURL() {
         #expect(
             refusals(of: "services: { a: { probe: { path: / } } }") == [
@@ -113,14 +113,14 @@ struct ConfigurationProbeTests {
             ])
     }
 
-    @Test("rejects a URL with a password without repeating it")
+    @Test("A URL with a password is refused, and the password is not repeated")
     func password() {
         let refusals = refusals(of: "services: { a: { probe: { url: 'http://me:secret@a.example' } } }")
         #expect(refusals.count == 1)
         #expect(!refusals.joined().contains("secret"))
     }
 
-    @Test("rejects a name that is too long for the probe lock, unless all sidecars probe")
+    @Test("A service name too long for the election lock is refused unless every sidecar probes")
     func longName() {
         let name = String(repeating: "a", count: 239)
         #expect(

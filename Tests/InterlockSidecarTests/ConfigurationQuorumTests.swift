@@ -8,7 +8,7 @@ import Testing
 struct ConfigurationQuorumTests {
     private let three = "\"redis://a\", \"redis://b\", \"rediss://:hunter2@c:6380/1\""
 
-    @Test("reads the servers in order, in addition to redis.url")
+    @Test("The servers are read in order, in addition to the main Redis")
     func read() throws {
         let read = try configuration("redis: { url: \"redis://main\", urls: [ \(three) ] }")
         #expect(read.redis.urls == ["redis://a", "redis://b", "rediss://:hunter2@c:6380/1"])
@@ -18,14 +18,14 @@ struct ConfigurationQuorumTests {
         #expect(quorum.allSatisfy { $0.commandTimeout == read.redis.timeout })
     }
 
-    @Test("no servers mean no quorum", arguments: ["", "redis: { urls: null }"])
+    @Test("Without servers there is no quorum", arguments: ["", "redis: { urls: null }"])
     func none(yaml: String) throws {
         #expect(try configuration(yaml).redis.urls.isEmpty)
         #expect(try configuration(yaml).coordinatorConfiguration(redisURL: "redis://main").quorum.isEmpty)
     }
 
     @Test(
-        "rejects invalid quorums",
+        "An invalid quorum is refused",
         arguments: [
             (
                 "[]",
@@ -54,7 +54,7 @@ struct ConfigurationQuorumTests {
         #expect(refusals(of: "redis: { url: \"redis://main\", urls: \(urls) }") == ["file.yaml:1: \(refusal)"])
     }
 
-    @Test("requires redis.url as well, from the file or a flag, and says why")
+    @Test("A quorum also requires the main Redis, which a flag may name")
     func mainRedis() {
         let yaml = "redis: { urls: [ \(three) ] }"
         let quorumAlone = "file.yaml:1: redis.urls: requires redis.url, because the quorum stores only locks;"
@@ -66,7 +66,7 @@ struct ConfigurationQuorumTests {
         #expect(refusals(of: yaml, flags: .init(redisURL: "redis://main")).isEmpty)
     }
 
-    @Test("rejects wait_replicas together with a quorum")
+    @Test("Waiting for replicas is refused together with a quorum")
     func replicas() {
         let yaml = "redis: { url: \"redis://main\", urls: [ \(three) ] }\nlocks: { wait_replicas: 1 }"
         #expect(
@@ -77,7 +77,7 @@ struct ConfigurationQuorumTests {
             ])
     }
 
-    @Test("printing the configuration shows no password of the servers")
+    @Test("Printing reveals no password of the servers")
     func printing() throws {
         let read = try configuration("redis: { url: \"redis://main\", urls: [ \(three) ] }")
         var dumped = ""

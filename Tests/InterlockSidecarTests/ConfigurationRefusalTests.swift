@@ -2,9 +2,9 @@ import InterlockCore
 import SidecarSettings
 import Testing
 
-@Suite("Configuration: rejected files")
+@Suite("Configuration: refusals")
 struct ConfigurationRefusalTests {
-    @Test("the minimum ttl is 100 ms by default, and never above the maximum")
+    @Test("The shortest lease defaults to 100 ms and never exceeds the longest")
     func shortestLease() throws {
         let byDefault = try configuration("services: {}")
         #expect(byDefault.locks.minimumTTL == .milliseconds(100))
@@ -18,7 +18,7 @@ struct ConfigurationRefusalTests {
             ])
     }
 
-    @Test("reports all mistakes at once, in the order of their lines")
+    @Test("All errors are reported at once, in the order of their lines")
     func everyMistake() {
         let yaml = """
             fleet_size: 0
@@ -46,7 +46,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "rejects unusable permissions of the Unix socket and an unknown group",
+        "Impossible permissions of the Unix socket and an unknown group are refused",
         arguments: [
             ("unix_mode: 0777", "expected permissions such as 0600, 0660 or 0666"),
             ("unix_mode: 660x", "expected permissions such as 0600, 0660 or 0666"),
@@ -59,7 +59,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "rejects invalid values of a service with their path",
+        "An impossible value of a service is refused with its location",
         arguments: [
             ("limits: [ { limit: 0, per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got 0"),
             ("limits: [ { limit: -3, per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got -3"),
@@ -169,7 +169,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "rejects invalid values outside of services with their path",
+        "An impossible server setting is refused with its location",
         arguments: [
             (
                 "redis: { url: \"http://x\" }",
@@ -233,7 +233,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "suggests the right key for the names that other software uses",
+        "A setting under another name suggests the right name",
         arguments: [
             ("rate: 10", "rate: unknown key; did you mean limits?"),
             ("rate-limit: 10", "rate-limit: unknown key; did you mean limits?"),
@@ -285,7 +285,7 @@ struct ConfigurationRefusalTests {
         #expect(refusals(of: "services: { catalog: { x-note: a } }").count == 1)
     }
 
-    @Test("suggests limit for rate, and lists each known key once")
+    @Test("An unknown setting of a limit suggests a name, and suggestions never repeat")
     func offered() {
         let limit = refusals(of: "services: { catalog: { limits: [ { rate: 10, per: 1s } ] } }")
         #expect(limit.contains("file.yaml:1: services.catalog.limits[0].rate: unknown key; did you mean limit?"))
@@ -297,7 +297,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "suggests the mapping to write instead of a plain value",
+        "A scalar in place of a mapping is answered with the line to write",
         arguments: [
             ("on_limit: wait", "on_limit: expected a mapping (key: value), got \"wait\"; write on_limit: { action: wait }"),
             ("probe: /healthz", "probe: expected a mapping (key: value), got \"/healthz\"; write probe: { path: /healthz }"),
@@ -328,7 +328,7 @@ struct ConfigurationRefusalTests {
                 == "file.yaml:1: services.catalog.probe: expected a mapping (key: value), got \"true\"")
     }
 
-    @Test("the suggested mapping shows no password")
+    @Test("The suggested line reveals no password")
     func shorthandWithPassword() {
         let refusal = refusals(of: "redis: 'redis://:hunter2@127.0.0.1'").first ?? ""
         #expect(refusal.contains("write redis: { url: "))
@@ -336,7 +336,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "rejects invalid YAML with its line",
+        "Invalid YAML is refused with its line",
         arguments: [
             ("a: [1\nb: 2\n", "file.yaml:2: invalid YAML: "),
             ("redis: {}\n\tlog: {}\n", "file.yaml:2: invalid YAML: found a tab; indent with spaces"),
@@ -354,13 +354,13 @@ struct ConfigurationRefusalTests {
         #expect(refusal.hasPrefix(beginning), "\(refusal)")
     }
 
-    @Test("rejects a file over 1 MiB")
+    @Test("A file over 1 MiB is refused")
     func tooLarge() {
         let yaml = "#" + String(repeating: "x", count: 1 << 20)
         #expect(refusals(of: yaml) == ["file.yaml: expected a file of at most 1 MiB"])
     }
 
-    @Test("limits the number of values after expanding aliases")
+    @Test("Aliases cannot turn a small file into endless work")
     func aliases() {
         let items = String(repeating: "*l,", count: 2000)
         let services = (0..<2000).map { "s\($0): { limits: *all }" }.joined(separator: "\n  ")
@@ -373,14 +373,14 @@ struct ConfigurationRefusalTests {
         #expect(refusals(of: yaml).contains("file.yaml: expected at most 100000 values after expanding aliases"))
     }
 
-    @Test("limits the size of the text after expanding aliases")
+    @Test("Aliases cannot turn a small file into gigabytes of text")
     func aliasesOfText() {
         let keys = String(repeating: "*a ,", count: 9000)
         let yaml = "a: &a " + String(repeating: "é", count: 200_000) + "\n? [\(keys)]\n: 1\n"
         #expect(refusals(of: yaml) == ["file.yaml: expected at most 16 MiB of text after expanding aliases"])
     }
 
-    @Test("names only a few of thousands of duplicate keys")
+    @Test("Only a few of thousands of duplicate keys are named")
     func repeatedKeys() throws {
         let yaml = (0..<3000).map { "k\($0): 1\nk\($0): 1\n" }.joined()
         let refusal = try #require(refusals(of: yaml).first)
@@ -390,7 +390,7 @@ struct ConfigurationRefusalTests {
         #expect(refusal.utf8.count < 300)
     }
 
-    @Test("rejects a missing file by its name")
+    @Test("A missing file is refused by name")
     func missingFile() {
         let error = #expect(throws: ConfigurationError.self) {
             try SidecarConfiguration.load(file: "/nowhere/a.yaml", environment: [:])

@@ -2,14 +2,14 @@ import InterlockCore
 import SidecarSettings
 import Testing
 
-@Suite("Configuration: the project's samples")
+@Suite("Configuration: sample files")
 struct ConfigurationSampleTests {
     /// The root folder of the repository.
     private var project: String {
         #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
     }
 
-    @Test("the sample for one machine is accepted")
+    @Test("The sample for one machine is accepted")
     func machine() throws {
         let read = try SidecarConfiguration.load(file: project + "/docs/sample.yaml", environment: [:])
         #expect(read.redis.isEmbedded)
@@ -20,7 +20,7 @@ struct ConfigurationSampleTests {
         #expect(read.warnings.isEmpty)
     }
 
-    @Test("the sample for a compose project is accepted")
+    @Test("The sample for Docker Compose is accepted")
     func compose() throws {
         let read = try SidecarConfiguration.load(
             file: project + "/docker/interlock.yaml",

@@ -7,10 +7,10 @@ import RedisClient
 import Testing
 
 /// Messages about a URL show no part of its password (S4); implausible secrets are rejected or cause a warning (S5).
-@Suite("Configuration: secrets in messages (S4, S5)")
+@Suite("Configuration: secrets in messages")
 struct ConfigurationSecretsTests {
     @Test(
-        "no message about a Redis URL shows any part of its password",
+        "No error about a Redis URL reveals part of its password",
         arguments: [
             "redis://u:p@SECRET/word@h:6379", "redis://u:p@ss/SECRET@h:6379", "redis://u:p/SECRET@h:6379",
             "redis://u:SECRET?x@h:6379", "redis://u:SECRET#x@h",
@@ -33,7 +33,7 @@ struct ConfigurationSecretsTests {
     }
 
     @Test(
-        "no message about any other address shows any part of its password",
+        "No error about another address reveals part of its password",
         arguments: [
             "services: { a: { url: \"http://u:p@SECRET/word@h\" } }", "services: { a: { url: \"ftp://u:SECRET@h/x\" } }",
             "services: { a: { url: \"http://h/x?key=SECRET\" } }", "services: { a: \"http://u:p@SECRET/w@h\" }",
@@ -48,7 +48,7 @@ struct ConfigurationSecretsTests {
         for problem in refused { #expect(!problem.contains("SECRET"), "\(problem)") }
     }
 
-    @Test("suggests a remedy for a password with an @ and a slash")
+    @Test("A password with an @ and a slash is answered with the remedy")
     func remedy() {
         let refused = refusals(of: "redis: { url: \"redis://u:p@ss/word@h:6379\" }")
         #expect(refused.first?.contains("percent-encode") ?? false, "\(refused)")
@@ -72,14 +72,14 @@ struct ConfigurationSecretsTests {
         #expect(try configuration("redis: { url: redis+sentinel://s1:26379/main }").warnings.isEmpty)
     }
 
-    @Test("S5: rejects an incomplete percent escape, also in a password", arguments: ["p%zz", "p%", "p%4", "100%sure"])
+    @Test("A stray percent sign is refused, in a password too", arguments: ["p%zz", "p%", "p%4", "100%sure"])
     func escapes(password: String) throws {
         let error = #expect(throws: RedisURLError.self) { try RedisConfiguration(url: "redis://u:\(password)@h") }
         #expect(error?.reason.contains("%25") ?? false, "\(String(describing: error))")
         #expect(try RedisConfiguration(url: "redis://u:p%25zz%40@h").password == "p%zz@")
     }
 
-    @Test("S5: warns about keys shorter than 16 characters by name, without showing them")
+    @Test("A key shorter than 16 characters causes a warning that names it but does not reveal it")
     func shortKeys() throws {
         let long = "0123456789abcdef"
         let read = try configuration(
@@ -88,7 +88,7 @@ struct ConfigurationSecretsTests {
         #expect(read.warnings.first?.contains("\"ops\" has 1 character") ?? false, "\(read.warnings)")
     }
 
-    @Test("W4: a Redis from a flag or a variable overrides redis.embedded: true")
+    @Test("A Redis named by a flag or a variable overrides redis.embedded: true")
     func overrides() throws {
         let file = "redis: { embedded: true }"
         #expect(try configuration(file, flags: .init(redisURL: "redis://flag")).redis.url == "redis://flag")
@@ -105,7 +105,7 @@ struct ConfigurationSecretsTests {
         #expect(refusals(of: "redis: { url: redis://h, embedded: true }", flags: .init(redisURL: "redis://flag")).count == 1)
     }
 
-    @Test("C2: a sidecar's RESP API is not accepted as a Redis", .timeLimit(.minutes(1)))
+    @Test("The address of a sidecar's own RESP API is refused as a Redis", .timeLimit(.minutes(1)))
     func sidecarAsRedis() async throws {
         for keys in [[], [APIKey(name: "ops", secret: "0123456789abcdef", role: .admin)]] {
             try await RESPTestAPI.with(keys: keys) { api in

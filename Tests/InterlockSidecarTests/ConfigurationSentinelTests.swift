@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Configuration: Sentinels, and TLS to Redis")
 struct ConfigurationSentinelTests {
-    @Test("sentinels and primary are equivalent to a URL")
+    @Test("Sentinels and a primary's name replace a URL")
     func sentinels() throws {
         let read = try configuration("redis: { sentinels: [s1, \"s2:7000\", \"[::1]\"], primary: main }")
         #expect(read.redis.url == "redis+sentinel://s1:26379,s2:7000,[::1]:26379/main")
@@ -18,7 +18,7 @@ struct ConfigurationSentinelTests {
         #expect(server.commandTimeout == read.redis.timeout)
     }
 
-    @Test("redis.tls applies to Sentinels")
+    @Test("With redis.tls, Sentinels are reached over TLS")
     func sentinelsWithTLS() throws {
         let read = try configuration("redis: { sentinels: [s1], primary: main, tls: { server_name: redis.internal } }")
         let server = try read.coordinatorConfiguration(redisURL: try #require(read.redis.url)).redis
@@ -27,7 +27,7 @@ struct ConfigurationSentinelTests {
     }
 
     @Test(
-        "rejects invalid Sentinels and TLS settings",
+        "Unusable settings are refused",
         arguments: [
             ("{ sentinels: [s1] }", "redis: sentinels requires the key primary: the primary's name"),
             ("{ primary: main }", "redis: primary requires the key sentinels: their addresses as host[:port]"),
@@ -70,7 +70,7 @@ struct ConfigurationSentinelTests {
         #expect(refusals(of: "redis: \(redis)").contains { $0.hasSuffix(refusal) }, "\(refusals(of: "redis: \(redis)"))")
     }
 
-    @Test("null counts as missing, and password files complete users without a password")
+    @Test("Null settings count as absent, and a user name may have its password in a file")
     func alone() throws {
         #expect(
             try configuration("redis: { url: redis://a, sentinels: null, primary: null, tls: null }").redis.url == "redis://a")
@@ -89,13 +89,13 @@ struct ConfigurationSentinelTests {
         #expect(sentinels.password == "secret")
     }
 
-    @Test("an @ in the query masks the whole URL")
+    @Test("A URL with an @ in its query is hidden completely")
     func masked() {
         let refused = refusals(of: "redis: { url: \"redis+sentinel://s1?sentinel_password=p@hunter2\" }")
         #expect(refused.first?.hasSuffix("got \"redis+sentinel://***\"") ?? false, "\(refused)")
     }
 
-    @Test("rejects a primary of Sentinels as a server of a quorum")
+    @Test("A primary behind Sentinels cannot be a server of a quorum")
     func quorum() {
         let urls = "[ \"redis://a\", \"redis://b\", \"redis+sentinel://s1/main\" ]"
         #expect(
@@ -105,7 +105,7 @@ struct ConfigurationSentinelTests {
     }
 
     @Test(
-        "uses the CA, the sidecar's own certificate and the server name", .timeLimit(.minutes(1)),
+        "The authority, the client certificate and the server name are used", .timeLimit(.minutes(1)),
         .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
     func tls() async throws {
         try await RedisServer.withServer(arguments: ["--bind", "127.0.0.1", "127.0.0.2"], listener: .tls) { server in

@@ -10,14 +10,14 @@ struct ConfigurationUpstreamTests {
         try configuration("services:\n  a:\n    \(yaml)").services.first
     }
 
-    @Test("a url alone keeps the defaults")
+    @Test("A URL alone leaves every default in force")
     func defaults() throws {
         let read = try service("url: \"https://api.example.com/v1\"")
         #expect(read?.upstream == UpstreamSettings(url: "https://api.example.com/v1"))
         #expect(try service("url: null") == ServiceDefinition(name: "a"))
     }
 
-    @Test("the default permit_ttl is longer than the total timeout")
+    @Test("A permit lives longer than its call may take")
     func permitLifetime() throws {
         let url = "url: \"http://h\""
         #expect(try service(url)?.permitLifetime == .seconds(70))
@@ -27,7 +27,7 @@ struct ConfigurationUpstreamTests {
         #expect(try service(url + "\n    timeouts: { total: 5m }\n    permit_ttl: 3s")?.permitLifetime == .seconds(3))
     }
 
-    @Test("warns about a permit_ttl below the total timeout")
+    @Test("A permit_ttl shorter than the longest call causes a warning")
     func shortPermitLifetime() throws {
         let text = "services:\n  a:\n    url: http://127.0.0.1:1\n    permit_ttl: "
         let short = try configuration(text + "3s")
@@ -44,7 +44,7 @@ struct ConfigurationUpstreamTests {
         #expect(try configuration(text + "{ total: 1s }").warnings.isEmpty)
     }
 
-    @Test("a call has no total timeout only if the configuration says none")
+    @Test("Only total: none removes a call's total timeout")
     func endless() throws {
         let url = "url: \"http://h\"\n    "
         let endless = try configuration("services:\n  a:\n    \(url)timeouts: { total: none, idle: 30s }").services.first
@@ -71,7 +71,7 @@ struct ConfigurationUpstreamTests {
         -----END CERTIFICATE-----
         """
 
-    @Test("tls requires a URL that begins with https://")
+    @Test("Certificate authorities require an https:// URL")
     func plainURL() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -82,7 +82,7 @@ struct ConfigurationUpstreamTests {
                 == ["file.yaml:3: services.a.tls: requires a url that begins with https://"])
     }
 
-    @Test("every key is read")
+    @Test("Every setting is read")
     func everything() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -117,7 +117,7 @@ struct ConfigurationUpstreamTests {
     }
 
     @Test(
-        "a fixed fallback has a status and an optional body and type",
+        "A fixed fallback has a status and an optional body and type",
         arguments: [
             ("{ status: 503 }", .fixed(status: 503, body: "", mediaType: "text/plain")),
             (
@@ -130,7 +130,7 @@ struct ConfigurationUpstreamTests {
     }
 
     @Test(
-        "rejects invalid values with their path",
+        "An impossible value is refused with its location",
         arguments: [
             ("url: \"http://u:p@h\"", "url: expected a URL without user, query or fragment, got \"http://***@h\""),
             ("url: \"http://h/a?b\"", "url: expected a URL without user, query or fragment, got \"http://h/a?***\""),

@@ -11,11 +11,11 @@ import Testing
 @testable import SidecarSettings
 
 /// Tests the console's page and stream on a real listener.
-@Suite("console")
+@Suite("Console")
 struct ConsoleTests {
     private static let stream = ["Accept": "text/event-stream"]
 
-    @Test("the page lets nothing run but its own script and style, and nobody frame it")
+    @Test("The page runs only its own script and style and cannot be framed")
     func policy() async throws {
         try await HTTPTestAPI.with { api in
             let page = try await api.client.send("GET", "/console")
@@ -39,7 +39,7 @@ struct ConsoleTests {
         }
     }
 
-    @Test("the page is anybody's, what it shows is a key holder's, and other sites' pages get neither")
+    @Test("The page is public, its data needs a key, and other sites' pages get neither")
     func admission() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
             let page = try await api.client.send("GET", "/console")
@@ -53,7 +53,7 @@ struct ConsoleTests {
         }
     }
 
-    @Test("a frame has the parts of its view")
+    @Test("A frame has the parts of its view")
     func frames() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"label":"<b>"}"#)
@@ -78,7 +78,7 @@ struct ConsoleTests {
         }
     }
 
-    @Test("which limit refuses is shown, also of limits that count per subject")
+    @Test("A frame shows which limit refuses calls, including limits per subject")
     func refusals() async throws {
         let service = ServiceDefinition(
             name: "catalog",
@@ -96,7 +96,7 @@ struct ConsoleTests {
         }
     }
 
-    @Test("each lock is on a page of the list, however many other keys lie among them", arguments: [500, 100])
+    @Test("Every lock appears in the paged list, however many other keys Redis has", arguments: [500, 100])
     func pages(others: Int) async throws {
         try await HTTPTestAPI.with { api in
             let client = RedisClient(configuration: api.redis.configuration)
@@ -125,7 +125,7 @@ struct ConsoleTests {
         }
     }
 
-    @Test("a stream begins with who looks, has each part, and then what has changed")
+    @Test("A stream begins with the viewer and every part, and then sends changes")
     func news() async throws {
         try await HTTPTestAPI.with { api in
             let acted = NIOLockedValueBox(false)
@@ -144,7 +144,7 @@ struct ConsoleTests {
         }
     }
 
-    @Test("a console is served though somebody asks for one lock after the other")
+    @Test("A busy lock client does not starve a console")
     func flood() async throws {
         try await HTTPTestAPI.with { api in
             let isServed = NIOLockedValueBox(false)
@@ -165,7 +165,7 @@ struct ConsoleTests {
         }
     }
 
-    @Test("those who look at the same share what it costs Redis")
+    @Test("Viewers of the same view share its cost in Redis")
     func sharing() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
@@ -191,7 +191,7 @@ struct ConsoleTests {
         }
     }
 
-    @Test("a stream ends with the key that it was begun with, and when the sidecar goes down")
+    @Test("A stream ends with its key's removal and with the sidecar")
     func ends() async throws {
         try await HTTPTestAPI.with { api in
             let isDown = NIOLockedValueBox(false)
@@ -207,7 +207,7 @@ struct ConsoleTests {
         }
     }
 
-    @Test("no more than 64 consoles are served at a time")
+    @Test("At most 64 consoles are served at a time")
     func bound() async throws {
         try await HTTPTestAPI.with { api in
             let count = NIOLockedValueBox(0)
@@ -224,7 +224,7 @@ struct ConsoleTests {
                         }
                     }
                 }
-                try await eventually("all look") { count.withLockedValue { $0 } == LiveHub.maximumFollowers }
+                try await eventually("all viewers are connected") { count.withLockedValue { $0 } == LiveHub.maximumFollowers }
                 let refusal = try await api.client.send("GET", "/v1/live", headers: Self.stream)
                 #expect(refusal.status == 503)
                 #expect(refusal.text("detail")?.contains("64 consoles") == true)
@@ -233,7 +233,7 @@ struct ConsoleTests {
                 try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
                 try await group.waitForAll()
             }
-            try await eventually("those who have left make room") {
+            try await eventually("viewers that left free their slots") {
                 let count = NIOLockedValueBox(0)
                 try? await api.client.follow("GET", "/v1/live", headers: Self.stream) { received in
                     if received.contains("event: hello") { count.withLockedValue { $0 = 1 } }
@@ -244,13 +244,13 @@ struct ConsoleTests {
         }
     }
 
-    @Test("while Redis is away a frame says so, within the time that Redis has, and what it knew")
+    @Test("A frame during an outage of Redis arrives in time, says so and shows the last known state")
     func redisUnreachable() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
             try await api.expect(200, "GET", "/v1/live?view=lock&name=orders")
             await api.redis.stop()
-            try await eventually("the sidecar has noticed") {
+            try await eventually("the sidecar has noticed the change") {
                 let frame = try await api.client.send("GET", "/v1/live?view=lock&name=orders")
                 guard case .object(let sidecar) = frame.json["sidecar"], case .object(let redis) = sidecar["redis"],
                     case .object(let lock) = frame.json["lock"]

@@ -23,7 +23,7 @@ struct DataFolderTests {
         }
     }
 
-    @Test("one that was not there is made for this user alone, and the folders that lead to it too")
+    @Test("A missing folder is created for this user alone, with its parents")
     func made() throws {
         try Self.withFolder { path in
             #expect(Self.refusal(path + "/deep") == nil)
@@ -32,7 +32,7 @@ struct DataFolderTests {
         }
     }
 
-    @Test("D13: one that others may enter is refused, and left as it was", arguments: [0o777, 0o755, 0o750, 0o701] as [mode_t])
+    @Test("A folder that others can enter is refused and left unchanged", arguments: [0o777, 0o755, 0o750, 0o701] as [mode_t])
     func openToOthers(mode: mode_t) throws {
         try Self.withFolder { path in
             try #require(mkdir(path, 0o700) == 0 && chmod(path, mode) == 0)
@@ -42,7 +42,7 @@ struct DataFolderTests {
         }
     }
 
-    @Test("D13: a link that was planted in it is not followed", arguments: ["redis.log", "redis.sock", "interlock.lock"])
+    @Test("A planted link inside the folder is not followed", arguments: ["redis.log", "redis.sock", "interlock.lock"])
     func planted(file: String) throws {
         try Self.withFolder { path in
             let precious = path + "/precious"
@@ -52,7 +52,7 @@ struct DataFolderTests {
         }
     }
 
-    @Test("one that is a file, or another user's, is refused")
+    @Test("A file, or another user's folder, is refused")
     func unfit() throws {
         try Self.withFolder { path in
             let file = open(path, O_CREAT | O_WRONLY, 0o600)

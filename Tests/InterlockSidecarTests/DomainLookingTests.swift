@@ -3,7 +3,7 @@ import InterlockCore
 import RedisClient
 import Testing
 
-@Suite("Looking at domains, at both doors")
+@Suite("Inspecting domains through both APIs")
 struct DomainLookingTests {
     private static var domains: DomainSettings {
         func limit(_ count: Int64) -> DescriptorLimit {
@@ -23,7 +23,7 @@ struct DomainLookingTests {
         return settings
     }
 
-    @Test("LIMIT.PEEK with a descriptor tells what its rule would, and takes nothing")
+    @Test("LIMIT.PEEK with a descriptor reports the decision without taking anything")
     func command() async throws {
         try await RESPTestAPI.with(domains: Self.domains) { api in
             func peek(_ descriptor: String) async throws -> [Int] {
@@ -47,7 +47,7 @@ struct DomainLookingTests {
         }
     }
 
-    @Test("over HTTP the rules are told with what was decided by each, and a descriptor with what it would be told")
+    @Test("HTTP lists the rules with their decisions, and evaluates a descriptor without taking anything")
     func requests() async throws {
         try await HTTPTestAPI.with(domains: Self.domains) { api in
             let ask = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "a")])

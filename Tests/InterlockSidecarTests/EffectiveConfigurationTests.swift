@@ -14,7 +14,7 @@ struct EffectiveConfigurationTests {
     }
 
     @Test(
-        "the output, read again, is the same configuration except for the secrets",
+        "The printed configuration means the same when read again, except for secrets",
         arguments: [
             "docs/sample.yaml", "Tests/Fuzzing/Corpus/configuration/all-sections",
             "Tests/Fuzzing/Corpus/configuration/sample",
@@ -32,7 +32,7 @@ struct EffectiveConfigurationTests {
         #expect(shown.digest.services.count == read.services.count)
     }
 
-    @Test("strings that need quotes, and every kind of setting, survive a round trip")
+    @Test("Ambiguous YAML texts and every kind of setting survive a round trip")
     func awkward() throws {
         let yaml = """
             listen: { unix: /run/a.sock, unix_mode: 0660, unix_group: 0 }
@@ -54,7 +54,7 @@ struct EffectiveConfigurationTests {
     }
 
     @Test(
-        "shows no secret, and the output can be read again",
+        "The printed configuration reveals no secret and can be read again",
         arguments: [
             ("redis://user:hunter2@10.0.0.5:6379/3", "redis://:***@10.0.0.5:6379/3"),
             ("unix://:hunter2@/run/redis.sock?db=1", "unix://:***@/run/redis.sock?db=1"),

@@ -4,9 +4,9 @@ import NIOConcurrencyHelpers
 import RedisClient
 import Testing
 
-@Suite("HTTP door: the stream of events", .timeLimit(.minutes(2)))
+@Suite("HTTP API: the event stream", .timeLimit(.minutes(2)))
 struct EventStreamTests {
-    @Test("it tells of a limit that is reached, in the JSON that is published")
+    @Test("The stream reports a limit that is reached, in the published JSON")
     func limits() async throws {
         try await HTTPTestAPI.with { api in
             try await api.isSubscribed()
@@ -30,7 +30,7 @@ struct EventStreamTests {
         }
     }
 
-    @Test("types that this version does not know are passed on under their names")
+    @Test("Unknown event types keep their names")
     func unknownTypes() async throws {
         try await HTTPTestAPI.with { api in
             try await api.isSubscribed()
@@ -42,7 +42,7 @@ struct EventStreamTests {
         }
     }
 
-    @Test("a client that reads too slowly loses the oldest events and is told how many, and the stream goes on")
+    @Test("A slow client loses the oldest events, learns how many, and stays connected")
     func slowClient() async throws {
         // More than the kernel buffers for a connection, so the listener has to wait for its client.
         let padding = String(repeating: "x", count: 32 << 10)

@@ -14,19 +14,19 @@ struct FieldListTests {
     }
 
     @Test(
-        "what Connection names is left out, whatever space is around it",
+        "Fields named in Connection are removed, regardless of spacing",
         arguments: ["close,\tX-Hop", "close\t,x-hop\t", "\tX-HOP ", "a b, X-Hop", ",,X-Hop"])
     func connection(value: String) {
         #expect(!passed([("Connection", value), ("X-Hop", "1")]).contains(name: "x-hop"))
     }
 
-    @Test("TE and Upgrade are read the same way", arguments: ["trailers", " Trailers\t", "deflate,\ttrailers;q=0.5"])
+    @Test("TE and Upgrade are parsed the same way", arguments: ["trailers", " Trailers\t", "deflate,\ttrailers;q=0.5"])
     func trailers(value: String) {
         #expect(passed([("TE", value)])["TE"] == ["trailers"])
     }
 
     @Test(
-        "Retry-After is read in all three forms of a date, with space around it",
+        "Retry-After accepts all three date formats, with surrounding space",
         arguments: [
             " 3 ", "3\t", "Sun, 06 Nov 1994 08:49:37 GMT ", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
         ])
@@ -35,7 +35,7 @@ struct FieldListTests {
     }
 
     @Test(
-        "the three forms of a date mean the same second",
+        "The three date formats mean the same second",
         arguments: [
             "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
             "sun, 06 nov 1994 08:49:37 gmt",
@@ -45,30 +45,30 @@ struct FieldListTests {
     }
 
     @Test(
-        "answers that must be revalidated are not kept, whatever the case and spacing of their directives",
+        "Responses that require revalidation are not cached, regardless of case and spacing",
         arguments: ["no-cache", "must-revalidate", "max-age=9, No-Cache", "proxy-revalidate", "s-maxage=9,\tmust-revalidate"])
     func validated(value: String) {
         #expect(!LastGoodAnswers.mayBeKept(.ok, ["Cache-Control": value]))
     }
 
-    @Test("requests with different From fields do not share a kept answer")
+    @Test("Requests with different From fields do not share a cached response")
     func from() {
         let asked = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "a@example.com"])
         let other = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "b@example.com"])
         #expect(LastGoodAnswers.key(of: asked) == nil || LastGoodAnswers.key(of: asked) != LastGoodAnswers.key(of: other))
     }
 
-    @Test("a space around Vary's names makes no difference")
+    @Test("Space around the names in Vary makes no difference")
     func vary() {
         #expect(LastGoodAnswers.mayBeKept(.ok, ["Vary": "\tAccept-Encoding "]))
     }
 
-    @Test("a method that a service does not have is no failure of the service")
+    @Test("An unsupported method is not a failure of the service")
     func unimplemented() {
         #expect(!(500...599).contains(GRPCStatus.unimplemented.httpStatus))
     }
 
-    @Test("gRPC is known by its media type, however that is spelled", arguments: ["application/grpc", "Application/gRPC+proto"])
+    @Test("gRPC is recognized by its media type in any spelling", arguments: ["application/grpc", "Application/gRPC+proto"])
     func grpc(type: String) {
         #expect(GRPCStatus.isSpoken(in: type))
     }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import InterlockSidecar
 
-@Suite("The field's troubles with limits and breakers: probes")
+@Suite("Known troubles of other breakers: probes")
 struct FieldOutageTests {
     private static let failures: [ProbedServer.Answer] = [
         .http(500), .http(404), .http(200, body: "down for maintenance"), .close, .bytes("garbage\r\n\r\n"), .http(302),
@@ -18,10 +18,10 @@ struct FieldOutageTests {
         target: .http("/"), interval: .milliseconds(120), timeout: .milliseconds(100),
         expectation: ProbeExpectation(statuses: StatusSet(200...200), body: [.contains("ok")]), healthyAfter: 1, origin: .all)
 
-    @Test("field 4: a failed probe never brings a service back, however it fails")
+    @Test("A failed probe never brings a service back")
     func neverGoodNews() async throws {
         try await ProbedServer.with { server, port in
-            let breakers = ToldBreakers()
+            let breakers = RecordingBreakers()
             server.answer(Self.failures[0])
             try await OutageMonitor.with([.probed("catalog", port: port, Self.settings)], reports: breakers.reports) { _ in
                 for answer in Self.failures {
@@ -31,12 +31,12 @@ struct FieldOutageTests {
                 }
                 #expect(!breakers.findings.contains(.up))
                 server.answer(.http(200, body: "ok"))
-                try await eventually("good probes do") { breakers.findings.last == .up }
+                try await eventually("good probes close the breaker") { breakers.findings.last == .up }
             }
         }
     }
 
-    @Test("field 4: a breaker that probes opened stays open while they fail, and is closed by good ones")
+    @Test("A breaker opened by probes stays open while they fail, and closes when they succeed")
     func breaker() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in

@@ -2,11 +2,11 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("How many frames of a client are read")
+@Suite("Frame budget of a client")
 struct FrameBudgetTests {
     private static let second: Int64 = 1_000_000_000
 
-    @Test("one that asks for nothing is read a thousand times in a second, over a long time")
+    @Test("A client that requests nothing may send a thousand frames a second over a long time")
     func idle() {
         var now: Int64 = 0
         var budget = FrameBudget(now: now)
@@ -20,7 +20,7 @@ struct FrameBudgetTests {
         #expect((10_000...10_800).contains(frames))
     }
 
-    @Test("whose messages are long waits for what they take beyond their answers")
+    @Test("A client with long messages waits for the bytes beyond its responses")
     func long() {
         var budget = FrameBudget(now: 0)
         for _ in 0..<10_000 {
@@ -35,7 +35,7 @@ struct FrameBudgetTests {
         #expect(budget.pause(now: 0) > 0)
     }
 
-    @Test("one whose calls are answered is never made to wait")
+    @Test("A client whose calls are answered never waits")
     func answered() {
         var budget = FrameBudget(now: 0)
         for _ in 0..<10_000 {
@@ -45,7 +45,7 @@ struct FrameBudgetTests {
         }
     }
 
-    @Test("what was not used is kept for a second's worth, and no longer")
+    @Test("Unused budget is kept for one second")
     func kept() {
         var budget = FrameBudget(now: 0)
         _ = budget.pause(now: 1000 * Self.second)

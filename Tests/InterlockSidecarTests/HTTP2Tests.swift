@@ -4,7 +4,7 @@ import InterlockProcesses
 import NIOCore
 import Testing
 
-@Suite("HTTP door: HTTP/2", .timeLimit(.minutes(1)))
+@Suite("HTTP API: HTTP/2", .timeLimit(.minutes(1)))
 struct HTTP2Tests {
     private typealias Client = HTTP2TestClient
 
@@ -16,7 +16,7 @@ struct HTTP2Tests {
         static let enhanceYourCalm: UInt32 = 11
     }
 
-    @Test("requests on one connection are answered each on its stream, the slow after the quick")
+    @Test("Requests on one connection are answered on their own streams, slow ones after quick ones")
     func streams() async throws {
         try await HTTPTestAPI.with { api in
             try await Client.with(port: api.client.port) { client in
@@ -42,7 +42,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("who resets a stream gives its wait up, and what was linked to it; the connection goes on")
+    @Test("Resetting a stream cancels its wait and its linked leases, and the connection stays open")
     func reset() async throws {
         try await HTTPTestAPI.with { api in
             try await Client.with(port: api.client.port) { client in
@@ -59,7 +59,7 @@ struct HTTP2Tests {
                     Client.head("POST", "/v1/locks/a", stream: 5, ends: false),
                     Client.data(#"{"ttl_ms":30000,"wait_ms":20000}"#, stream: 5, ends: true), Client.reset(5))
                 let coordinator = api.coordinator
-                try await eventually("nobody waits") { await coordinator.status.locksWaiting == 0 }
+                try await eventually("no call waits") { await coordinator.status.locksWaiting == 0 }
                 try await client.send(Client.head("GET", "/healthz", stream: 7))
                 #expect(try await client.answer(7).status == "200")
             }
@@ -67,7 +67,7 @@ struct HTTP2Tests {
     }
 
     @Test(
-        "a request that is none is refused on its stream or with its connection, comes to no upstream, and harms no other",
+        "A malformed request is refused, reaches no upstream and harms no other request",
         arguments: [
             [("X-Upper", "a")], [("connection", "close")], [("transfer-encoding", "chunked")], [("te", "gzip")],
             [("x", "a\r\nx-injected: b")], [("x", "a\nb")], [("x", "a\u{0}b")], [("", "x")], [("x y", "a")], [(":path", "/b")],
@@ -82,7 +82,7 @@ struct HTTP2Tests {
     }
 
     @Test(
-        "a target that would not stand in a line of HTTP/1.1 is refused",
+        "A target that is invalid in an HTTP/1.1 request line is refused",
         arguments: [
             [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "/proxy/shop/a HTTP/1.1\r\nX: y")],
             [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "/proxy/shop/a b")],
@@ -123,7 +123,7 @@ struct HTTP2Tests {
     // MARK: Floods
 
     @Test(
-        "a request that names its host in the field Host alone is answered, as one is that names it twice alike",
+        "A request may name its host in Host alone, or in both fields alike",
         arguments: [
             [("host", "localhost")], [(":authority", "localhost"), ("host", "LOCALHOST")],
             [("host", "sidecar.internal:80"), ("x", "y")],
@@ -141,7 +141,7 @@ struct HTTP2Tests {
     }
 
     @Test(
-        "a request that names two hosts, or none that is served, is refused",
+        "A request that names two hosts, or an unknown one, is refused",
         arguments: [
             [("host", "evil.example")], [("host", "localhost"), ("host", "localhost")],
             [(":authority", "localhost"), ("host", "evil.example")], [(":authority", "evil.example"), ("host", "localhost")],
@@ -154,7 +154,7 @@ struct HTTP2Tests {
                 [(":method", "GET"), (":scheme", "http"), (":path", "/proxy/shop/a")] + pseudo + others, stream: 1, ends: true))
     }
 
-    @Test("a client that opens streams only to reset them is sent away, and every call of its is settled")
+    @Test("A client that only opens and resets streams is disconnected, and its calls are finished")
     func rapidReset() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
@@ -174,7 +174,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("a head that goes on in frames without end ends the connection")
+    @Test("An endless header block ends the connection")
     func continuation() async throws {
         try await HTTPTestAPI.with { api in
             try await Client.with(port: api.client.port) { client in
@@ -191,7 +191,7 @@ struct HTTP2Tests {
     }
 
     @Test(
-        "a flood of frames that ask for an answer ends the connection, or is answered in slices and holds up no request",
+        "A flood of frames that require an answer ends the connection or delays no other request",
         arguments: [HTTP2TestClient.Frame.Kind.ping, .settings])
     func upkeep(kind: HTTP2TestClient.Frame.Kind) async throws {
         try await HTTPTestAPI.with(firstRequestTimeout: .seconds(60)) { api in
@@ -213,7 +213,7 @@ struct HTTP2Tests {
 
     // MARK: Windows
 
-    @Test("an answer comes as far as the client's window is open, and goes on when it is opened further")
+    @Test("A response fills the client's window and continues when it opens further")
     func window() async throws {
         let body = String(repeating: "0123456789", count: 1000)
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
@@ -233,7 +233,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("an answer that comes before the request's end is whole, however late its window opens, and then the stream ends")
+    @Test("A response before the end of its request is complete, and then the stream ends")
     func early() async throws {
         let body = String(repeating: "0123456789", count: 100)
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
@@ -254,7 +254,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("a stream whose body nobody wants is answered, and reset without an error when too much of it has come")
+    @Test("A stream with an unwanted body is answered, and reset without an error if it sends too much")
     func unwantedBody() async throws {
         try await HTTPTestAPI.with { api in
             try await Client.with(port: api.client.port) { client in
@@ -287,7 +287,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("streams that are given up by the hundred take no other with them")
+    @Test("Cancelling streams by the hundred affects no other stream")
     func givenUp() async throws {
         try await ProxyTestAPI.with(
             configure: { $0.upstream?.retries.attempts = 0 },
@@ -311,7 +311,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("a client that sends more than its window ends its connection, or its stream")
+    @Test("A client that exceeds its window ends its stream or connection")
     func windowExceeded() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
@@ -336,7 +336,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("a window that would overflow, or opens by nothing, is refused", arguments: [UInt32(0x7FFF_FFFF), 0])
+    @Test("A window update of zero, or one that overflows, is refused", arguments: [UInt32(0x7FFF_FFFF), 0])
     func windowOverflow(increment: UInt32) async throws {
         try await HTTPTestAPI.with { api in
             try await Client.with(port: api.client.port) { client in
@@ -347,7 +347,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("what an upstream still sends to a client that reads nothing waits; the call ends with timeouts.total")
+    @Test("An upstream waits for a client that does not read, until timeouts.total ends the call")
     func slowReader() async throws {
         let configure: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .milliseconds(300) }
         try await ProxyTestAPI.with(
@@ -370,7 +370,7 @@ struct HTTP2Tests {
 
     // MARK: The proxy
 
-    @Test("trailers pass from an upstream of HTTP/1.1, and a body streams to it as it comes")
+    @Test("Trailers of an HTTP/1.1 upstream are forwarded, and request bodies are streamed")
     func trailers() async throws {
         try await ProxyTestAPI.with(
             upstream: { call in
@@ -398,7 +398,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("a request without a body is one, whatever its method", arguments: ["GET", "HEAD", "POST", "DELETE"])
+    @Test("A request without a body stays without one, whatever its method", arguments: ["GET", "HEAD", "POST", "DELETE"])
     func bodiless(method: String) async throws {
         try await ProxyTestAPI.with(
             upstream: { call in try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(method == "HEAD" ? 9 : 0)\r\n\r\n") }
@@ -415,7 +415,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("an answer that breaks off resets its stream")
+    @Test("A truncated response resets its stream")
     func brokenOff() async throws {
         try await ProxyTestAPI.with(
             upstream: { call in
@@ -433,7 +433,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("a client that leaves ends its calls, and their permits are given back")
+    @Test("A client that disconnects ends its calls and frees their permits")
     func departure() async throws {
         try await ProxyTestAPI.with(upstream: { call in while try await call.more() != nil {} }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
@@ -446,7 +446,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("the path of a request that names its service is the upstream's own, and a name that is none is refused")
+    @Test("The path after a service's name belongs to the upstream, and an unknown name is refused")
     func named() async throws {
         try await ProxyTestAPI.with(path: "", upstream: { try await $0.answer("200 OK", [], "x") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
@@ -466,7 +466,7 @@ struct HTTP2Tests {
 
     // MARK: Ends
 
-    @Test("a connection that carries nothing is told so and closed; one that says nothing is closed")
+    @Test("An idle connection gets a GOAWAY and is closed; a silent one is closed")
     func idle() async throws {
         try await HTTPTestAPI.with(firstRequestTimeout: .milliseconds(100)) { api in
             try await Client.with(port: api.client.port) { client in
@@ -488,7 +488,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("when the sidecar goes down, what is under way is answered, and nothing further is taken")
+    @Test("A shutdown answers the active requests and accepts no further ones")
     func shutdown() async throws {
         try await ProxyTestAPI.with(
             upstream: { call in
@@ -508,7 +508,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("of all streams together there are as many as of connections, and those beyond tell how the sidecar is")
+    @Test("All streams together are limited like connections, and those beyond learn the sidecar's health")
     func manyStreams() async throws {
         try await HTTPTestAPI.with(maximumConnections: 2) { api in
             try await Client.with(port: api.client.port) { client in
@@ -525,7 +525,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("a full door tells how the sidecar is, once, and nothing else")
+    @Test("A full listener reports the sidecar's health once, and nothing else")
     func full() async throws {
         try await HTTPTestAPI.with(maximumConnections: 1) { api in
             try await Client.with(port: api.client.port) { first in

@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@Suite("Proxy: upstreams of HTTP/2 that fail", .timeLimit(.minutes(1)))
+@Suite("Proxy: HTTP/2 upstreams that fail", .timeLimit(.minutes(1)))
 struct HTTP2UpstreamTests {
     private typealias Frame = HTTP2TestClient.Frame
 
@@ -26,7 +26,7 @@ struct HTTP2UpstreamTests {
         PlayedHTTP2Server.answer(stream, status)
     }
 
-    @Test("calls share one connection, and more than the server takes at a time wait or have another")
+    @Test("Calls share one connection, and those beyond the server's limit wait or use another")
     func shared() async throws {
         try await Self.with({ _, frame in frame.kind == .headers ? [Self.answer(frame.stream)] : [] }) { api, connections in
             for _ in 0..<5 { try await api.expect(200, "GET", "/proxy/shop/a") }
@@ -34,7 +34,7 @@ struct HTTP2UpstreamTests {
         }
     }
 
-    @Test("a server that says nothing any more is left, and the next call has a connection of its own")
+    @Test("A silent server is abandoned, and the next call opens a new connection")
     func silent() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             $0.upstream?.connectTimeout = .milliseconds(200)
@@ -53,7 +53,7 @@ struct HTTP2UpstreamTests {
         }
     }
 
-    @Test("a server that is none of HTTP/2 fails each call at once, by one connection for each")
+    @Test("A server without HTTP/2 fails each call at once, on one connection per call")
     func otherProtocol() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             $0.upstream?.speaksHTTP2 = true
@@ -72,7 +72,7 @@ struct HTTP2UpstreamTests {
         }
     }
 
-    @Test("a server that says farewell finishes what it has, and is called on another connection")
+    @Test("A server that sends GOAWAY finishes its streams, and later calls use another connection")
     func farewell() async throws {
         let reply: PlayedHTTP2Server.Reply = { number, frame in
             guard frame.kind == .headers else { return [] }
@@ -91,7 +91,7 @@ struct HTTP2UpstreamTests {
         service.breaker = BreakerSettings(minimumCalls: 1)
     }
 
-    private static func isBlameless(_ api: HTTPTestAPI) async throws {
+    private static func expectNoFailure(_ api: HTTPTestAPI) async throws {
         let coordinator = api.coordinator
         try await eventually("every outcome is reported") { await coordinator.status.permitsInFlight == 0 }
         #expect(try await coordinator.breaker(service: "shop").fleet.trips == 0)
@@ -99,7 +99,7 @@ struct HTTP2UpstreamTests {
     }
 
     @Test(
-        "a stream that the server refuses is sent once more, with its body, and is no failure of the service",
+        "A stream refused by the server is sent once more with its body, and is not a failure",
         arguments: [("GET", nil), ("POST", nil), ("POST", "body")] as [(String, String?)])
     func refused(method: String, body: String?) async throws {
         let refusals = NIOLockedValueBox(1)
@@ -113,11 +113,11 @@ struct HTTP2UpstreamTests {
         }
         try await Self.with(reply, configure: Self.touchy) { api, _ in
             try await api.expect(200, method, "/proxy/shop/a", body)
-            try await Self.isBlameless(api)
+            try await Self.expectNoFailure(api)
         }
     }
 
-    @Test("a stream that the server refuses again is given up after one repetition, and is no failure of the service")
+    @Test("A stream refused twice is given up, and is not a failure")
     func refusedAgain() async throws {
         let asked = NIOLockedValueBox(0)
         let reply: PlayedHTTP2Server.Reply = { _, frame in
@@ -128,11 +128,11 @@ struct HTTP2UpstreamTests {
         try await Self.with(reply, configure: Self.touchy) { api, _ in
             try await api.expect(502, "POST", "/proxy/shop/a", "body")
             #expect(asked.withLockedValue(\.self) == 2)
-            try await Self.isBlameless(api)
+            try await Self.expectNoFailure(api)
         }
     }
 
-    @Test("a stream that a farewell declares unprocessed is sent on another connection, whatever its method")
+    @Test("A stream that GOAWAY leaves unprocessed is sent on another connection, whatever its method")
     func unprocessed() async throws {
         let reply: PlayedHTTP2Server.Reply = { number, frame in
             guard frame.endsStream else { return [] }
@@ -143,11 +143,11 @@ struct HTTP2UpstreamTests {
         try await Self.with(reply, configure: Self.touchy) { api, connections in
             try await api.expect(200, "POST", "/proxy/shop/a", "body")
             #expect(connections.withLockedValue(\.self) == 2)
-            try await Self.isBlameless(api)
+            try await Self.expectNoFailure(api)
         }
     }
 
-    @Test("a stream that the server resets for another reason is not sent again, and is a failure")
+    @Test("A stream reset for another reason is not sent again, and is a failure")
     func reset() async throws {
         let reply: PlayedHTTP2Server.Reply = { _, frame in
             frame.endsStream ? [HTTP2TestClient.reset(frame.stream, code: 2)] : []
@@ -155,23 +155,23 @@ struct HTTP2UpstreamTests {
         try await Self.with(reply, configure: Self.touchy) { api, _ in
             try await api.expect(502, "POST", "/proxy/shop/a", "body")
             let coordinator = api.coordinator
-            try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
+            try await eventually("the failure is counted") { try await coordinator.breaker(service: "shop").state == .open }
         }
     }
 
     @Test(
-        "an answer with an invalid status fails the call at once",
+        "A response with an invalid status fails the call at once",
         arguments: ["99", "099", "0", "1000", "+200", "20", "abc", "101"])
     func noStatus(status: String) async throws {
         let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, status)] : [] }
         try await Self.with(reply, configure: Self.touchy) { api, _ in
             try await api.expect(502, "GET", "/proxy/shop/a")
             let coordinator = api.coordinator
-            try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
+            try await eventually("the failure is counted") { try await coordinator.breaker(service: "shop").state == .open }
         }
     }
 
-    @Test("an answer whose status is a negative number fails the call, and not the sidecar")
+    @Test("A response with a negative status fails the call without stopping the sidecar")
     func negativeStatus() async throws {
         let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "-1")] : [] }
         try await Self.with(reply, configure: Self.touchy) { api, _ in
@@ -179,7 +179,7 @@ struct HTTP2UpstreamTests {
         }
     }
 
-    @Test("an answer that ends with an informational head fails the call")
+    @Test("A response that ends after an informational head fails the call")
     func endsInformational() async throws {
         let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "103")] : [] }
         try await Self.with(reply, configure: Self.touchy) { api, _ in
@@ -187,7 +187,7 @@ struct HTTP2UpstreamTests {
         }
     }
 
-    @Test("what is no HTTP/2 fails the call, and only it", arguments: [":status: 200", "", "malformed"])
+    @Test("A malformed HTTP/2 response fails only its own call", arguments: [":status: 200", "", "malformed"])
     func broken(kind: String) async throws {
         let reply: PlayedHTTP2Server.Reply = { number, frame in
             guard frame.kind == .headers else { return [] }

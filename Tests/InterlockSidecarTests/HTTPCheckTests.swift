@@ -4,7 +4,7 @@ import InterlockProcesses
 import SidecarSettings
 import Testing
 
-@Suite("HTTP door: checks for gateways")
+@Suite("HTTP API: checks for gateways")
 struct HTTPCheckTests {
     private static let path = "/v1/check/catalog"
 
@@ -16,7 +16,7 @@ struct HTTPCheckTests {
         return service
     }
 
-    @Test("a call passes until the limit is reached, and is told what is left")
+    @Test("A call passes until the limit is reached, and learns what remains")
     func limits() async throws {
         try await HTTPTestAPI.with(services: [Self.service()]) { api in
             let first = try await api.client.send("GET", Self.path)
@@ -34,7 +34,7 @@ struct HTTPCheckTests {
         }
     }
 
-    @Test("subject and cost are said as a field or in the query, and not as both")
+    @Test("Subject and cost are given in a field or in the query, but not in both")
     func fields() async throws {
         try await HTTPTestAPI.with(services: [Self.service(perSubject: true)]) { api in
             try await api.expect(200, "GET", Self.path, headers: ["Interlock-Subject": "a", "Interlock-Cost": "3"])
@@ -53,7 +53,7 @@ struct HTTPCheckTests {
         }
     }
 
-    @Test("a half-open breaker lets calls pass, which take no trial")
+    @Test("A half-open breaker admits calls without using a trial")
     func halfOpen() async throws {
         var service = Self.service()
         service.limits = []
@@ -65,7 +65,7 @@ struct HTTPCheckTests {
             }
             _ = try await api.coordinator.reportPermit(
                 service: "catalog", permit: permit, OutcomeReport(outcome: .error))
-            try await eventually("it is half-open") {
+            try await eventually("the breaker is half-open") {
                 try await api.coordinator.breaker(service: "catalog").fleet.state == .halfOpen
             }
             // Other callers use up all half-open permits.
@@ -75,7 +75,7 @@ struct HTTPCheckTests {
         }
     }
 
-    @Test("an open breaker refuses without taking anything")
+    @Test("An open breaker refuses calls without taking anything")
     func breaker() async throws {
         try await HTTPTestAPI.with(services: [Self.service()]) { api in
             _ = try await api.coordinator.forceBreaker(
@@ -90,16 +90,16 @@ struct HTTPCheckTests {
         }
     }
 
-    @Test("without Redis a service that denies then answers 503")
+    @Test("Without Redis, a service that then denies calls answers 503")
     func redisUnreachable() async throws {
         try await HTTPTestAPI.with(services: [Self.service(whenDown: .deny)]) { api in
             await api.redis.kill()
-            try await eventually("it denies") { try await api.client.send("GET", Self.path).status == 503 }
+            try await eventually("the service denies calls") { try await api.client.send("GET", Self.path).status == 503 }
             #expect(try await api.client.send("GET", Self.path).headers["retry-after"] == "1")
         }
     }
 
-    @Test("with keys the check needs one")
+    @Test("Where keys are configured, the check requires one")
     func keys() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web], services: [Self.service()]) { api in
             try await api.expect(401, "GET", Self.path)

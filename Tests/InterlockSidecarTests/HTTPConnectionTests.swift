@@ -5,7 +5,7 @@ import NIOCore
 import NIOPosix
 import Testing
 
-@Suite("HTTP door: connections", .timeLimit(.minutes(1)))
+@Suite("HTTP API: connections", .timeLimit(.minutes(1)))
 struct HTTPConnectionTests {
     /// Reports when the first bytes arrive.
     private final class FirstBytes: ChannelInboundHandler {
@@ -36,7 +36,7 @@ struct HTTPConnectionTests {
         return channel
     }
 
-    @Test("D7: a connection that brings no request is closed", arguments: ["", "GET /healthz HTTP/1.1\r\nHost: local"])
+    @Test("A connection that sends no request is closed", arguments: ["", "GET /healthz HTTP/1.1\r\nHost: local"])
     func noRequest(bytes: String) async throws {
         try await HTTPTestAPI.with(firstRequestTimeout: .milliseconds(100)) { api in
             // The call returns when the listener closes the connection.
@@ -47,7 +47,7 @@ struct HTTPConnectionTests {
     }
 
     @Test(
-        "a connection that makes no progress after its first request is closed, and others are answered",
+        "A connection that stalls after its first request is closed, and others are answered",
         arguments: [
             "", "GET /healthz HTTP/1.1\r\nHost: local",
             "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
@@ -63,7 +63,7 @@ struct HTTPConnectionTests {
     }
 
     @Test(
-        "a request of more or longer fields than a sidecar reads is refused, and others are answered",
+        "A request with too many or too long fields is refused, and others are answered",
         arguments: [(101, 10), (1, 8 * 1024 + 1), (10, 4 * 1024)])
     func fields(count: Int, length: Int) async throws {
         try await HTTPTestAPI.with { api in
@@ -76,7 +76,7 @@ struct HTTPConnectionTests {
     }
 
     @Test(
-        "a request that asks for another protocol is answered in this one, and the connection ends behind it",
+        "A request to upgrade the protocol is answered without an upgrade, and the connection closes",
         arguments: [
             "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x",
             "connection: UPGRADE\r\nupgrade: websocket",
@@ -91,7 +91,7 @@ struct HTTPConnectionTests {
         }
     }
 
-    @Test("D7: so is one that begins a TLS handshake and does not end it")
+    @Test("An unfinished TLS handshake is closed")
     func halfHandshake() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -104,7 +104,7 @@ struct HTTPConnectionTests {
         }
     }
 
-    @Test("D7: when all places are taken, those beyond are told of the sidecar's health and nothing else")
+    @Test("Connections beyond the limit can read only the sidecar's health")
     func full() async throws {
         try await HTTPTestAPI.with(maximumConnections: 2) { api in
             var taken: [any Channel] = []
@@ -132,14 +132,14 @@ struct HTTPConnectionTests {
             let stand = taken.allSatisfy(\.isActive)
             #expect(stand)
             for channel in taken { try await channel.close() }
-            try await eventually("a place is free") {
+            try await eventually("a slot is free") {
                 try await get("/v1/services HTTP/1.1\r\nConnection: close\r\nX:").hasPrefix("HTTP/1.1 200 ")
             }
         }
     }
 
     @Test(
-        "D18: HTTP/1.0 is answered without chunks, and its connection is closed", arguments: ["/healthz", "/metrics", "/nowhere"])
+        "HTTP/1.0 is answered without chunks, and its connection is closed", arguments: ["/healthz", "/metrics", "/nowhere"])
     func former(path: String) async throws {
         try await HTTPTestAPI.with { api in
             // The call returns when the listener closes the connection.
@@ -151,7 +151,7 @@ struct HTTPConnectionTests {
         }
     }
 
-    @Test("D18: who speaks HTTP/1.0 and is refused before its body was read is told so")
+    @Test("An HTTP/1.0 request refused before its body is read gets the refusal")
     func formerBody() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             let head = "POST /v1/locks/a HTTP/1.0\r\nHost: localhost\r\nContent-Length: 300000\r\nExpect: 100-continue\r\n\r\n"
@@ -161,7 +161,7 @@ struct HTTPConnectionTests {
         }
     }
 
-    @Test("D18: nor is what has no known end sent to it in chunks")
+    @Test("A response of unknown length to HTTP/1.0 is sent without chunks")
     func formerStream() async throws {
         try await HTTPTestAPI.with { api in
             let answer = try await RawConnection.exchange(

@@ -11,7 +11,7 @@ import Testing
 @testable import SidecarSettings
 @testable import SidecarTelemetry
 
-@Suite("HTTP door: the contract")
+@Suite("HTTP API: the contract")
 struct HTTPContractTests {
     /// The methods that the contract may use.
     private static let methods = ["get", "put", "post", "delete", "patch", "head", "options", "trace"]
@@ -29,7 +29,7 @@ struct HTTPContractTests {
         return found
     }
 
-    @Test("every route is in the contract, and every operation of the contract is a route")
+    @Test("Every route is in the contract, and every operation of the contract has a route")
     func complete() async throws {
         try await HTTPTestAPI.with { api in
             let eventLoop = api.coordinator.eventLoop
@@ -47,7 +47,7 @@ struct HTTPContractTests {
         }
     }
 
-    @Test("every operation of the contract answers")
+    @Test("Every operation in the contract answers")
     func answers() async throws {
         try await HTTPTestAPI.with { api in
             let contract = try await api.client.send("GET", "/openapi.yaml")
@@ -69,7 +69,7 @@ struct HTTPContractTests {
 
     /// Generated clients send the default of a parameter with every request. Combined with the field of the same
     /// meaning, it is rejected as a duplicate; in a view without the parameter, as unknown.
-    @Test("no parameter of the contract has a default, which a generated client would send (C6)")
+    @Test("No parameter in the contract has a default, which a generated client would send")
     func parameterDefaults() {
         let lines = HealthRoutes.contract.split(separator: "\n")
         let offending = lines.filter { ($0.contains("in: query") || $0.contains("in: header")) && $0.contains("default:") }
@@ -77,7 +77,7 @@ struct HTTPContractTests {
     }
 
     /// Generators invent names such as LockModeType2Type1 for anonymous enumerations.
-    @Test("every enumeration of the contract is a schema with a name, and null is none of its values (C6)")
+    @Test("Every enumeration in the contract is a named schema without null")
     func enumerations() {
         let lines = HealthRoutes.contract.split(separator: "\n")
         let offending = lines.filter { line in
@@ -89,14 +89,14 @@ struct HTTPContractTests {
         #expect(offending.isEmpty)
     }
 
-    @Test("a lease that too few replicas have is a problem of its own")
+    @Test("A lease that too few replicas acknowledge is a problem with its own code")
     func unreplicated() {
         let problem = HTTPProblem(InterlockError(.unreplicated, "only 0 of 1 replicas acknowledged the lock in time"))
         #expect(problem.code == .unreplicated)
         #expect(problem.status.code == 503)
     }
 
-    @Test("every code that a problem can have is in the contract")
+    @Test("Every problem code is in the contract")
     func codes() {
         for code in HTTPProblem.Code.allCases {
             #expect(HealthRoutes.contract.contains("        - \(code.rawValue)\n"), "\(code)")

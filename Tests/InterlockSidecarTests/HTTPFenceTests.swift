@@ -3,7 +3,7 @@ import Testing
 
 @Suite("HTTP API: releases and renewals that name a fence", .timeLimit(.minutes(2)))
 struct HTTPFenceTests {
-    @Test("a late release or renewal of an earlier lease leaves the owner's next lease alone")
+    @Test("A late release or renewal of an earlier lease leaves the owner's next lease alone")
     func late() async throws {
         try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 60000, "owner": "me"}"#
@@ -25,7 +25,7 @@ struct HTTPFenceTests {
         }
     }
 
-    @Test("a late DELETE /lock of an earlier lease leaves the same key's next lease alone")
+    @Test("A late DELETE /lock of an earlier lease leaves the same key's next lease alone")
     func smallest() async throws {
         let web = ["X-Api-Key": "web-secret"]
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
@@ -39,7 +39,7 @@ struct HTTPFenceTests {
         }
     }
 
-    @Test("a client that joins a semaphore with another number of permits gets the actual number")
+    @Test("A client that joins a semaphore with another number of permits gets the actual number")
     func semaphoreSize() async throws {
         try await HTTPTestAPI.with { api in
             let first = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 3}"#)

@@ -5,14 +5,14 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("HTTP door: health and metrics")
+@Suite("HTTP API: health and metrics")
 struct HTTPHealthTests {
-    @Test("without Redis the sidecar is alive, not ready, and says unavailable")
+    @Test("Without Redis the sidecar is live but not ready, and answers unavailable")
     func redisIsUnreachable() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(200, "GET", "/readyz")
             await api.redis.kill()
-            try await eventually("it is not ready") { try await api.client.send("GET", "/readyz").status == 503 }
+            try await eventually("the sidecar is not ready") { try await api.client.send("GET", "/readyz").status == 503 }
             try await api.expect(200, "GET", "/healthz")
             let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#)
             #expect(refused.status == 503)
@@ -22,12 +22,12 @@ struct HTTPHealthTests {
         }
     }
 
-    @Test("a request that waits is answered when the sidecar goes down")
+    @Test("A waiting request is answered when the sidecar shuts down")
     func shutdownAnswersWaiters() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 60000}"#)
             async let waiter = api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 60000, "wait_ms": 60000}"#)
-            try await eventually("somebody waits") { try await api.coordinator.inspectLock(ResourceName("a"))?.waiters == 1 }
+            try await eventually("a call waits") { try await api.coordinator.inspectLock(ResourceName("a"))?.waiters == 1 }
             await api.shutDown()
             let answer = try await waiter
             #expect(answer.status == 503)
@@ -35,7 +35,7 @@ struct HTTPHealthTests {
         }
     }
 
-    @Test("requests are counted by route")
+    @Test("Requests are counted by route")
     func metrics() async throws {
         try await HTTPTestAPI.with { api in
             _ = try await api.client.send("GET", "/v1/locks/a%2Fb")
@@ -47,7 +47,7 @@ struct HTTPHealthTests {
         }
     }
 
-    @Test("a connection serves many requests, and pipelined ones in order")
+    @Test("A connection serves many requests, and pipelined ones in order")
     func keepAlive() async throws {
         try await HTTPTestAPI.with { api in
             let port = api.client.port
@@ -60,7 +60,7 @@ struct HTTPHealthTests {
     }
 
     @Test(
-        "dates are those of RFC 9110",
+        "Dates follow RFC 9110",
         arguments: [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"), (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
             (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"), (4_107_542_399, "Sun, 28 Feb 2100 23:59:59 GMT"),

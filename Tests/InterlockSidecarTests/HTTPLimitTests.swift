@@ -4,9 +4,9 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("HTTP door: limits")
+@Suite("HTTP API: limits")
 struct HTTPLimitTests {
-    @Test("calls within the limit are taken, the next is refused and says when to come again")
+    @Test("Calls within the limit are admitted, and the next is refused with a time to retry")
     func takeUntilRefused() async throws {
         try await HTTPTestAPI.with { api in
             let first = try await api.client.send("POST", "/v1/limits/catalog/take")
@@ -40,8 +40,8 @@ struct HTTPLimitTests {
         }
     }
 
-    @Test("a call that costs more than the limit is invalid, and told why")
-    func tooDear() async throws {
+    @Test("A call that costs more than the limit is invalid, and the error says why")
+    func tooExpensive() async throws {
         try await HTTPTestAPI.with { api in
             let refused = try await api.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 3}"#)
             #expect(refused.status == 400)
@@ -56,7 +56,7 @@ struct HTTPLimitTests {
         }
     }
 
-    @Test("shadow limits are not reported to clients, and a fresh window of one second is reported as one second")
+    @Test("Shadow limits are not reported to clients, and a fresh one-second window resets in one second")
     func shadowsAndSeconds() async throws {
         let shadow = LimitDefinition(name: "shadow", limit: 1, window: .seconds(3600), isShadow: true)
         let real = LimitDefinition(name: "real", limit: 1, window: .seconds(1))
@@ -80,7 +80,7 @@ struct HTTPLimitTests {
         }
     }
 
-    @Test("a call that waits for its turn gets it")
+    @Test("A waiting call is granted in turn")
     func waiting() async throws {
         let service = ServiceDefinition(
             name: "fast", limits: [LimitDefinition(name: "100ms", limit: 1, window: .milliseconds(100))])
@@ -92,7 +92,7 @@ struct HTTPLimitTests {
         }
     }
 
-    @Test("an unknown service is not found")
+    @Test("An unknown service is not found")
     func unknownService() async throws {
         try await HTTPTestAPI.with { api in
             for (method, path) in [("POST", "/v1/limits/x/take"), ("GET", "/v1/limits/x"), ("GET", "/v1/services/x")] {

@@ -4,11 +4,11 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("HTTP door: leases that live as long as a stream")
+@Suite("HTTP API: leases linked to a stream")
 struct HTTPLinkedLockTests {
     private static let body = #"{"ttl_ms": 60000, "linked": true}"#
 
-    @Test("the stream begins with the lease, which outlives its length while the stream is open")
+    @Test("The stream begins with the lease, which lasts as long as the stream is open")
     func extended() async throws {
         try await HTTPTestAPI.with { api in
             let coordinator = api.coordinator
@@ -21,7 +21,7 @@ struct HTTPLinkedLockTests {
                 #expect(lease.text("name") == "a")
                 #expect(lease.text("token") != nil)
                 let began = clock.now
-                try await eventually("three lengths of the lease have passed") { clock.now - began > .seconds(3) }
+                try await eventually("three times the ttl has passed") { clock.now - began > .seconds(3) }
                 let seen = try await coordinator.inspectLock(name)
                 #expect(seen?.holders == 1)
                 #expect(seen?.fence == lease.integer("fence"))
@@ -30,7 +30,7 @@ struct HTTPLinkedLockTests {
         }
     }
 
-    @Test("the leases are released when their client closes the stream")
+    @Test("The leases are released when their client closes the stream")
     func closed() async throws {
         try await HTTPTestAPI.with { api in
             let coordinator = api.coordinator
@@ -51,7 +51,7 @@ struct HTTPLinkedLockTests {
         }
     }
 
-    @Test("a lease that an operator breaks is told as lost, and the stream ends")
+    @Test("A lease broken by an operator is reported as lost, and the stream ends")
     func broken() async throws {
         try await HTTPTestAPI.with { api in
             try await api.isSubscribed()
@@ -71,7 +71,7 @@ struct HTTPLinkedLockTests {
         }
     }
 
-    @Test("the stream goes on until the last of several leases is lost or released")
+    @Test("The stream lasts until the last of several leases is lost or released")
     func several() async throws {
         try await HTTPTestAPI.with { api in
             try await api.isSubscribed()
@@ -88,12 +88,12 @@ struct HTTPLinkedLockTests {
             }
             let lost = try #require(HTTPTestClient.event("lost", in: everything))
             #expect(lost.text("name") == "a")
-            #expect(everything.split(separator: "event: lost").count == 2, "a release is no loss")
+            #expect(everything.split(separator: "event: lost").count == 2, "a release is not a loss")
             #expect(everything.hasSuffix("0\r\n\r\n"))
         }
     }
 
-    @Test("when the sidecar goes down the client is told, and the lease lapses in its own time")
+    @Test("A shutdown notifies the client and leaves the lease to expire")
     func shutdown() async throws {
         try await HTTPTestAPI.with { api in
             let client = api.client
@@ -102,7 +102,7 @@ struct HTTPLinkedLockTests {
                 if HTTPTestClient.event("lease", in: received) != nil { await shutDown() }
             }
             #expect(HTTPTestClient.event("lost", in: everything)?.text("reason") == "shutdown")
-            #expect(everything.split(separator: "event: lost").count == 2, "it is told once")
+            #expect(everything.split(separator: "event: lost").count == 2, "the loss is reported once")
             #expect(everything.hasSuffix("0\r\n\r\n"))
             let redis = RedisClient(configuration: api.redis.configuration)
             try await redis.connect()
@@ -112,7 +112,7 @@ struct HTTPLinkedLockTests {
         }
     }
 
-    @Test("a lock that is held is refused as ever")
+    @Test("A held lock is refused as usual")
     func held() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)

@@ -3,9 +3,9 @@ import InterlockCore
 import InterlockProcesses
 import Testing
 
-@Suite("HTTP door: how locks are held, and several at once")
+@Suite("HTTP API: lock modes and multiple locks")
 struct HTTPLockModeTests {
-    @Test("readers hold a lock together, and a writer is refused until the last has released it")
+    @Test("Readers hold a lock together, and a writer is refused until the last one releases it")
     func shared() async throws {
         try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 30000, "mode": "shared"}"#
@@ -26,7 +26,7 @@ struct HTTPLockModeTests {
         }
     }
 
-    @Test("a semaphore has as many holders as places")
+    @Test("A semaphore has as many holders as slots")
     func permits() async throws {
         try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 30000, "permits": 2}"#
@@ -42,7 +42,7 @@ struct HTTPLockModeTests {
         }
     }
 
-    @Test("a semaphore is not taken in another way while it is held", arguments: ["exclusive", "shared"])
+    @Test("A held semaphore cannot be acquired in another mode", arguments: ["exclusive", "shared"])
     func mixed(mode: String) async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 2}"#)
@@ -52,7 +52,7 @@ struct HTTPLockModeTests {
         }
     }
 
-    @Test("several locks are taken together, and their leases are in the order in which they were asked for")
+    @Test("Several locks are acquired together, with leases in the order of the request")
     func together() async throws {
         try await HTTPTestAPI.with { api in
             let taken = try await api.client.send("POST", "/v1/locks/b", #"{"ttl_ms": 30000, "also": ["c", "a"]}"#)
@@ -68,14 +68,14 @@ struct HTTPLockModeTests {
         }
     }
 
-    @Test("when one of several locks is held, none is taken")
+    @Test("A held lock among several prevents all of them from being acquired")
     func allOrNone() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
             let refused = try await api.client.send("POST", "/v1/locks/c", #"{"ttl_ms": 30000, "also": ["b", "a"]}"#)
             #expect(refused.status == 409)
             #expect(refused.text("code") == "held")
-            try await eventually("the others are free") {
+            try await eventually("the other locks are free") {
                 let first = try await api.client.send("GET", "/v1/locks/a").status
                 let last = try await api.client.send("GET", "/v1/locks/c").status
                 return first == 404 && last == 404
@@ -83,24 +83,24 @@ struct HTTPLockModeTests {
         }
     }
 
-    @Test("a client that leaves while it waits for the last of several leaves none behind")
+    @Test("A client that leaves while waiting for the last of several leases leaves no lock held")
     func leavingClient() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
             let coordinator = api.coordinator
             let (taken, held) = (try ResourceName("a"), try ResourceName("b"))
             try await api.client.follow("POST", "/v1/locks/b", #"{"ttl_ms": 30000, "wait_ms": 60000, "also": ["a"]}"#) { _ in
-                try await eventually("somebody waits") { try await coordinator.inspectLock(held)?.waiters == 1 }
+                try await eventually("a call waits") { try await coordinator.inspectLock(held)?.waiters == 1 }
                 #expect(try await coordinator.inspectLock(taken)?.label != nil)
                 return true
             }
-            try await eventually("nobody waits") { try await coordinator.inspectLock(held)?.waiters == 0 }
+            try await eventually("no call waits") { try await coordinator.inspectLock(held)?.waiters == 0 }
             try await eventually("the other lock is free") { try await coordinator.inspectLock(taken)?.label == nil }
         }
     }
 
     @Test(
-        "what does not go together is refused, and the field named",
+        "Conflicting fields are refused by name",
         arguments: [
             (#""mode": "write""#, "mode: expected one of exclusive, shared, got \"write\""),
             (#""mode": "shared", "permits": 2"#, "permits cannot be combined with mode shared"),
@@ -123,7 +123,7 @@ struct HTTPLockModeTests {
         }
     }
 
-    @Test("at most 31 locks are taken together with the one of the path", arguments: [(31, 201), (32, 400)])
+    @Test("At most 31 further locks are acquired together with the one in the path", arguments: [(31, 201), (32, 400)])
     func most(others: Int, status: Int) async throws {
         try await HTTPTestAPI.with { api in
             let names = (1...others).map { "\"b\($0)\"" }.joined(separator: ", ")

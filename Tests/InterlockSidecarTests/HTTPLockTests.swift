@@ -6,9 +6,9 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("HTTP door: locks")
+@Suite("HTTP API: locks")
 struct HTTPLockTests {
-    @Test("a lock is taken, held, renewed, released, and then lost")
+    @Test("A lock is acquired, held, renewed, released and then lost")
     func lifeOfALease() async throws {
         try await HTTPTestAPI.with { api in
             let taken = try await api.client.send("POST", "/v1/locks/orders", #"{"ttl_ms": 10000, "label": "worker-1"}"#)
@@ -47,7 +47,7 @@ struct HTTPLockTests {
         }
     }
 
-    @Test("the same owner gets the same fence again")
+    @Test("An owner that repeats its request gets the same fence")
     func sameOwner() async throws {
         try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 10000, "owner": "mine"}"#
@@ -58,13 +58,13 @@ struct HTTPLockTests {
         }
     }
 
-    @Test("a waiting request gets the lock when it is released")
+    @Test("A waiting request gets the lock when it is released")
     func waiting() async throws {
         try await HTTPTestAPI.with { api in
             let held = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
             let token = try #require(held.text("token"))
             async let waiter = api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "wait_ms": 20000}"#)
-            try await eventually("somebody waits") { try await api.coordinator.inspectLock(ResourceName("a"))?.waiters == 1 }
+            try await eventually("a call waits") { try await api.coordinator.inspectLock(ResourceName("a"))?.waiters == 1 }
             _ = try await api.client.send("DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
             let granted = try await waiter
             #expect(granted.status == 201)
@@ -72,13 +72,13 @@ struct HTTPLockTests {
         }
     }
 
-    @Test("a lock is told of with the sidecars that wait, and the last grants with how they ended")
+    @Test("A lock is shown with the sidecars that wait and the outcome of recent grants")
     func queueAndGrants() async throws {
         try await HTTPTestAPI.with { api in
             let held = try await api.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "label": "web-1"}"#)
             let token = try #require(held.text("token"))
             async let waiter = api.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "wait_ms": 20000}"#)
-            try await eventually("somebody waits") { await api.coordinator.status.locksWaiting == 1 }
+            try await eventually("a call waits") { await api.coordinator.status.locksWaiting == 1 }
             let seen = try await api.client.send("GET", "/v1/locks/a%2Fb")
             #expect(seen.body.contains(#""queue":[{"sidecar":"\#(api.coordinator.id)","waiters":1}]"#))
             _ = try await api.client.send("DELETE", "/v1/locks/a%2Fb", headers: ["Lease-Token": token])
@@ -95,7 +95,7 @@ struct HTTPLockTests {
         }
     }
 
-    @Test("a client that leaves while it waits leaves nothing behind")
+    @Test("A client that leaves while waiting leaves nothing behind")
     func leavingClient() async throws {
         try await HTTPTestAPI.with { api in
             let held = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
@@ -103,17 +103,17 @@ struct HTTPLockTests {
             let name = try ResourceName("a")
             let coordinator = api.coordinator
             try await api.client.follow("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "wait_ms": 60000}"#) { _ in
-                try await eventually("somebody waits") { try await coordinator.inspectLock(name)?.waiters == 1 }
+                try await eventually("a call waits") { try await coordinator.inspectLock(name)?.waiters == 1 }
                 return true
             }
-            try await eventually("nobody waits") { try await coordinator.inspectLock(name)?.waiters == 0 }
+            try await eventually("no call waits") { try await coordinator.inspectLock(name)?.waiters == 0 }
             #expect(try await coordinator.releaseLock(name, token: token))
             #expect(try await coordinator.inspectLock(name)?.label == nil)
         }
     }
 
     @Test(
-        "a name in a path is percent-decoded exactly once",
+        "A name in a path is percent-decoded exactly once",
         arguments: [("orders%2F7", "orders/7"), ("a%252Fb", "a%2Fb"), ("%C3%BCber", "über"), ("a+b", "a+b"), ("x%3Ay", "x:y")])
     func percentEncoding(path: String, name: String) async throws {
         try await HTTPTestAPI.with { api in
@@ -129,7 +129,7 @@ struct HTTPLockTests {
     }
 
     @Test(
-        "a name that breaks the rule is refused",
+        "An invalid name is refused",
         arguments: ["a%20b", "a%7Bb", "a%00b", "%FF", "%zz", "", String(repeating: "x", count: 257)])
     func badNames(path: String) async throws {
         try await HTTPTestAPI.with { api in
@@ -139,7 +139,7 @@ struct HTTPLockTests {
         }
     }
 
-    @Test("the held locks are listed")
+    @Test("Held locks are listed")
     func listing() async throws {
         try await HTTPTestAPI.with { api in
             _ = try await api.client.send("POST", "/v1/locks/alpha", #"{"ttl_ms": 10000}"#)
@@ -158,7 +158,7 @@ struct HTTPLockTests {
         }
     }
 
-    @Test("only an admin breaks a lock, and the next fence is higher")
+    @Test("Only an admin breaks a lock, and the next fence is higher")
     func breaking() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
             let web = ["X-Api-Key": "web-secret"]

@@ -4,10 +4,10 @@ import NIOCore
 import NIOPosix
 import Testing
 
-@Suite("HTTP door: what is refused")
+@Suite("HTTP API: refusals")
 struct HTTPRefusalTests {
     @Test(
-        "a body that is wrong is refused, and the field named",
+        "An invalid body is refused, and the error names the field",
         arguments: [
             (#"{"ttl_ms": "#, "not well-formed JSON"),
             ("[1]", "the body is an array"),
@@ -46,7 +46,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("a body above 64 KiB is refused, one of 64 KiB is read")
+    @Test("A body above 64 KiB is refused, and one of 64 KiB is accepted")
     func bodySize() async throws {
         try await HTTPTestAPI.with { api in
             let padding = String(repeating: " ", count: 64 * 1024 - 15)
@@ -66,7 +66,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("a body is read as JSON whatever its type is said to be, as curl -d says")
+    @Test("A body is read as JSON whatever its content type, as with curl -d")
     func mediaType() async throws {
         try await HTTPTestAPI.with { api in
             let form = ["Content-Type": "application/x-www-form-urlencoded"]
@@ -77,7 +77,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("a client that asks whether to continue is told to")
+    @Test("A client that sends Expect: 100-continue gets 100 Continue")
     func expectContinue() async throws {
         try await HTTPTestAPI.with { api in
             let text = try await api.client.exchange(
@@ -89,7 +89,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("an unknown path is not found, a wrong method is told the right ones")
+    @Test("An unknown path is not found, and a wrong method learns the right ones")
     func routing() async throws {
         try await HTTPTestAPI.with { api in
             for path in ["/", "/v2/locks", "/v1/locks/a/b", "/v1/locks/a/renew/", "/v1//locks"] {
@@ -126,7 +126,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("a missing lease token is named")
+    @Test("A missing lease token is named")
     func missingToken() async throws {
         try await HTTPTestAPI.with { api in
             let refused = try await api.client.send("DELETE", "/v1/locks/a")
@@ -135,7 +135,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("where keys are configured, only health needs none")
+    @Test("Where keys are configured, every request but a health check needs one")
     func keys() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             for path in ["/v1/services", "/v1/events", "/metrics", "/openapi.yaml", "/v1/locks/a"] {
@@ -170,7 +170,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("with keys, a Host is served that is an address, localhost, this host's name or one of listen.hosts")
+    @Test("With keys, Host may be an address, localhost, this host's name or one of listen.hosts")
     func hosts() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web], hosts: ["Sidecar.internal"]) { api in
             for host in [
@@ -186,7 +186,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("without keys, a Host is served that is a loopback address or name, or one of listen.hosts, and no other")
+    @Test("Without keys, Host must be a loopback address or name, or one of listen.hosts")
     func hostsWithoutKeys() async throws {
         try await HTTPTestAPI.with(hosts: ["Sidecar.internal", "10.9.8.7"]) { api in
             for host in [
@@ -209,7 +209,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("a web page elsewhere is refused")
+    @Test("A web page of another origin is refused")
     func origins() async throws {
         try await HTTPTestAPI.with { api in
             let own = "http://127.0.0.1:\(api.client.port)"
@@ -229,7 +229,7 @@ struct HTTPRefusalTests {
     }
 
     @Test(
-        "D18: who is refused before its body was read is closed on, and so is who says that it ends",
+        "A refusal before the body is read closes the connection",
         arguments: ["Connection: Close\r\n", "Connection: keep-alive, close\r\n", "Content-Length: 100000000\r\n"])
     func endsConnection(field: String) async throws {
         let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
@@ -263,7 +263,7 @@ struct HTTPRefusalTests {
     }
 
     @Test(
-        "little of an unwanted body, or of bytes that are not HTTP, is read before the connection closes",
+        "Only a little of an unwanted body or of other bytes is read before the connection closes",
         arguments: [
             "GET  HTTP\r\n",
             "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\n",
@@ -280,7 +280,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("little of a body that the upstream rejected is read before the connection closes")
+    @Test("Only a little of a body that the upstream rejected is read before the connection closes")
     func unwantedByUpstream() async throws {
         try await ProxyTestAPI.with(upstream: { call in
             try await call.answer("413 Content Too Large", ["Connection: close"], "no")

@@ -5,9 +5,9 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("HTTP door: services, permits and events")
+@Suite("HTTP API: services, permits and events")
 struct HTTPServiceTests {
-    @Test("a permit is granted, its outcome taken once")
+    @Test("A permit is granted, and its outcome is accepted once")
     func permit() async throws {
         try await HTTPTestAPI.with { api in
             let granted = try await api.client.send("POST", "/v1/services/catalog/permits", "{}")
@@ -23,7 +23,7 @@ struct HTTPServiceTests {
         }
     }
 
-    @Test("the fleet is listed, under the same names at both doors")
+    @Test("The fleet is listed under the same names by both APIs")
     func fleet() async throws {
         try await HTTPTestAPI.with { api in
             let reply = try await api.client.send("GET", "/v1/fleet")
@@ -47,7 +47,7 @@ struct HTTPServiceTests {
         }
     }
 
-    @Test("a service is told of with its probes, and without when it is not probed")
+    @Test("A service is shown with its probes, if it has any")
     func probes() async throws {
         let last = ProbeReading.Probe(
             finding: .bad("status \(503), expected 200..399"), atMilliseconds: 1_795_237_271_000, duration: .milliseconds(12))
@@ -72,7 +72,7 @@ struct HTTPServiceTests {
         }
     }
 
-    @Test("a permit beyond the limit is refused with 429, one of an open breaker with 503")
+    @Test("A permit beyond the limit is refused with 429, and one of an open breaker with 503")
     func refusals() async throws {
         try await HTTPTestAPI.with { api in
             for _ in 0..<2 { _ = try await api.client.send("POST", "/v1/services/catalog/permits") }
@@ -89,7 +89,7 @@ struct HTTPServiceTests {
         }
     }
 
-    @Test("an override is seen in the service, and taken back")
+    @Test("An override is shown with the service, and can be withdrawn")
     func override() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
             let ops = ["X-Api-Key": "ops-secret"]
@@ -109,7 +109,7 @@ struct HTTPServiceTests {
         }
     }
 
-    @Test("the event stream tells of an override")
+    @Test("The event stream reports an override")
     func events() async throws {
         try await HTTPTestAPI.with { api in
             try await api.isSubscribed()
@@ -129,7 +129,7 @@ struct HTTPServiceTests {
         }
     }
 
-    @Test("an event stream ends when the sidecar goes down")
+    @Test("An event stream ends when the sidecar shuts down")
     func shutdownEndsStreams() async throws {
         try await HTTPTestAPI.with { api in
             let client = api.client

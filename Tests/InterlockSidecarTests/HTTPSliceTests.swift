@@ -44,7 +44,7 @@ struct HTTPSliceTests {
         }
     }
 
-    @Test("each slice takes one request at least, whatever the tick has spent")
+    @Test("Each slice takes at least one request, whatever the tick has spent")
     func progress() async throws {
         try await Self.with { api in
             let answers = try await RawConnection.exchange(
@@ -56,7 +56,7 @@ struct HTTPSliceTests {
         }
     }
 
-    @Test("requests whose client sends nothing more are answered")
+    @Test("Requests of a client that sends nothing more are answered")
     func halfClose() async throws {
         try await Self.with { api in
             let answers = try await Self.halfClosed(
@@ -65,7 +65,7 @@ struct HTTPSliceTests {
         }
     }
 
-    @Test("requests before one that cannot be read are answered, and then it is refused")
+    @Test("Requests before a malformed one are answered, and then it is refused")
     func malformed() async throws {
         try await Self.with { api in
             let requests = String(repeating: Self.get, count: 5) + "nonsense\r\n\r\n"
@@ -74,8 +74,8 @@ struct HTTPSliceTests {
         }
     }
 
-    @Test("requests on streams are carried out, although their client has left right behind them")
-    func streamsOfWhoHasLeft() async throws {
+    @Test("Requests on streams are carried out even if their client has just left")
+    func streamsOfClosedClients() async throws {
         try await Self.with { api in
             let lease = try #require(
                 try await api.coordinator.acquireLock(try LockRequest(name: ResourceName("orders"), ttl: 60_000)))

@@ -1,11 +1,11 @@
 import Testing
 
-@Suite("HTTP door: the smallest lock service")
+@Suite("HTTP API: the simplest lock")
 struct HTTPSmallestLockTests {
     private let web = ["X-Api-Key": "web-secret"]
     private let ops = ["X-Api-Key": "ops-secret"]
 
-    @Test("without a configured key nobody takes a lock by URL alone")
+    @Test("Without a configured key, a URL alone cannot acquire a lock")
     func needsKeys() async throws {
         try await HTTPTestAPI.with { api in
             let refused = try await api.client.send("GET", "/lock?hash=a")
@@ -15,7 +15,7 @@ struct HTTPSmallestLockTests {
         }
     }
 
-    @Test("it is held against the same key as well, and freed by that key alone")
+    @Test("The lock also excludes the same key, and only that key releases it")
     func takeAndFree() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
             try await api.expect(200, "GET", "/lock?hash=a%2Fb&ttl=20", headers: web)
@@ -28,7 +28,7 @@ struct HTTPSmallestLockTests {
         }
     }
 
-    @Test("looking does not take", arguments: ["HEAD", "OPTIONS", "POST"])
+    @Test("Reading the lock does not acquire it", arguments: ["HEAD", "OPTIONS", "POST"])
     func otherMethods(method: String) async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             let refused = try await api.client.send(method, "/lock?hash=a", headers: web)
@@ -38,7 +38,7 @@ struct HTTPSmallestLockTests {
     }
 
     @Test(
-        "a query that is wrong is refused",
+        "An invalid query is refused",
         arguments: ["", "?hash=", "?hash=a&ttl=0", "?hash=a&ttl=x", "?hash=a&hash=b", "?hash=a&x=1"])
     func badQueries(query: String) async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in

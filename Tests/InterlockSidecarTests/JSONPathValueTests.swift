@@ -5,7 +5,7 @@ import Testing
 @testable import InterlockSidecar
 @testable import SidecarListeners
 
-@Suite("JSON paths: what stands there")
+@Suite("JSON paths: values")
 struct JSONPathValueTests {
     private static let document = """
         {"status":"ok","ready":true,"gone":null,"load":0.5,"count":3,"big":9007199254740993,
@@ -18,7 +18,7 @@ struct JSONPathValueTests {
     }
 
     @Test(
-        "the value at a path reads as it is written",
+        "The value at a path matches its expected text",
         arguments: [
             ("$.status", "ok"), ("$.ready", "true"), ("$.gone", "null"), ("$.load", "0.5"), ("$.load", "0.50"), ("$.count", "3"),
             ("$.count", "3.0"), ("$.big", "9007199254740993"), ("$.checks[0]['disk space'].free", "12"), ("$.checks[-1]", "last"),
@@ -29,7 +29,7 @@ struct JSONPathValueTests {
     }
 
     @Test(
-        "another value does not",
+        "Another value does not match",
         arguments: [
             ("$.status", "OK"), ("$.ready", "1"), ("$.gone", ""), ("$.load", "0.6"), ("$.count", "4"), ("$.empty", "{}"),
             ("$.big", "9007199254740992"), ("$.checks", "last"),
@@ -40,7 +40,7 @@ struct JSONPathValueTests {
     }
 
     @Test(
-        "nothing stands where the document has something else",
+        "A path to a different kind of value matches nothing",
         arguments: ["$.missing", "$.status.x", "$[0]", "$.checks[2]", "$.checks[-3]", "$.checks.first", "$.empty.x"])
     func missing(path: String) throws {
         #expect(try value(at: path) == nil)

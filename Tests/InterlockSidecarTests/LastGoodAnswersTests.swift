@@ -4,7 +4,7 @@ import Testing
 
 @testable import SidecarProxy
 
-@Suite("Proxy: the last good answers")
+@Suite("Proxy: the last good responses")
 struct LastGoodAnswersTests {
     private func answer(_ text: String, at time: NIODeadline = .uptimeNanoseconds(0)) -> LastGoodAnswers.Answer {
         .init(status: .ok, headers: [:], body: ByteBuffer(string: text), storedAt: time)
@@ -16,7 +16,7 @@ struct LastGoodAnswersTests {
         HTTPRequestHead(version: .http1_1, method: method, uri: "/proxy/shop/a?b", headers: headers)
     }
 
-    @Test("an answer is kept until it is too old")
+    @Test("A response is kept until it is too old")
     func age() {
         let answers = LastGoodAnswers(maximumAge: .seconds(60))
         answers.keep(answer("x"), for: key("/a"))
@@ -25,7 +25,7 @@ struct LastGoodAnswersTests {
         #expect(answers.answer(for: key("/b"), now: .uptimeNanoseconds(0)) == nil)
     }
 
-    @Test("the answer that was asked for longest ago makes room")
+    @Test("The response least recently requested is evicted first")
     func bounded() {
         let answers = LastGoodAnswers(maximumAge: .seconds(60))
         for number in 0..<256 { answers.keep(answer("x"), for: key("/\(number)")) }
@@ -35,7 +35,7 @@ struct LastGoodAnswersTests {
         #expect(answers.answer(for: key("/1"), now: .uptimeNanoseconds(0)) == nil)
     }
 
-    @Test("all answers together take at most 16 MiB")
+    @Test("All responses together take at most 16 MiB")
     func bytes() {
         let answers = LastGoodAnswers(maximumAge: .seconds(60))
         let body = String(repeating: "x", count: LastGoodAnswers.largestBody)
@@ -45,7 +45,7 @@ struct LastGoodAnswersTests {
         #expect(kept.first == 17)
     }
 
-    @Test("only a GET that shows nobody has an answer that may be given to others")
+    @Test("Only a GET without credentials has a response that other callers may receive")
     func keys() {
         #expect(LastGoodAnswers.key(of: request(["Accept-Encoding": "gzip"]))?.fields == ["accept-encoding: gzip"])
         #expect(LastGoodAnswers.key(of: request(method: .HEAD)) == nil)
@@ -55,7 +55,7 @@ struct LastGoodAnswersTests {
         #expect(LastGoodAnswers.key(of: request(["X-Api-Key": "x"])) != nil)
     }
 
-    @Test("D11: requests that differ in what the service may look at have no answer in common")
+    @Test("Requests that differ in fields a service may read do not share a response")
     func fieldsThatDiffer() {
         #expect(
             LastGoodAnswers.key(of: request(["X-User-Id": "alice"])) != LastGoodAnswers.key(of: request(["X-User-Id": "bob"])))
@@ -65,12 +65,13 @@ struct LastGoodAnswersTests {
                 == LastGoodAnswers.key(of: request(["traceparent": "2"])))
     }
 
-    @Test("a field of the service's own that shows who asks does so too", arguments: ["X-Auth-Token", "PRIVATE-TOKEN", "apikey"])
+    @Test(
+        "A custom field that identifies the caller prevents sharing too", arguments: ["X-Auth-Token", "PRIVATE-TOKEN", "apikey"])
     func ownCredentials(name: String) {
         #expect(LastGoodAnswers.key(of: request([name: "x"])) == nil)
     }
 
-    @Test("a GET with a body asks for something else than one without")
+    @Test("A GET with a body does not share the response of one without")
     func bodies() {
         #expect(LastGoodAnswers.key(of: request(["Content-Length": "2"])) == nil)
         #expect(LastGoodAnswers.key(of: request(["Transfer-Encoding": "chunked"])) == nil)
@@ -78,7 +79,7 @@ struct LastGoodAnswersTests {
     }
 
     @Test(
-        "an answer is as old as it was when it came and has been here, however old it says it is",
+        "A response's age is its age on arrival plus the time since, whatever it claims",
         arguments: [(nil, 7), ("5", 12), ("-5", 7), ("x", 7), ("9223372036854775807", 2_147_483_655)] as [(String?, Int64)])
     func age(said: String?, age: Int64) {
         var answer = answer("x")
@@ -87,7 +88,7 @@ struct LastGoodAnswersTests {
     }
 
     @Test(
-        "an answer that is private, partial or another for others is not kept",
+        "A private, partial or varying response is not kept",
         arguments: [
             (200, [:], true), (204, [:], true), (206, [:], false), (301, [:], false), (500, [:], false),
             (200, ["Cache-Control": "max-age=1, No-Store"], false), (200, ["Cache-Control": "private"], false),

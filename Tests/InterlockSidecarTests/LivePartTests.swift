@@ -7,16 +7,16 @@ import Testing
 @testable import SidecarListeners
 
 /// Tests the parts that make up the console, without a listener.
-@Suite("live parts")
+@Suite("Live views")
 struct LivePartTests {
     // MARK: Views
 
-    @Test("a view is read with what belongs to it", arguments: ["overview", "LOCKS", "services", "grants", "events"])
+    @Test("A view is parsed with its parameters", arguments: ["overview", "LOCKS", "services", "grants", "events"])
     func views(word: String) throws {
         _ = try LiveView(word)
     }
 
-    @Test("what is missing, wrong or of another view is refused in words")
+    @Test("A missing, invalid or misplaced parameter is refused with an explanation")
     func refusals() {
         func message(_ read: () throws(InterlockError) -> LiveView) -> String {
             do {
@@ -36,7 +36,7 @@ struct LivePartTests {
         #expect(message { () throws(InterlockError) in try LiveView("locks", search: long) }.contains("256 bytes"))
     }
 
-    @Test("texts that only look alike are two views")
+    @Test("Names that only look alike are different views")
     func exactness() throws {
         let composed = try LiveView("lock", name: "caf\u{E9}")
         let decomposed = try LiveView("lock", name: "cafe\u{301}")
@@ -44,7 +44,7 @@ struct LivePartTests {
         #expect(composed.parts != decomposed.parts)
     }
 
-    @Test("a part of a name is found byte for byte")
+    @Test("Part of a name is matched byte for byte")
     func parts() {
         #expect(ExactText("").isPart(of: "orders"))
         #expect(ExactText("ord").isPart(of: "orders"))
@@ -69,7 +69,7 @@ struct LivePartTests {
         return counts
     }
 
-    @Test("each second has what was decided in it, the newest last, and the oldest give way")
+    @Test("Each second has its decisions, the newest last, and the oldest are dropped")
     func rates() {
         let rates = RateHistory()
         for second in 1...(RateHistory.seconds + 5) {
@@ -85,7 +85,7 @@ struct LivePartTests {
         #expect(rates.minute(ofService: "search")["calls_taken"] == .integer(59 + 95))
     }
 
-    @Test("what has begun anew has decided nothing before, and what is gone is forgotten")
+    @Test("A restarted counter starts at zero, and a removed one is forgotten")
     func restarts() {
         let rates = RateHistory()
         rates.sample(Self.counts(granted: 100, taken: 100))
@@ -133,7 +133,7 @@ struct LivePartTests {
         return String(buffer: buffer)
     }
 
-    @Test("a hundred events and twenty changes of each configured breaker are kept, the newest first")
+    @Test("The newest hundred events and twenty changes of each configured breaker are kept")
     func eventHistory() throws {
         let events = EventHistory()
         #expect(Self.text(events) == #"{"events":[],"last":0}"#)
@@ -151,7 +151,7 @@ struct LivePartTests {
         #expect(events.changes(ofService: "search").isEmpty)
     }
 
-    @Test("a limit that is reached every second leaves the events of others their places")
+    @Test("A limit reached every second does not displace other events")
     func chattyLimit() throws {
         let events = EventHistory()
         func hear(_ members: String) throws {
@@ -176,7 +176,7 @@ struct LivePartTests {
         #expect(text.hasPrefix(#"{"events":[{"at_ms":203"#))
     }
 
-    @Test("an event that other readers would not take for JSON does not spoil those beside it")
+    @Test("An event that is invalid JSON does not corrupt the others")
     func strangeEvents() throws {
         let events = EventHistory()
         let start = #"{"v":1,"type":"x.new","origin":"o","db":0,"at_ms":1"#
@@ -243,7 +243,7 @@ struct LivePartTests {
         Self.rows(LockPages.members(Self.page(rows), grants, search: ExactText(""), isFirst: true))
     }
 
-    @Test("a lock that was granted, released or added here since the page was read is shown as it is now")
+    @Test("A lock granted, released or added since the page was read is shown up to date")
     func overlay() {
         let rows = Self.shown(
             [Self.row("a", holders: 1, label: "old", fence: 900), Self.row("b", holders: 1, label: "old", fence: 900)],
@@ -261,7 +261,7 @@ struct LivePartTests {
         #expect(rows.allSatisfy { $0["here"] == .flag(true) })
     }
 
-    @Test("what is read of a later grant stands against an earlier one of this sidecar")
+    @Test("A newer grant from Redis replaces an older one of this sidecar")
     func overlayIsOlder() {
         let row = Self.row("a", holders: 1, label: "elsewhere", fence: 2000)
         for grant in [Self.grant("a", at: 1005), Self.grant("a", at: 900, ended: 1005)] {
@@ -271,8 +271,8 @@ struct LivePartTests {
         }
     }
 
-    @Test("a key that another program made once the lock had no fence any more is not told as free")
-    func overlayOfForeign() {
+    @Test("A lock that other software holds without a fence is not shown as free")
+    func overlayOfOtherSoftware() {
         let row = Self.row("a", holders: 1, label: "foreign", fence: nil)
         let rows = Self.shown([row], [Self.grant("a", at: 300, ended: 400)])
         #expect(rows[0]["holders"] == .integer(1))
@@ -280,14 +280,14 @@ struct LivePartTests {
         #expect(rows[0]["here"] == .flag(false))
     }
 
-    @Test("a key may have a time to live beyond all numbers", arguments: [LockMode.exclusive, .shared])
-    func overlayWithoutBounds(mode: LockMode) {
+    @Test("A key may have an arbitrarily large time to live", arguments: [LockMode.exclusive, .shared])
+    func overlayOfLongestTTL(mode: LockMode) {
         let row = Self.row("a", holders: 1, label: "new", fence: 900, remaining: .max)
         let rows = Self.shown([row], [Self.grant("a", mode: mode, at: 1100)])
         #expect(rows[0]["label"] == .text("new"))
     }
 
-    @Test("a lease that is extended here is shown with what it was extended to")
+    @Test("A lease extended here is shown with its new expiry")
     func overlayRenewed() {
         let row = Self.row("a", holders: 1, label: "new", fence: 900)
         var rows = Self.shown([row], [Self.grant("a", at: 900, until: 9000)])
@@ -298,7 +298,7 @@ struct LivePartTests {
         #expect(rows[0]["here"] == .flag(false))
     }
 
-    @Test("what does not match the search, and what is on another page, is not added")
+    @Test("Locks outside the search or the page are not added")
     func overlayElsewhere() {
         let reading = Self.page([Self.row("a", holders: 1)])
         let grants = [Self.grant("b", at: 1300)]
@@ -307,7 +307,7 @@ struct LivePartTests {
         #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true)).count == 2)
     }
 
-    @Test("readers that came and went here since the page was there are counted with those that were on it")
+    @Test("Readers that came and left since the page was read are counted with the others")
     func overlayShared() {
         let rows = Self.shown(
             [Self.row("a", holders: 3, label: "old")],
@@ -322,7 +322,7 @@ struct LivePartTests {
         #expect(rows[0]["ttl_ms"] == .integer(5000))
     }
 
-    @Test("a reader that went leaves the remaining time of the others as it was read")
+    @Test("A reader that leaves does not change the remaining time of the others")
     func overlaySharedGone() {
         let rows = Self.shown(
             [Self.row("a", holders: 2, label: "other")], [Self.grant("a", mode: .shared, at: 900, ended: 1200)])
@@ -333,7 +333,7 @@ struct LivePartTests {
 
     // MARK: Read budget
 
-    @Test("what looks at Redis more often than it may is put off, and shows what it knows")
+    @Test("A view over its Redis budget is postponed and shows the last known state")
     func budget() {
         let budget = ReadBudget()
         func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
@@ -341,7 +341,7 @@ struct LivePartTests {
         budget.settle(20, expected: 1)
         #expect(!budget.begin(now: at(1900), expecting: 1))
         let topic = LiveTopic(.fleet, now: at(1900))
-        topic.readIfDue(now: at(1900), wall: { 1 }, budget: budget) { _ in Issue.record("it is read") }
+        topic.readIfDue(now: at(1900), wall: { 1 }, budget: budget) { _ in Issue.record("the view reads Redis") }
         #expect(!topic.reading.isDone)
         #expect(topic.reading.isToBeShown)
         #expect(topic.reading.members(empty: [:])["failure"] != .null)
@@ -349,7 +349,7 @@ struct LivePartTests {
         #expect(topic.reading.members(empty: [:]) == ["a": .flag(true), "at_ms": .integer(1), "failure": .null])
     }
 
-    @Test("whatever is looked at, and however much of it at once, a minute takes 25 commands a second of Redis, and 5 for one")
+    @Test("All views send at most 25 commands a second to Redis over a minute, and one view at most 5")
     func budgetOfMany() {
         func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
         for (looking, rate) in [(1, 5), (64, 25)] {
@@ -398,7 +398,7 @@ struct LivePartTests {
         return (sent, reads)
     }
 
-    @Test("of many that are looked at each has its turn")
+    @Test("Each of many views is served in turn")
     func turns() throws {
         let (_, reads) = try Self.looks(at: 60, cost: 1, ticks: 100)
         #expect(reads.count == 60)
@@ -410,7 +410,7 @@ struct LivePartTests {
         #expect(longest <= 26)
     }
 
-    @Test("what costs many commands is begun one after the other")
+    @Test("Expensive views start one after another")
     func costs() throws {
         let (sent, reads) = try Self.looks(at: 10, cost: 32, ticks: 200, readingTicks: 20)
         #expect(sent.max() == 32)

@@ -6,7 +6,7 @@ import Logging
 import RedisClient
 import Testing
 
-@Suite("The log")
+@Suite("Log")
 struct LogTests {
     private static var page: String {
         get throws {
@@ -28,7 +28,7 @@ struct LogTests {
         ).text(in: format)
     }
 
-    @Test("the page lists every event with its level and message, and no other")
+    @Test("The documentation lists exactly the events that are logged, with level and message")
     func listedEvents() throws {
         func rows(of events: [some LoggedEvent]) -> [String] {
             events.map { "| `\($0.rawValue)` | \($0.line.level) | \($0.line.message) |" }
@@ -42,7 +42,7 @@ struct LogTests {
         #expect(Set(logged).count == logged.count)
     }
 
-    @Test("the page quotes lines as they are written")
+    @Test("The documentation quotes lines as they are written")
     func quotedLines() throws {
         let page = try Self.page
         let redis = ["redis": "redis://10.0.0.5:6379/0"]
@@ -65,7 +65,7 @@ struct LogTests {
     }
 
     @Test(
-        "a value that could be taken for more than one is quoted",
+        "An ambiguous value is quoted",
         arguments: [
             ("plain/value:1", "plain/value:1"), ("", #""""#), ("two words", #""two words""#), ("a=b", #""a=b""#),
             (#"say "x""#, #""say \"x\"""#), ("a\nlevel=error", #""a\u000alevel=error""#), (#"C:\x"#, #""C:\\x""#),
@@ -75,7 +75,7 @@ struct LogTests {
         #expect(line(SidecarLogEvent.probeGood, ["x": value], at: 0, 0).hasSuffix(" x=\(written)"))
     }
 
-    @Test("a line of a library has an event, too")
+    @Test("A line logged by a library has an event ID, too")
     func otherEvent() {
         let line = LogLine(seconds: 0, milliseconds: 5, level: .error, message: "oops", metadata: [:])
         #expect(line.text(in: .text) == "time=1970-01-01T00:00:00.005Z level=error event=other message=oops")

@@ -6,9 +6,9 @@ import NIOCore
 import NIOPosix
 import Testing
 
-@Suite("Pages of metrics")
+@Suite("Metrics pages")
 struct MetricsPagesTests {
-    @Test("requests that arrive while a page is made share the next ones, and readers that left take no place")
+    @Test("Requests that arrive while a page is written share the next one, and readers that left use no slot")
     func shared() async throws {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         let (firstMayEnd, gate) = AsyncStream.makeStream(of: Void.self)
@@ -30,7 +30,7 @@ struct MetricsPagesTests {
             }
         }.get()
         gate.yield()
-        try await eventually("everybody has a page") { read.withLockedValue { $0.values.flatMap(\.self).count } == 11 }
+        try await eventually("every reader has a page") { read.withLockedValue { $0.values.flatMap(\.self).count } == 11 }
         let busy = Array(repeating: "2", count: 7) + ["3", "3"]
         #expect(read.withLockedValue(\.self) == ["first": ["1"], "late": ["2"], "busy": busy])
         #expect(made.withLockedValue(\.self) == 3)

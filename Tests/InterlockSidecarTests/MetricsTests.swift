@@ -10,7 +10,7 @@ struct MetricsTests {
         registry.exposition().split(separator: "\n").map(String.init).filter { !$0.contains("process_") }
     }
 
-    @Test("counters, gauges and their types are written in a stable order")
+    @Test("Counters, gauges and their types are written in a stable order")
     func simple() {
         let registry = PrometheusRegistry()
         let second = Counter(label: "b_total", dimensions: [("service", "y")], factory: registry)
@@ -35,7 +35,7 @@ struct MetricsTests {
         #expect(lines(registry) == lines(registry))
     }
 
-    @Test("a timer is a histogram in seconds whose buckets add up")
+    @Test("A timer is a histogram in seconds whose buckets add up")
     func timer() {
         let registry = PrometheusRegistry()
         let timer = Timer(label: "t_seconds", dimensions: [("a", "b")], factory: registry)
@@ -52,7 +52,7 @@ struct MetricsTests {
         #expect(!lines.contains { $0.contains("e-") })
     }
 
-    @Test("a recorder that aggregates is a histogram, a meter is a gauge")
+    @Test("A recorder that aggregates is a histogram, a meter is a gauge")
     func recorderAndMeter() {
         let registry = PrometheusRegistry()
         Recorder(label: "sizes", factory: registry).record(30)
@@ -66,21 +66,21 @@ struct MetricsTests {
         #expect(lines.contains("level 6.5"))
     }
 
-    @Test("names are made valid and values escaped")
+    @Test("Names are made valid and values escaped")
     func escaping() {
         let registry = PrometheusRegistry()
         Counter(label: "9 über-all", dimensions: [("a-b", "x\"y\\z\nü"), ("le", "1")], factory: registry).increment()
         #expect(lines(registry).contains(#"_9__ber_all{a_b="x\"y\\z\nü",exported_le="1"} 1"#))
     }
 
-    @Test("the same metric made twice is one")
+    @Test("The same metric created twice is one metric")
     func twice() {
         let registry = PrometheusRegistry()
         for _ in 0..<2 { Counter(label: "a_total", dimensions: [("x", "1")], factory: registry).increment() }
         #expect(lines(registry).contains(#"a_total{x="1"} 2"#))
     }
 
-    @Test("metrics beyond the bound, or of another type under a name that is taken, are counted as dropped")
+    @Test("Metrics beyond the limit, or with a name of another type, are counted as dropped")
     func bounded() {
         let registry = PrometheusRegistry(maximumSamples: 21)
         let timer = Timer(label: "t", factory: registry)
@@ -99,7 +99,7 @@ struct MetricsTests {
         #expect(!lines.contains { $0.hasPrefix("t_") })
     }
 
-    @Test("as OpenMetrics families lack their suffix, bounds have a point, and the end is said")
+    @Test("OpenMetrics families lack their suffix, bounds have a point, and the page has an end mark")
     func openMetrics() {
         let registry = PrometheusRegistry()
         Counter(label: "a_total", dimensions: [("x", "1")], factory: registry).increment()
@@ -117,7 +117,7 @@ struct MetricsTests {
         #expect(lines.last == "# EOF")
     }
 
-    @Test("records from many tasks are all counted")
+    @Test("Records from many tasks are all counted")
     func concurrency() async {
         let registry = PrometheusRegistry()
         let counter = Counter(label: "a_total", factory: registry)
@@ -136,7 +136,7 @@ struct MetricsTests {
         #expect(lines(registry).contains("b_total 20000"))
     }
 
-    @Test("the process tells of itself")
+    @Test("The process reports its own metrics")
     func process() throws {
         let text = PrometheusRegistry().exposition()
         func value(_ name: String) -> Double? {

@@ -9,7 +9,7 @@ import RedisClient
 @testable import InterlockSidecar
 
 /// Records the findings that a test's monitors report to the breakers, in order.
-final class ToldBreakers: Sendable {
+final class RecordingBreakers: Sendable {
     struct Unavailable: Error {}
 
     private struct State {

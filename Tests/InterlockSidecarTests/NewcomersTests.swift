@@ -2,11 +2,11 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("Connections of unknown clients")
+@Suite("Connections of unauthenticated clients")
 struct NewcomersTests {
     private final class Connection {}
 
-    @Test("make room in the order in which they came, known ones left out")
+    @Test("Unauthenticated connections are evicted oldest first, and authenticated ones stay")
     func order() {
         var newcomers = Newcomers<Connection>(most: 2)
         let all = (0..<4).map { _ in Connection() }
@@ -26,7 +26,7 @@ struct NewcomersTests {
         #expect(newcomers.makeRoom(now: later) === all[2])
     }
 
-    @Test("have no limit of their own unless one is set")
+    @Test("Unauthenticated connections have no limit of their own by default")
     func unbounded() {
         var newcomers = Newcomers<Connection>(most: nil)
         let all = (0..<1000).map { _ in Connection() }

@@ -3,24 +3,24 @@ import NIOCore
 import NIOHTTP1
 import Testing
 
-@Suite("Bytes of fields as text")
+@Suite("Field bytes as text")
 struct OpaqueTextTests {
-    @Test("bytes become text and bytes again without loss", arguments: ProxyBytesTests.values + [[], Array(0...255)])
+    @Test("Bytes survive the conversion to text and back", arguments: ProxyBytesTests.values + [[], Array(0...255)])
     func lossless(bytes: [UInt8]) {
         #expect(OpaqueText.bytes(of: Array(OpaqueText.text(of: bytes).utf8)) == bytes)
     }
 
-    @Test("text that is UTF-8 is that text")
+    @Test("UTF-8 bytes become the same text")
     func valid() {
         #expect(OpaqueText.text(of: Array("é€😀\u{FFFD}".utf8)) == "é€😀\u{FFFD}")
     }
 
-    @Test("where only text can be sent, a byte is sent as its character of Latin-1")
+    @Test("A byte is sent as its Latin-1 character where only text can be sent")
     func readable() {
         #expect(OpaqueText.readable(OpaqueText.text(of: [0x63, 0xE9, 0xC3, 0xA9])) == "céé")
     }
 
-    @Test("random bytes survive")
+    @Test("Random bytes survive")
     func random() {
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<2000 {
@@ -32,7 +32,7 @@ struct OpaqueTextTests {
     }
 
     @Test(
-        "a server says for how long it keeps a connection",
+        "A server's keep-alive timeout is parsed",
         arguments: [
             ("timeout=5", 5), ("timeout=5, max=100", 5), ("max=100,\tTimeout = 2", 2), ("max=100", nil), ("timeout=x", nil),
             ("timeout=-1", nil), ("timeout=99999999999", 86_400),
@@ -42,7 +42,7 @@ struct OpaqueTextTests {
     }
 
     @Test(
-        "a transfer coding besides chunked is noticed",
+        "A transfer coding other than chunked is detected",
         arguments: [
             ("chunked", nil), ("Chunked ", nil), ("identity", nil), ("gzip, chunked", "gzip"), ("chunked, chunked", "chunked"),
             ("xchunked", "xchunked"),

@@ -10,7 +10,7 @@ import Testing
 @testable import InterlockSidecar
 @testable import SidecarListeners
 
-@Suite("Who probes: one sidecar of the fleet")
+@Suite("Probes by one sidecar of the fleet")
 struct ProbeElectionTests {
     private static let quiet = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 
@@ -76,13 +76,13 @@ struct ProbeElectionTests {
         try result.get()
     }
 
-    @Test("of three sidecars one probes, and the others know that another does")
+    @Test("One of three sidecars probes, and the others know that another does")
     func one() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
-                try await probers(3, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
-                    try await eventually("all know who probes") {
+                try await probers(3, of: service, redis: redis, reports: RecordingBreakers().reports) { probers in
+                    try await eventually("all sidecars know the prober") {
                         probers.allSatisfy { $0.prober == .elected || $0.prober == .another } && server.requests.count > 10
                     }
                     #expect(probers.filter { $0.prober == .elected }.count == 1)
@@ -92,13 +92,13 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("the prober's lease is a lock that anybody can see")
+    @Test("The prober's lease is an ordinary, visible lock")
     func visible() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { _, port in
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
-                try await probers(1, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
-                    try await eventually("it is elected") { probers[0].prober == .elected }
+                try await probers(1, of: service, redis: redis, reports: RecordingBreakers().reports) { probers in
+                    try await eventually("the sidecar is elected") { probers[0].prober == .elected }
                     let client = RedisClient(configuration: redis.configuration)
                     try await client.connect()
                     let ttl = try await client.send(AnyCommand(["PTTL", "interlock:lock:{interlock-monitor/catalog}"]))
@@ -110,7 +110,7 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("a prober that died is replaced once its lease is over")
+    @Test("A dead prober is replaced after its lease expires")
     func takeover() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { _, port in
@@ -121,7 +121,7 @@ struct ProbeElectionTests {
                 _ = try await client.send(AnyCommand(["SET", lock, "host/0123456789abcdef0123456789abcdef", "PX", "1000"]))
                 await client.close()
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
-                try await probers(2, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
+                try await probers(2, of: service, redis: redis, reports: RecordingBreakers().reports) { probers in
                     try await eventually(within: .seconds(10), "one of the others probes") {
                         Set(probers.map(\.prober)) == [.elected, .another]
                     }
@@ -138,13 +138,13 @@ struct ProbeElectionTests {
     }
 
     private static func knowEachOther(_ probers: [Prober]) async throws {
-        try await eventually(within: .seconds(20), "all know of each other") {
+        try await eventually(within: .seconds(20), "all sidecars know each other") {
             for prober in probers where await prober.coordinator.status.fleet.count < probers.count { return false }
             return true
         }
     }
 
-    @Test("R16: a prober whose own network is broken opens no breaker, and gives its turn away")
+    @Test("A prober with a broken network opens no breaker and resigns")
     func brokenNetwork() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in
@@ -154,7 +154,7 @@ struct ProbeElectionTests {
                 let good = ServiceDefinition.probed("catalog", port: port, settings)
                 try await probers(of: [[unreachable], [good]], redis: redis) { probers in
                     try await Self.knowEachOther(probers)
-                    try await eventually(within: .seconds(20), "the other one probes, and finds it good") {
+                    try await eventually(within: .seconds(20), "the other sidecar probes and reports a good result") {
                         let reading = probers[1].monitor.reading(ofService: "catalog")
                         return reading?.prober == .elected && reading?.successes ?? 0 > 5
                     }
@@ -165,7 +165,7 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("R16: what two of them find bad is open, and so is what nobody else probes", arguments: [2, 1])
+    @Test("An outage opens the breaker if a second sidecar confirms it, or if no other one probes", arguments: [2, 1])
     func secondOpinion(probing: Int) async throws {
         try await RedisServer.withServer { redis in
             let service = ServiceDefinition.probed(
@@ -178,7 +178,7 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("R16: an outage is found also while failures keep the breaker open")
+    @Test("An outage is found while failures keep the breaker open")
     func openForFailures() async throws {
         try await RedisServer.withServer { redis in
             var service = ServiceDefinition.probed(
@@ -191,7 +191,7 @@ struct ProbeElectionTests {
                     guard case .granted(let id, _) = try await coordinator.acquirePermit(service: "catalog") else { break }
                     _ = try await coordinator.reportPermit(service: "catalog", permit: id, OutcomeReport(outcome: .error))
                 }
-                try await eventually(within: .seconds(20), "it is open by the outage") {
+                try await eventually(within: .seconds(20), "the outage opens the breaker") {
                     let breaker = try await coordinator.breaker(service: "catalog").fleet
                     return breaker.state == .open && breaker.cause == "outage"
                 }
@@ -199,19 +199,19 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("a prober that goes down gives its turn away at once")
+    @Test("A prober that shuts down resigns at once")
     func handOver() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { _, port in
                 // The lease of a probe with this interval lasts half a minute.
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(every: .seconds(60), from: .one))
-                try await probers(2, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
-                    try await eventually("one is elected and the other waits") {
+                try await probers(2, of: service, redis: redis, reports: RecordingBreakers().reports) { probers in
+                    try await eventually("one sidecar is elected and the other waits") {
                         probers.contains { $0.prober == .elected } && probers.contains { $0.prober == .another }
                     }
                     let leaving = try #require(probers.firstIndex { $0.prober == .elected })
                     probers[leaving].running.cancel()
-                    try await eventually(within: .seconds(10), "the other is elected") {
+                    try await eventually(within: .seconds(10), "the other sidecar is elected") {
                         probers[1 - leaving].prober == .elected
                     }
                 }
@@ -219,19 +219,19 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("a prober whose lease is taken away stops at once, and the fleet elects anew")
+    @Test("A prober that loses its lease stops at once, and the fleet elects another")
     func broken() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in
                 let service = ServiceDefinition.probed(
                     "catalog", port: port, .fast(every: .seconds(20), timeout: .seconds(15), from: .one))
                 server.answer(ProbedServer.silence)
-                try await probers(1, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
-                    try await eventually("a probe is under way") { server.requests.count == 1 }
+                try await probers(1, of: service, redis: redis, reports: RecordingBreakers().reports) { probers in
+                    try await eventually("a probe is in progress") { server.requests.count == 1 }
                     let lock = try #require(ProbeLock.name(ofService: "catalog"))
                     let isBroken = try await probers[0].coordinator.breakLock(lock, by: "test")
                     #expect(isBroken)
-                    try await eventually(within: .seconds(10), "it is elected anew, and probes at once") {
+                    try await eventually(within: .seconds(10), "the sidecar is elected again and probes at once") {
                         server.requests.count == 2
                     }
                 }
@@ -239,7 +239,7 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("where locks are kept on a majority of servers, the prober stays the same for longer than its lease")
+    @Test("A prober on a quorum of lock servers stays in office beyond one lease")
     func onQuorum() async throws {
         try await withServers(4) { servers in
             try await ProbedServer.with { _, port in
@@ -247,14 +247,14 @@ struct ProbeElectionTests {
                 let service = ServiceDefinition.probed(
                     "catalog", port: port, .fast(every: lease, timeout: .seconds(1), from: .one))
                 try await probers(
-                    2, of: service, redis: servers[0], reports: ToldBreakers().reports, quorum: Array(servers.dropFirst())
+                    2, of: service, redis: servers[0], reports: RecordingBreakers().reports, quorum: Array(servers.dropFirst())
                 ) { probers in
-                    try await eventually("one is elected") { probers.contains { $0.prober == .elected } }
+                    try await eventually("one sidecar is elected") { probers.contains { $0.prober == .elected } }
                     let clock = ContinuousClock()
                     let elected = clock.now
                     let lock = try #require(ProbeLock.name(ofService: "catalog"))
                     let first = try await probers[0].coordinator.inspectLock(lock)?.fence
-                    try await eventually("the lease would be over") { clock.now > elected + lease * 3 / 2 }
+                    try await eventually("the lease would have expired") { clock.now > elected + lease * 3 / 2 }
                     let second = try await probers[0].coordinator.inspectLock(lock)?.fence
                     #expect(first != nil)
                     #expect(second == first)
@@ -271,25 +271,25 @@ struct ProbeElectionTests {
         try await RedisServer.withServer { try await withServers(count, servers + [$0], body) }
     }
 
-    @Test("while Redis is away each sidecar probes for itself; when it is back, one does for all")
+    @Test("During an outage of Redis every sidecar probes, and afterwards only one")
     func withoutRedis() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
-                let breakers = ToldBreakers()
+                let breakers = RecordingBreakers()
                 try await probers(
                     2, of: service, redis: redis, reports: breakers.reports, redisTimeout: .milliseconds(500)
                 ) { probers in
-                    try await eventually("one is elected") { probers.contains { $0.prober == .elected } }
+                    try await eventually("one sidecar is elected") { probers.contains { $0.prober == .elected } }
                     await redis.kill()
-                    try await eventually("both probe") { probers.allSatisfy { $0.prober == .alone } }
+                    try await eventually("both sidecars probe") { probers.allSatisfy { $0.prober == .alone } }
                     server.answer(.http(503))
-                    try await eventually("both tell their breakers") {
+                    try await eventually("both sidecars notify their breakers") {
                         probers.allSatisfy { ($0.monitor.reading(ofService: "catalog")?.failures ?? 0) > 0 }
                     }
                     #expect(breakers.findings.contains(.down(reason: "status 503, expected 200..399")))
                     try await redis.restart(keepingData: false)
-                    try await eventually("one is elected again") {
+                    try await eventually("one sidecar is elected again") {
                         Set(probers.map(\.prober)) == [.elected, .another]
                     }
                 }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import InterlockSidecar
 
-@Suite("Judging the answer to a probe")
+@Suite("Judging the response to a probe")
 struct ProbeJudgeTests {
     private func finding(
         _ expectation: ProbeExpectation, status: Int = 200, headers: [(name: String, value: String)] = [], body: String = "",
@@ -13,18 +13,18 @@ struct ProbeJudgeTests {
         return try ProbeJudge(expectation).judge(answer)
     }
 
-    @Test("without further words every status below 400 is good", arguments: [200, 204, 302, 399])
+    @Test("By default every status below 400 is good", arguments: [200, 204, 302, 399])
     func goodStatuses(status: Int) throws {
         #expect(try finding(ProbeExpectation(), status: status) == .good)
     }
 
-    @Test("other statuses are bad, and the reason says which were expected", arguments: [101, 404, 429, 500, 503])
+    @Test("Other statuses are bad, and the reason names the expected ones", arguments: [101, 404, 429, 500, 503])
     func badStatuses(status: Int) throws {
         let expectation = ProbeExpectation(statuses: StatusSet(200...200, 301...302))
         #expect(try finding(expectation, status: status) == .bad("status \(status), expected 200, 301..302"))
     }
 
-    @Test("a header must be there with its value, whatever case its name is written in")
+    @Test("A header must have the expected value, whatever the case of its name")
     func headers() throws {
         let expectation = ProbeExpectation(headers: [.init(name: "X-State", value: "up")])
         #expect(try finding(expectation, headers: [("x-state", "down"), ("X-STATE", "up")]) == .good)
@@ -32,14 +32,14 @@ struct ProbeJudgeTests {
         #expect(try finding(expectation) == .bad("the header X-State is missing"))
     }
 
-    @Test("the body must contain the text")
+    @Test("The body must contain the text")
     func contains() throws {
         let expectation = ProbeExpectation(body: [.contains("grün")])
         #expect(try finding(expectation, body: "alles grün") == .good)
         #expect(try finding(expectation, body: "alles rot") == .bad("the body lacks \"grün\""))
     }
 
-    @Test("the value at a path of JSON must be the one that is expected")
+    @Test("The value at a JSON path must be the expected one")
     func json() throws {
         let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])
         #expect(try finding(expectation, body: "{\"status\":\"ok\"}") == .good)
@@ -53,7 +53,7 @@ struct ProbeJudgeTests {
     }
 
     @Test(
-        "a member on the path that an object has twice is bad, since readers differ in which of them counts",
+        "A duplicate member on the path is bad, because parsers disagree about it",
         arguments: [
             #"{"status":"ok","status":"down"}"#, #"{"status":"ok","at":{},"\u0073tatus":"ok"}"#,
             #"{"a":[1,{"x":"}\"","y":null}], "status" : "ok" ,"status":{}}"#,
@@ -64,7 +64,7 @@ struct ProbeJudgeTests {
     }
 
     @Test(
-        "members that are elsewhere, or in different objects, do not matter",
+        "Duplicate members elsewhere, or in different objects, do not matter",
         arguments: [
             #"{"status":"ok","at":{"status":"down"},"list":[{"status":1},{"status":2},"status","status"]}"#,
             #"{"other":1,"status":"ok","other":"status"}"#, #"{"status":"ok","text":"{\"status\":1,\"status\":2}"}"#,
@@ -73,14 +73,14 @@ struct ProbeJudgeTests {
         #expect(try finding(ProbeExpectation(body: [.json(path: "$.status", equals: "ok")]), body: body) == .good)
     }
 
-    @Test("JSON that is nested without end is bad and does not exhaust the stack")
+    @Test("Endlessly nested JSON is bad and does not exhaust the stack")
     func nested() throws {
         let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])
         let body = String(repeating: "[", count: ProbeExpectation.inspectedBytes)
         #expect(try finding(expectation, body: body) == .bad("the body is not JSON"))
     }
 
-    @Test("JSON that is nested so deeply that reading it would take long is not read", arguments: [30, 33, 400])
+    @Test("JSON that is nested too deeply to read quickly is not read", arguments: [30, 33, 400])
     func deep(depth: Int) throws {
         let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])
         let body = String(repeating: "[", count: depth) + "1" + String(repeating: "]", count: depth)
@@ -88,7 +88,7 @@ struct ProbeJudgeTests {
         #expect(try finding(expectation, body: body) == .bad(reason))
     }
 
-    @Test("all rules must hold")
+    @Test("All rules must hold")
     func all() throws {
         let expectation = ProbeExpectation(body: [.contains("ok"), .contains("ready")])
         #expect(try finding(expectation, body: "ok, ready") == .good)
@@ -96,7 +96,7 @@ struct ProbeJudgeTests {
         #expect(try finding(expectation, body: "ready") == .bad("the body lacks \"ok\""))
     }
 
-    @Test("a body that was encoded unasked cannot be looked at")
+    @Test("An encoded body cannot be judged")
     func encoded() throws {
         let headers = [(name: "content-encoding", value: "gzip")]
         let expectation = ProbeExpectation(body: [.contains("ok")])
@@ -106,7 +106,7 @@ struct ProbeJudgeTests {
         #expect(try finding(ProbeExpectation(), headers: headers) == .good)
     }
 
-    @Test("an invalid path is refused before anything is judged")
+    @Test("An invalid path is refused before anything is judged")
     func refused() {
         #expect(throws: JSONPath.Violation.self) { try ProbeJudge(ProbeExpectation(body: [.json(path: "x", equals: "")])) }
     }

@@ -23,7 +23,7 @@ struct ProbeTests {
         return await probe.ask()
     }
 
-    @Test("a path is asked below the service's URL, on a connection of its own, by a GET that says who asks")
+    @Test("A path is requested below the service's URL, on a new connection, with a User-Agent")
     func request() async throws {
         try await ProbedServer.with { server, port in
             for url in ["http://127.0.0.1:\(port)/v1/", "http://127.0.0.1:\(port)/v1"] {
@@ -42,7 +42,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("a whole URL is asked as it is")
+    @Test("A full URL is requested unchanged")
     func wholeURL() async throws {
         try await ProbedServer.with { server, port in
             let finding = try await found(port: port, .http("http://127.0.0.1:\(port)/a?b=c"), url: "http://elsewhere.invalid")
@@ -51,7 +51,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("an answer is judged")
+    @Test("A response is judged")
     func judged() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.http(503, body: "sorry"))
@@ -60,7 +60,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("a redirect is judged and not followed")
+    @Test("A redirect is judged and not followed")
     func redirect() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.http(302, headers: ["Location: http://127.0.0.1:\(port)/elsewhere"]))
@@ -70,7 +70,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("of a body without end the first 64 KiB are looked at, and no more")
+    @Test("Only the first 64 KiB of an endless body are judged")
     func largeBody() async throws {
         try await ProbedServer.with { server, port in
             let filling = String(repeating: "x", count: ProbeExpectation.inspectedBytes - 2)
@@ -83,7 +83,7 @@ struct ProbeTests {
     }
 
     @Test(
-        "an answer that does not come whole in time is bad",
+        "A response that is incomplete at the timeout is bad",
         arguments: [
             "", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok",
@@ -103,7 +103,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("a connection that is closed before the answer is bad")
+    @Test("A connection closed before the response is bad")
     func closed() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.close)
@@ -112,7 +112,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("what is not HTTP is bad")
+    @Test("A response that is not HTTP is bad")
     func notHTTP() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.bytes("-ERR unknown command\r\n"))
@@ -124,7 +124,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("a connection that is refused is bad at once", arguments: [true, false])
+    @Test("A refused connection is bad at once", arguments: [true, false])
     func refused(isHTTP: Bool) async throws {
         // Nothing listens on port 1; a port that was free a moment ago may be in use again.
         let port = 1
@@ -133,24 +133,24 @@ struct ProbeTests {
         #expect(finding == .bad("the connection was refused"))
     }
 
-    @Test("a name that cannot be resolved is bad")
+    @Test("An unresolvable name is bad")
     func unresolved() async throws {
         let finding = try await found(port: 1, .tcp(host: "nowhere.invalid", port: 1), timeout: .seconds(60))
         #expect(finding == .bad("cannot resolve nowhere.invalid"))
     }
 
-    @Test("a TCP connection that stands is good, and is closed again")
+    @Test("A TCP connection that is established is good, and is closed again")
     func connection() async throws {
         try await ProbedServer.with { server, port in
             let finding = try await found(port: port, .tcp(host: "127.0.0.1", port: port))
             #expect(finding == .good)
-            try await eventually("it was seen and closed") { server.connections == 1 && server.isIdle }
+            try await eventually("the connection was accepted and closed") { server.connections == 1 && server.isIdle }
         }
     }
 
     // MARK: TLS
 
-    @Test("a certificate that nobody vouches for is bad; with its root in tls.ca it is good")
+    @Test("A certificate of an unknown authority is bad, and good with its root in tls.ca")
     func untrusted() async throws {
         try await withCertificate { certificate in
             try await ProbedServer.with(certificate: certificate) { _, port in
@@ -164,7 +164,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("a certificate of another host is bad, whoever vouches for it")
+    @Test("A certificate of another host is bad, whatever its authority")
     func anotherHost() async throws {
         try await withCertificate { certificate in
             try await ProbedServer.with(certificate: certificate) { _, port in
@@ -178,7 +178,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("a file of certificates that cannot be read says nothing of the service")
+    @Test("An unreadable certificate file says nothing about the service")
     func missingAuthority() async throws {
         try await ProbedServer.with { _, port in
             let finding = try await found(
@@ -195,19 +195,19 @@ struct ProbeTests {
 
     // MARK: Faults of the prober
 
-    @Test("a probe that is stopped says nothing of the service")
+    @Test("A cancelled probe says nothing about the service")
     func stopped() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.bytes("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"))
             let task = Task { try await found(port: port, timeout: .seconds(3600)) }
-            try await eventually("it is under way") { server.requests.count == 1 }
+            try await eventually("the probe is in progress") { server.requests.count == 1 }
             task.cancel()
             let finding = try await task.value
             #expect(finding == .unjudged("the probe was stopped"))
         }
     }
 
-    @Test("a probe that this process itself held up says nothing of the service", arguments: [true, false])
+    @Test("A probe delayed by this process says nothing about the service", arguments: [true, false])
     func heldUp(isHTTP: Bool) async throws {
         try await ProbedServer.with { _, port in
             let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
@@ -223,7 +223,7 @@ struct ProbeTests {
         }
     }
 
-    @Test("a probe that cannot be stopped, as while a name is being resolved, is bad when its time is over")
+    @Test("A probe that cannot be cancelled, such as during name resolution, is bad at its timeout")
     func unstoppable() async {
         let group = MultiThreadedEventLoopGroup.singleton
         let finding = await ProbeDeadline(timeout: .seconds(1), eventLoopGroup: group).within {
@@ -234,11 +234,11 @@ struct ProbeTests {
     }
 
     @Test(
-        "errors of this host say nothing of the service",
+        "Local errors say nothing about the service",
         arguments: [EMFILE, ENFILE, ENOMEM, ENOBUFS, EADDRNOTAVAIL])
     func ownErrors(code: CInt) {
         guard case .unjudged = ProbeFinding(IOError(errnoCode: code, reason: "connect")) else {
-            Issue.record("\(code) was judged")
+            Issue.record("\(code) was given a verdict")
             return
         }
     }

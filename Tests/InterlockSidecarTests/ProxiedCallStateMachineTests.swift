@@ -4,7 +4,7 @@ import Testing
 
 @testable import SidecarProxy
 
-@Suite("The protocol of a call through the proxy")
+@Suite("Protocol of a call through the proxy")
 struct ProxiedCallStateMachineTests {
     /// The points of a call at which something may end it.
     enum Point: CaseIterable {
@@ -43,7 +43,7 @@ struct ProxiedCallStateMachineTests {
 
     // MARK: The permit
 
-    @Test("the outcome is reported once, whenever the client leaves", arguments: Point.allCases)
+    @Test("The outcome is reported once, whenever the client leaves", arguments: Point.allCases)
     func clientLeaves(point: Point) {
         var call = Self.call(at: point)
         call.leave()
@@ -53,7 +53,7 @@ struct ProxiedCallStateMachineTests {
         call.alarm()
     }
 
-    @Test("the outcome is reported once, whenever the total timeout ends the call", arguments: Point.allCases)
+    @Test("The outcome is reported once, whenever the total timeout ends the call", arguments: Point.allCases)
     func totalTimeout(point: Point) {
         var call = Self.call(at: point)
         if point == .pace { _ = call.machine.waitsToBegin(atMost: 10_000) }
@@ -63,7 +63,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.machine.isOver && call.isReported)
     }
 
-    @Test("the outcome is reported once, whenever the upstream fails", arguments: Point.allCases.filter(\.isCalling))
+    @Test("The outcome is reported once, whenever the upstream fails", arguments: Point.allCases.filter(\.isCalling))
     func failure(point: Point) {
         var call = Self.call(at: point)
         call.fail(.broken)
@@ -71,7 +71,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.log.last == (point == .relaying ? "broken off" : "failed: broken"))
     }
 
-    @Test("each try has its own permit and reports its outcome")
+    @Test("Each try has its own permit and reports its outcome")
     func retry() {
         var call = Self.call(at: .holding)
         #expect(call.isReported && call.outcomes.map(\.status) == [503])
@@ -85,7 +85,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.log == ["head 2", "end 2"])
     }
 
-    @Test("a resend keeps the permit, and happens once")
+    @Test("A resend keeps the permit, and happens once")
     func resend() {
         var call = Self.call(at: .resending)
         #expect(call.resends == 1 && call.outcomes.isEmpty && call.machine.tries == 1)
@@ -94,7 +94,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.resends == 1 && call.outcomes.count == 1 && call.isReported && call.machine.isOver)
     }
 
-    @Test("a call is resent once, not once per try")
+    @Test("A call is resent once, not once per try")
     func resendOncePerCall() {
         var call = Self.call(at: .sent)
         call.fail(.unprocessed)
@@ -109,14 +109,14 @@ struct ProxiedCallStateMachineTests {
         #expect(call.machine.isOver && call.isReported)
     }
 
-    @Test("a request whose body is no longer kept is not resent")
+    @Test("A request whose body is no longer kept is not resent")
     func bodyNotKept() {
         var call = Self.call(at: .sending)
         call.fail(.unprocessed, isBodyKept: false)
         #expect(call.resends == 0 && call.isReported && call.machine.isOver)
     }
 
-    @Test("a tunnel reports its permit when it opens")
+    @Test("A tunnel reports its permit when it opens")
     func tunnel() {
         var call = Self.call(at: .sent)
         call.switchProtocols()
@@ -124,7 +124,7 @@ struct ProxiedCallStateMachineTests {
         call.leave()
     }
 
-    @Test("a permit granted after the client has left is returned")
+    @Test("A permit granted after the client has left is returned")
     func latePermit() {
         var call = Self.call(at: .permit)
         call.leave()
@@ -134,7 +134,7 @@ struct ProxiedCallStateMachineTests {
 
     // MARK: The last result
 
-    @Test("a held answer reaches the client if its retry gets no permit", arguments: [true, false])
+    @Test("A held response reaches the client if its retry gets no permit", arguments: [true, false])
     func heldAnswer(isWhole: Bool) {
         var call = Self.call(at: .holding)
         call.part()
@@ -151,7 +151,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.machine.isOver && call.outcomes.count == 1)
     }
 
-    @Test("a held answer that broke off is a failure if its retry gets no permit")
+    @Test("A truncated held response is a failure if its retry gets no permit")
     func brokenHeldAnswer() {
         var call = Self.call(at: .holding)
         call.fail(.broken)
@@ -161,7 +161,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.log == ["failed: broken"] && call.machine.isOver)
     }
 
-    @Test("at the deadline a held answer is relayed if it is complete, or else times out", arguments: [true, false])
+    @Test("At the deadline a held response is relayed if it is complete, or else the call times out", arguments: [true, false])
     func lateRetry(isWhole: Bool) {
         var call = Self.call(at: .holding)
         if isWhole { call.end() }
@@ -170,7 +170,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.log == (isWhole ? ["head 1", "end 1"] : ["failed: total_timeout"]) && call.machine.isOver)
     }
 
-    @Test("nothing of an earlier try reaches the client once the next one has begun")
+    @Test("Nothing of an earlier try reaches the client once the next one has begun")
     func earlierTry() {
         var call = Self.call(at: .holding)
         call.part()
@@ -189,7 +189,7 @@ struct ProxiedCallStateMachineTests {
     }
 
     @Test(
-        "only an idempotent request without a body is retried, within the attempts and the budget",
+        "Only an idempotent request without a body is retried, within the attempts and the budget",
         arguments: [
             (false, true, 1, true, true), (true, true, 1, true, false), (false, false, 1, true, false),
             (false, true, 0, true, false), (false, true, 1, false, false),
@@ -210,7 +210,7 @@ struct ProxiedCallStateMachineTests {
         (.sending, 300, false, .client), (.relaying, 300, false, .idleTimeout),
     ]
 
-    @Test("each stage has its timeout", arguments: limits)
+    @Test("Each stage has its timeout", arguments: limits)
     func timeouts(point: Point, seconds: Int, isBackedUp: Bool, cause: ProxyFailure.Cause) {
         var call = Self.call(at: point, total: nil)
         call.retries.isAllowed = false
@@ -224,7 +224,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.machine.isOver && call.causes == [cause] && call.isReported)
     }
 
-    @Test("a request part waits for a connection, and is kept for a resend until the answer begins")
+    @Test("A request part waits for a connection, and is kept for a resend until the response begins")
     func requestParts() {
         var call = PlayedCall(hasBody: true)
         #expect(call.machine.requestPart(now: call.now) == .wait)
@@ -241,7 +241,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.machine.requestPart(now: call.now) == .drop)
     }
 
-    @Test("the outcome of a gRPC call is in the head, or else in the trailers", arguments: [Int?.none, 503])
+    @Test("The outcome of a gRPC call comes from the head, or else from the trailers", arguments: [Int?.none, 503])
     func grpc(inHead: Int?) {
         var call = Self.call(at: .sent)
         call.head(200, isGRPC: true, grpcStatus: inHead)
@@ -251,7 +251,7 @@ struct ProxiedCallStateMachineTests {
 
     // MARK: Random walk
 
-    @Test("a random walk reports each permit once, and never mixes two answers", arguments: 0..<200)
+    @Test("A random walk reports each permit once, and never mixes two responses", arguments: 0..<200)
     func randomWalk(seed: Int) {
         var random = Numbers(state: UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 &+ 1)
         var call = PlayedCall(hasBody: random.next(3) == 0, isIdempotent: random.next(5) > 0, attempts: random.next(4))

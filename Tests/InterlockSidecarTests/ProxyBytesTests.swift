@@ -30,7 +30,7 @@ struct ProxyBytesTests {
         bytes.firstRange(of: Array("\(field): ".utf8) + value + Array("\r\n".utf8)) != nil
     }
 
-    @Test("they pass unchanged to an upstream of HTTP/1.1 and back, in heads and in trailers", arguments: [false, true])
+    @Test("Bytes pass unchanged to an HTTP/1.1 upstream and back, in heads and in trailers", arguments: [false, true])
     func unchanged(inPieces: Bool) async throws {
         let head = Array("POST /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n".utf8)
         let request = head + Self.lines("X-Head") + Array("Connection: close\r\n\r\n5\r\nh\u{c}llo\r\n0\r\n".utf8)
@@ -72,7 +72,7 @@ struct ProxyBytesTests {
         return bytes + value
     }
 
-    @Test("over HTTP/2 UTF-8 passes unchanged, and the bytes of other values do not: HPACK's decoder has text")
+    @Test("UTF-8 passes unchanged over HTTP/2, but other bytes do not, because HPACK decodes to text")
     func http2() async throws {
         let heard = NIOLockedValueBox<[UInt8]>([])
         try await ProxyTestAPI.with(upstream: { call in
@@ -94,7 +94,7 @@ struct ProxyBytesTests {
         }
     }
 
-    @Test("over HTTP/2 a client whose table the library counts as larger than it is loses its connection")
+    @Test("A client whose HPACK table the library overestimates loses its HTTP/2 connection")
     func http2Table() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             try await HTTP2TestClient.with(port: proxy.client.port) { client in
@@ -112,7 +112,7 @@ struct ProxyBytesTests {
         }
     }
 
-    @Test("a subject of UTF-8 is the same through the proxy as elsewhere")
+    @Test("A UTF-8 subject is the same through the proxy as elsewhere")
     func subject() async throws {
         let perSubject: (inout ServiceDefinition) -> Void = {
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60), isPerSubject: true)]

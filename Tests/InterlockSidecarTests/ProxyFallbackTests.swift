@@ -4,7 +4,7 @@ import InterlockProcesses
 import NIOConcurrencyHelpers
 import Testing
 
-@Suite("Proxy: what is answered instead")
+@Suite("Proxy: fallbacks")
 struct ProxyFallbackTests {
     private static let fixed: @Sendable (inout ServiceDefinition) -> Void = {
         $0.upstream?.fallback = .fixed(status: 203, body: #"{"items": []}"#, mediaType: "application/json")
@@ -17,7 +17,7 @@ struct ProxyFallbackTests {
         _ = try await proxy.api.coordinator.forceBreaker(service: "shop", to: .open, by: "test")
     }
 
-    @Test("a refused call gets the fixed answer, which says that it is one")
+    @Test("A refused call gets the fixed response, which is marked as a fallback")
     func refused() async throws {
         try await ProxyTestAPI.with(configure: Self.fixed, upstream: { try await $0.answer("200 OK", [], "ok") }) { proxy in
             let real = try await proxy.client.send("GET", "/proxy/shop/a")
@@ -36,7 +36,7 @@ struct ProxyFallbackTests {
         }
     }
 
-    @Test("a call that failed gets the fixed answer; an upstream's own error is passed on")
+    @Test("A failed call gets the fixed response, and an upstream's own error is forwarded")
     func failed() async throws {
         let upstream: TestUpstream.Handler = { call in
             guard call.request.hasSuffix("/error") else { throw TestUpstream.Close() }
@@ -48,7 +48,7 @@ struct ProxyFallbackTests {
         }
     }
 
-    @Test("the last good answer to the same GET is given with its age")
+    @Test("The last good response to the same GET is sent with its age")
     func lastGoodAnswer() async throws {
         let isDown = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
@@ -72,7 +72,7 @@ struct ProxyFallbackTests {
         }
     }
 
-    @Test("256 answers of one service are kept, and those of another stay")
+    @Test("A service's 256 kept responses do not displace those of another")
     func keptOfEach() async throws {
         let upstream: TestUpstream.Handler = { try await $0.answer("200 OK", [], "good") }
         try await TestUpstream.with(upstream) { upstream in
@@ -94,7 +94,7 @@ struct ProxyFallbackTests {
         }
     }
 
-    @Test("what was answered to one caller is not given to others")
+    @Test("A response to one caller is not sent to others")
     func personal() async throws {
         try await ProxyTestAPI.with(configure: Self.lastGood, upstream: { try await $0.answer("200 OK", [], "mine") }) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a", headers: ["Cookie": "session=1"])
@@ -103,7 +103,7 @@ struct ProxyFallbackTests {
         }
     }
 
-    @Test("an answer that was streamed is kept as well, unless it is too large", arguments: [(100_000, 200), (300_000, 503)])
+    @Test("A streamed response is kept too, unless it is too large", arguments: [(100_000, 200), (300_000, 503)])
     func streamed(size: Int, status: Int) async throws {
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")

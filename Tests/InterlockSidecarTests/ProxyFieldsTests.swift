@@ -4,7 +4,7 @@ import Testing
 @testable import SidecarListeners
 @testable import SidecarProxy
 
-@Suite("Proxy: which header fields pass")
+@Suite("Proxy: forwarded header fields")
 struct ProxyFieldsTests {
     private func passed(_ fields: [(String, String)], method: HTTPMethod = .GET, hasBody: Bool = false) -> HTTPHeaders {
         let head = HTTPRequestHead(version: .http1_1, method: method, uri: "/", headers: HTTPHeaders(fields))
@@ -13,7 +13,7 @@ struct ProxyFieldsTests {
     }
 
     @Test(
-        "what concerns one connection only, or this sidecar, is not passed on",
+        "Fields that concern one connection or this sidecar are not forwarded",
         arguments: [
             "Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding",
             "Upgrade",
@@ -23,7 +23,7 @@ struct ProxyFieldsTests {
         #expect(!passed([(name, "x")]).contains(name: name))
     }
 
-    @Test("what Connection names is not passed on either")
+    @Test("Fields named by Connection are not forwarded either")
     func named() {
         let headers = passed([("Connection", "close, X-Hop ,x-other"), ("X-Hop", "1"), ("X-Other", "2"), ("X-End", "3")])
         #expect(!headers.contains(name: "x-hop"))
@@ -31,7 +31,7 @@ struct ProxyFieldsTests {
         #expect(headers["x-end"] == ["3"])
     }
 
-    @Test("credentials for the upstream, cookies and encodings pass as they are")
+    @Test("Upstream credentials, cookies and encodings are forwarded unchanged")
     func kept() {
         let headers = passed([
             ("Authorization", "Bearer t"), ("Cookie", "a=b; c=d"), ("Accept-Encoding", "gzip, br"), ("X-Two", "1"),
@@ -43,7 +43,7 @@ struct ProxyFieldsTests {
         #expect(headers[canonicalForm: "x-two"].map(String.init) == ["1", "2"])
     }
 
-    @Test("host, Forwarded and Via are set, behind what earlier proxies said")
+    @Test("Host, Forwarded and Via are set after the entries of earlier proxies")
     func added() {
         let headers = passed([("Host", "mine"), ("Forwarded", "for=198.51.100.7"), ("Via", "1.0 first")])
         #expect(headers["host"] == ["up:1"])
@@ -51,7 +51,7 @@ struct ProxyFieldsTests {
         #expect(headers[canonicalForm: "via"].map(String.init) == ["1.0 first", "1.1 interlock"])
     }
 
-    @Test("a body goes as it came: with its length, or in chunks; none is said to be none where one is expected")
+    @Test("A body keeps its length or its chunks, and an absent one has length 0 where one is expected")
     func lengths() {
         #expect(passed([("content-length", "3")], method: .POST, hasBody: true)["Content-Length"] == ["3"])
         let chunked = passed([("Transfer-Encoding", "chunked")], method: .POST, hasBody: true)
@@ -61,7 +61,7 @@ struct ProxyFieldsTests {
         #expect(!passed([("Content-Length", "0")]).contains(name: "Content-Length"))
     }
 
-    @Test("an upstream cannot speak for the sidecar, and its hop ends here")
+    @Test("An upstream cannot set the sidecar's fields, and hop-by-hop fields end here")
     func answer() {
         let fields = ProxyFields.answer([
             "Interlock-State": "open", "Interlock-Fallback": "fixed", "Connection": "keep-alive, X-Hop", "X-Hop": "1",
@@ -71,14 +71,14 @@ struct ProxyFieldsTests {
         #expect(fields.map { $0.name.lowercased() } == ["set-cookie", "content-length", "content-security-policy", "via"])
     }
 
-    @Test("a page that is passed on has no origin, beside what its upstream allows it (D12)")
+    @Test("A forwarded page is sandboxed in addition to its upstream's own policy")
     func sandboxed() {
         let fields = ProxyFields.answer(["Content-Security-Policy": "default-src 'self'"])
         #expect(fields["content-security-policy"] == ["default-src 'self'", "sandbox"])
     }
 
     @Test(
-        "who asks is said as RFC 7239 has it",
+        "The caller is named in the form of RFC 7239",
         arguments: [
             ("192.0.2.1", "h:1", false, #"for=192.0.2.1;host="h:1";proto=http"#), ("::1", nil, true, #"for="[::1]";proto=https"#),
             (nil, "a\"b", true, #"for=unknown;host="ab";proto=https"#),
@@ -99,14 +99,14 @@ struct ProxyFieldsTests {
     }
 
     @Test(
-        "a date is read as it is written",
+        "A date in any valid form is read",
         arguments: [0, 784_111_777, 951_782_400, 951_868_800, 1_709_164_800, 4_107_542_400] as [Int64])
     func dates(second: Int64) {
         #expect(HTTPDate.second(HTTPDate.text(second: second)) == second)
     }
 
     @Test(
-        "what is not such a date is not read",
+        "An invalid date is not read",
         arguments: ["", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, 06 Nov 1994 25:49:37 GMT"])
     func badDates(text: String) {
         #expect(HTTPDate.second(text) == nil)

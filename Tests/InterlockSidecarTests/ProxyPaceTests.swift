@@ -5,7 +5,7 @@ import Testing
 
 @testable import SidecarProxy
 
-@Suite("The proxy's pace")
+@Suite("Proxy pacing")
 struct ProxyPaceTests {
     /// An event loop whose clock advances by `cost` when a call begins and again when it ends.
     private final class Loop {
@@ -72,7 +72,7 @@ struct ProxyPaceTests {
         }
     }
 
-    @Test("of a crowd that comes at once a few begin in each turn, in their order, and all in the end")
+    @Test("A burst of calls starts a few per tick, in order, until all have started")
     func crowd() {
         let loop = Loop()
         _ = loop.ask(1000)
@@ -91,7 +91,7 @@ struct ProxyPaceTests {
         #expect(largest < 20)
     }
 
-    @Test("calls to a slow service do not hold up others: they cost the loop no time")
+    @Test("Calls to a slow service do not delay others, because they cost the loop no time")
     func slowService() {
         let loop = Loop()
         for _ in 0..<500 {
@@ -101,7 +101,7 @@ struct ProxyPaceTests {
         #expect(loop.begun.count == 500)
     }
 
-    @Test("a burst to a slow service has soon begun although none of it ends")
+    @Test("All calls of a burst to a slow service start soon, before any ends")
     func burst() {
         let loop = Loop()
         _ = loop.ask(200)
@@ -111,7 +111,7 @@ struct ProxyPaceTests {
         #expect(loop.now - came < .milliseconds(60))
     }
 
-    @Test("beside others who keep the loop busy, calls still begin")
+    @Test("Calls still start while others keep the loop busy")
     func busyLoop() {
         let loop = Loop()
         _ = loop.ask(1)
@@ -127,14 +127,14 @@ struct ProxyPaceTests {
         #expect(loop.begun.count >= asked - 5)
     }
 
-    @Test("beside others who make each turn last ten milliseconds, two thousand a second still begin")
+    @Test("Two thousand calls a second still start while others stretch each tick to ten milliseconds")
     func longTurns() {
         let loop = Loop(cost: .microseconds(10))
         for _ in 1...100 { loop.keepBusy(.milliseconds(10), beside: 20, watched: .microseconds(250)) }
         #expect(loop.begun.count >= 1900)
     }
 
-    @Test("one who has left while it waited takes no place")
+    @Test("A call that left while waiting uses no slot")
     func left() {
         let loop = Loop()
         let leave = loop.ask(100)

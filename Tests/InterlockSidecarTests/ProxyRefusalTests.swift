@@ -3,7 +3,7 @@ import InterlockCore
 import InterlockProcesses
 import Testing
 
-@Suite("Proxy: calls that are refused")
+@Suite("Proxy: refused calls")
 struct ProxyRefusalTests {
     private static let ok: TestUpstream.Handler = { try await $0.answer("200 OK", [], "ok") }
 
@@ -16,7 +16,7 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("beyond the limit a call is refused, and told why and when to come again")
+    @Test("A call beyond the limit is refused with the reason and a time to retry")
     func limit() async throws {
         try await ProxyTestAPI.with(configure: Self.limited(1, per: .seconds(60)), upstream: Self.ok) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a")
@@ -54,7 +54,7 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("each subject has its own share")
+    @Test("Each subject has its own quota")
     func subjects() async throws {
         let perSubject: (inout ServiceDefinition) -> Void = {
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60), isPerSubject: true)]
@@ -68,7 +68,7 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("an open breaker refuses, and says what opened it")
+    @Test("An open breaker refuses calls and says what opened it")
     func open() async throws {
         try await ProxyTestAPI.with(upstream: Self.ok) { proxy in
             _ = try await proxy.api.coordinator.forceBreaker(service: "shop", to: .open, by: "test")
@@ -83,7 +83,7 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("where the service waits its turn, a call does, and says how long it has")
+    @Test("A call waits where its service is configured to wait, and reports for how long")
     func waits() async throws {
         let policy = LimitPolicy(action: .wait, patience: .seconds(30))
         try await ProxyTestAPI.with(configure: Self.limited(1, per: .milliseconds(200), policy), upstream: Self.ok) { proxy in
@@ -97,7 +97,7 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("a call whose turn does not come within the patience is refused")
+    @Test("A call that outlasts its patience is refused")
     func patience() async throws {
         let policy = LimitPolicy(action: .wait, patience: .milliseconds(50))
         try await ProxyTestAPI.with(configure: Self.limited(1, per: .seconds(60), policy), upstream: Self.ok) { proxy in
@@ -106,7 +106,7 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("a changed url is followed at once, and calls under way are not cut off")
+    @Test("A changed URL takes effect at once, without interrupting active calls")
     func reload() async throws {
         try await TestUpstream.with({ try await $0.answer("200 OK", [], "new") }) { other in
             let url = "http://127.0.0.1:\(other.port)"
@@ -122,7 +122,7 @@ struct ProxyRefusalTests {
     }
 
     @Test(
-        "a service that is taken out of the configuration, or has no url any more, takes its latencies along",
+        "A service that is removed or loses its URL takes its latencies along",
         arguments: [[], [ServiceDefinition(name: "shop")]])
     func unconfigured(services: [ServiceDefinition]) async throws {
         let series = #"interlock_proxy_request_seconds_count{service="shop"}"#

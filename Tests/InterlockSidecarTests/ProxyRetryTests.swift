@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 import SidecarSettings
 import Testing
 
-@Suite("Proxy: calls that fail, and retries")
+@Suite("Proxy: failed calls and retries")
 struct ProxyRetryTests {
     /// Returns a handler that fails `count` calls and answers all later ones.
     private static func failing(
@@ -39,7 +39,7 @@ struct ProxyRetryTests {
     private static let close: @Sendable (TestUpstream.Call) async throws -> Void = { _ in throw TestUpstream.Close() }
 
     @Test(
-        "an idempotent call that was broken off before an answer is made again",
+        "An idempotent call that breaks off before a response is retried",
         arguments: ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
     func closed(method: String) async throws {
         try await ProxyTestAPI.with(configure: Self.retries(1), upstream: Self.failing(1, by: Self.close)) { proxy in
@@ -50,7 +50,7 @@ struct ProxyRetryTests {
     }
 
     @Test(
-        "a call that may have had an effect, or has a body, is made once",
+        "A call with a body or possible side effects is sent once",
         arguments: [("POST", ""), ("PATCH", ""), ("PUT", "body"), ("GET", "body")])
     func once(method: String, body: String) async throws {
         try await ProxyTestAPI.with(configure: Self.retries(3), upstream: Self.failing(1, by: Self.close)) { proxy in
@@ -63,7 +63,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("at most so many tries are made")
+    @Test("The number of tries is limited")
     func attempts() async throws {
         try await ProxyTestAPI.with(configure: Self.retries(2), upstream: Self.failing(9, by: Self.close)) { proxy in
             try await proxy.api.expect(502, "GET", "/proxy/shop/a")
@@ -71,7 +71,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("without a budget there is no retry")
+    @Test("Without a budget there is no retry")
     func budget() async throws {
         try await ProxyTestAPI.with(configure: Self.retries(3, perSecond: 0), upstream: Self.failing(1, by: Self.close)) {
             proxy in
@@ -80,7 +80,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("a retry needs a permit of its own")
+    @Test("A retry needs its own permit")
     func permit() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             Self.retries(1)(&$0)
@@ -94,7 +94,7 @@ struct ProxyRetryTests {
     }
 
     @Test(
-        "an upstream that is only just not there is asked again",
+        "A briefly unreachable upstream is retried",
         arguments: ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"])
     func statuses(status: String) async throws {
         let upstream = Self.failing(1) { try await $0.answer(status, [], "not now") }
@@ -105,7 +105,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("when the retry gets no permit, the first answer is given")
+    @Test("A retry without a permit leaves the first response to be sent")
     func firstAnswer() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             Self.retries(1)(&$0)
@@ -119,7 +119,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("a first answer that is given for want of a permit ends when its client leaves")
+    @Test("A first response that is sent for lack of a permit ends when its client leaves")
     func firstAnswerLeft() async throws {
         let isClosed = NIOLockedValueBox(false)
         let configure: (inout ServiceDefinition) -> Void = {
@@ -134,12 +134,12 @@ struct ProxyRetryTests {
         }
         try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.contains("hello") }
-            try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
+            try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
         }
     }
 
     @Test(
-        "an upstream that says when to come again is not asked before",
+        "An upstream's Retry-After is respected",
         arguments: ["429 Too Many Requests", "503 Service Unavailable"])
     func retryAfter(status: String) async throws {
         let upstream = Self.failing(1) { try await $0.answer(status, ["Retry-After: 7"], "later") }
@@ -152,7 +152,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("where nobody listens, no connection can be made")
+    @Test("A closed port fails the connection")
     func refusedConnection() async throws {
         let nowhere: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
         try await ProxyTestAPI.with(configure: nowhere, upstream: { _ in }) { proxy in
@@ -183,7 +183,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("an upstream that speaks no TLS is not talked to")
+    @Test("An upstream without TLS gets no request")
     func noTLS() async throws {
         let secure: (inout ServiceDefinition) -> Void = { service in
             service.upstream = service.upstream.map { UpstreamSettings(url: $0.url.replacing("http://", with: "https://")) }
@@ -196,7 +196,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("an answer that does not begin in time is given up", arguments: ["", "body"])
+    @Test("A response that does not begin in time is abandoned", arguments: ["", "body"])
     func firstByte(body: String) async throws {
         let isLeft = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
@@ -210,12 +210,12 @@ struct ProxyRetryTests {
             #expect(failed.status == 504)
             #expect(failed.text("code") == "upstream_timeout")
             #expect(failed.text("cause") == "first_byte_timeout")
-            try await eventually("the upstream is left") { isLeft.withLockedValue { $0 } }
+            try await eventually("the upstream connection is closed") { isLeft.withLockedValue { $0 } }
             #expect(proxy.upstream.received.count == 1)
         }
     }
 
-    @Test("a call that takes too long is given up, however it goes on")
+    @Test("A call that takes too long is abandoned, even while data flows")
     func total() async throws {
         let upstream: TestUpstream.Handler = { call in
             if call.request.hasSuffix("/silent") {
@@ -239,7 +239,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("a call that had waited for most of its time says nothing of its service when that takes longer than the rest")
+    @Test("A call that spent most of its time waiting says nothing about its service")
     func rest() async throws {
         let upstream: TestUpstream.Handler = { call in
             guard call.request.hasSuffix("/silent") else { return try await call.answer("200 OK", [], "ok") }

@@ -6,7 +6,7 @@ import Testing
 
 /// Requests are smuggled past a proxy if it disagrees with the next server about where a message ends (RFC 9112,
 /// section 11.2). Each test hides a second request, which must not reach the upstream as if the client had sent it.
-@Suite("Proxy: messages in disguise", .timeLimit(.minutes(1)))
+@Suite("Proxy: request smuggling", .timeLimit(.minutes(1)))
 struct ProxySmugglingTests {
     private static let hidden = "GET /proxy/shop/hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -33,7 +33,7 @@ struct ProxySmugglingTests {
     }
 
     @Test(
-        "a request whose end is not clear is refused, with all that comes behind it, and comes to no upstream",
+        "A request with an ambiguous end is refused, with everything behind it, and reaches no upstream",
         arguments: [
             "Content-Length: 0\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nContent-Length: 5",
             "Content-Length: 5\r\nContent-Length: 6", "Content-Length: 5, 6", "Content-Length: +5", "Content-Length: -5",
@@ -54,7 +54,7 @@ struct ProxySmugglingTests {
     }
 
     @Test(
-        "a body in chunks that is none breaks the call off, and nothing behind it is a request",
+        "A malformed chunked body ends the call, and nothing behind it becomes a request",
         arguments: [
             "5\r\nhello0\r\n\r\n", "5\nhello\r\n0\r\n\r\n", "-1\r\nhello\r\n0\r\n\r\n", "0x5\r\nhello\r\n0\r\n\r\n",
             "FFFFFFFFFFFFFFFFF\r\nhello\r\n0\r\n\r\n", "\r\n", "5;a\nb\r\nhello\r\n0\r\n\r\n", "5 \r\nhello\r\n0\r\n\r\n",
@@ -70,7 +70,7 @@ struct ProxySmugglingTests {
     }
 
     @Test(
-        "requests that follow each other are answered in their order, each with its own body",
+        "Pipelined requests are answered in order, each with its own body",
         arguments: [
             ("Content-Length: 5", "hello"), ("Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n"),
             ("Transfer-Encoding: Chunked", "2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n"),
@@ -94,7 +94,7 @@ struct ProxySmugglingTests {
     }
 
     @Test(
-        "a request line that is none is refused",
+        "A malformed request line is refused",
         arguments: [
             "GET /proxy/shop/a\r\n\r\n",
             "GET /proxy/shop/a HTTP/2.0\r\nHost: localhost\r\n\r\n", "GET /proxy/shop/a HTTP/1.1 x\r\nHost: localhost\r\n\r\n",
@@ -107,7 +107,7 @@ struct ProxySmugglingTests {
         #expect(asked == [])
     }
 
-    @Test("fields behind a body do not say where the next one ends, who asks, or what the sidecar thinks")
+    @Test("Trailers cannot set the next length, the caller or the sidecar's own fields")
     func trailers() async throws {
         let body = "5\r\nhello\r\n0\r\nX-Sum: 1\r\nAuthorization: x\r\nInterlock-Subject: y\r\n\r\n"
         let answered = "5\r\nhello\r\n0\r\nX-Sum: 2\r\nSet-Cookie: a=b\r\nInterlock-State: open\r\n\r\n"
@@ -121,7 +121,7 @@ struct ProxySmugglingTests {
     }
 
     @Test(
-        "an answer whose end is not clear is none",
+        "A response with an ambiguous end is malformed",
         arguments: [
             "Content-Length: 5\r\nTransfer-Encoding: chunked", "Content-Length: 5\r\nContent-Length: 6", "Content-Length: -1",
             "Content-Length: 5\r\n folded", "Content-Length : 5", "X: a\u{0}b", "Transfer-Encoding: chunked\r\nContent-Length: 5",
@@ -137,7 +137,7 @@ struct ProxySmugglingTests {
     }
 
     @Test(
-        "what comes behind an answer is nobody's, least of all the next client's",
+        "Bytes behind a response reach no client",
         arguments: [
             "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", "evil", "\r\n",
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
@@ -153,7 +153,8 @@ struct ProxySmugglingTests {
         #expect(asked.count == 3)
     }
 
-    @Test("an answer without a body has none, whatever it says", arguments: ["204 No Content", "304 Not Modified"])
+    @Test(
+        "A bodiless response stays without a body, whatever its fields claim", arguments: ["204 No Content", "304 Not Modified"])
     func withoutBody(status: String) async throws {
         let request = "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
         let last = "GET /proxy/shop/b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -164,7 +165,7 @@ struct ProxySmugglingTests {
         #expect(!answer.contains("evil"), "\(answer)")
     }
 
-    @Test("answers in between are not passed on as the answer")
+    @Test("Informational responses are not forwarded as the final response")
     func informational() async throws {
         let (answer, _) = try await sent(
             "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -175,7 +176,7 @@ struct ProxySmugglingTests {
         #expect(answer.contains("\r\n\r\nHTTP/1.1 200 ") && answer.hasSuffix("whole"), "\(answer)")
     }
 
-    @Test("an answer whose head is larger than a sidecar reads is none, and the connection is given up")
+    @Test("A response head over the limit is refused, and the connection is closed")
     func hugeAnswer() async throws {
         let (answer, _) = try await sent(
             "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -185,7 +186,7 @@ struct ProxySmugglingTests {
         #expect(answer.hasPrefix("HTTP/1.1 502 "), "\(answer.prefix(300))")
     }
 
-    @Test("a large body behind a call that takes its time comes whole to its own call")
+    @Test("A large body behind a slow call reaches its own call intact")
     func behindASlowCall() async throws {
         let body = String(repeating: "x", count: 200_000)
         let slow = "GET /proxy/shop/slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -204,7 +205,7 @@ struct ProxySmugglingTests {
         #expect(answer.contains("first") && answer.hasSuffix("second 200000"), "\(answer)")
     }
 
-    @Test("an answer that is cut off does not look whole, although nothing says where it ends")
+    @Test("A truncated response is visibly truncated, even without a declared length")
     func cutOff() async throws {
         let (answer, _) = try await sent(
             "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -216,7 +217,7 @@ struct ProxySmugglingTests {
         #expect(!answer.hasSuffix("0\r\n\r\n"), "\(answer)")
     }
 
-    @Test("a server that accepts and says nothing holds up one call, and not the next")
+    @Test("A server that accepts and stays silent delays one call, and not the next")
     func silentHandshake() async throws {
         try await TestUpstream.with({ _ in }) { upstream in
             var settings = UpstreamSettings(url: "https://127.0.0.1:\(upstream.port)")
@@ -226,7 +227,7 @@ struct ProxySmugglingTests {
             try await HTTPTestAPI.with(services: [service]) { api in
                 for number in 1...3 {
                     try await api.expect(504, "GET", "/proxy/shop/a")
-                    try await eventually("the upstream has accepted it") { upstream.connectionCount == number }
+                    try await eventually("the upstream has accepted the call") { upstream.connectionCount == number }
                 }
             }
         }

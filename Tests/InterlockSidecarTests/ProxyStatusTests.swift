@@ -6,7 +6,7 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("Proxy: heads of answers that are odd", .timeLimit(.minutes(2)))
+@Suite("Proxy: unusual response heads", .timeLimit(.minutes(2)))
 struct ProxyStatusTests {
     private static func touchy(_ service: inout ServiceDefinition) {
         service.upstream?.retries.attempts = 0
@@ -16,18 +16,18 @@ struct ProxyStatusTests {
 
     private static let get = "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
-    @Test("a status below 100 is none: the call fails at once, and the service is to blame", arguments: ["099", "000", "042"])
+    @Test("A status below 100 fails the call at once, as a failure of the service", arguments: ["099", "000", "042"])
     func noStatus(status: String) async throws {
         try await ProxyTestAPI.with(configure: Self.touchy, upstream: { try await $0.answer("\(status) Odd", [], "x") }) {
             proxy in
             try await proxy.api.expect(502, "GET", "/proxy/shop/a")
             let coordinator = proxy.api.coordinator
-            try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
+            try await eventually("the failure is counted") { try await coordinator.breaker(service: "shop").state == .open }
         }
     }
 
     @Test(
-        "an answer in a transfer coding that is not known here fails the call",
+        "A response in an unknown transfer coding fails the call",
         arguments: ["gzip, chunked", "gzip,\tchunked", "gzip\r\nTransfer-Encoding: chunked", "Gzip, Chunked", "deflate"])
     func codedAnswer(coding: String) async throws {
         try await ProxyTestAPI.with(
@@ -43,7 +43,7 @@ struct ProxyStatusTests {
     }
 
     @Test(
-        "a request in a transfer coding that is not known here is refused with 501, and comes to no upstream",
+        "A request in an unknown transfer coding is refused with 501 and reaches no upstream",
         arguments: ["gzip, chunked", "gzip,\tchunked", "gzip\r\nTransfer-Encoding: chunked", "GZIP, Chunked"])
     func codedRequest(coding: String) async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
@@ -57,7 +57,7 @@ struct ProxyStatusTests {
         }
     }
 
-    @Test("an informational answer reaches the client before the answer")
+    @Test("An informational response reaches the client before the final one")
     func earlyHints() async throws {
         try await ProxyTestAPI.with(upstream: { call in
             try await call.send("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
@@ -70,7 +70,7 @@ struct ProxyStatusTests {
         }
     }
 
-    @Test("an answer without a Date gets one, and one with a Date keeps it")
+    @Test("A response without a Date gets one, and one with a Date keeps it")
     func date() async throws {
         try await ProxyTestAPI.with(upstream: { call in
             try await call.answer("200 OK", call.request.hasSuffix("/dated") ? ["Date: Sun, 06 Nov 1994 08:49:37 GMT"] : [])
@@ -81,7 +81,7 @@ struct ProxyStatusTests {
         }
     }
 
-    @Test("space around a field's value is not part of it", arguments: [" ", "\t", " \t "])
+    @Test("Space around a field's value is not part of it", arguments: [" ", "\t", " \t "])
     func space(space: String) async throws {
         try await ProxyTestAPI.with(
             configure: { $0.breaker = BreakerSettings(openFor: .seconds(30) ... .seconds(30)) },
@@ -102,7 +102,7 @@ struct ProxyStatusTests {
         }
     }
 
-    @Test("CONNECT is not passed on")
+    @Test("CONNECT is not forwarded")
     func connect() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             let answer = try await RawConnection.exchange(
@@ -112,7 +112,7 @@ struct ProxyStatusTests {
         }
     }
 
-    @Test("fields that are larger than the sidecar reads are refused as that")
+    @Test("Fields over the size limit are refused with that reason")
     func largeFields() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             let field = "X: " + String(repeating: "x", count: 300_000)

@@ -6,7 +6,7 @@ import NIOPosix
 import NIOConcurrencyHelpers
 import Testing
 
-@Suite("Proxy: bodies as they come")
+@Suite("Proxy: streaming bodies")
 struct ProxyStreamTests {
     /// Returns bytes that differ from block to block.
     private static func pattern(_ count: Int) -> ByteBuffer {
@@ -56,7 +56,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("large bodies flow both ways at once, and nothing of them is lost")
+    @Test("Large bodies flow both ways at once without loss")
     func large() async throws {
         let bytes = Self.pattern(8 * 1024 * 1024)
         try await ProxyTestAPI.with(upstream: Self.echo) { proxy in
@@ -70,23 +70,23 @@ struct ProxyStreamTests {
     }
 
     /// A client behavior that makes its own call fail.
-    enum Misdeed: CaseIterable {
+    enum ClientFault: CaseIterable {
         case stalledUpload, brokenChunk, slowReader, slowUpload
     }
 
-    @Test("D1: what its clients break is no fault of the service", arguments: Misdeed.allCases)
-    func clientsFault(misdeed: Misdeed) async throws {
+    @Test("Errors caused by a client are not failures of the service", arguments: ClientFault.allCases)
+    func clientsFault(fault: ClientFault) async throws {
         let large = Self.pattern(8 * 1024 * 1024)
         try await ProxyTestAPI.with(
             configure: { service in
                 // The timeout lets a busy machine connect; a failure to connect would count against the service.
-                service.upstream?.totalTimeout = misdeed == .slowUpload ? .seconds(20) : .seconds(2)
+                service.upstream?.totalTimeout = fault == .slowUpload ? .seconds(20) : .seconds(2)
                 service.breaker = BreakerSettings(
                     slowCall: .milliseconds(300), slowRate: 0.5, minimumCalls: 3, consecutiveFailures: 3,
                     openFor: .seconds(30) ... .seconds(30))
             },
             upstream: { call in
-                guard misdeed == .slowReader else {
+                guard fault == .slowReader else {
                     // The upstream reads the body and answers when it is complete.
                     var rest = 0
                     while rest < 5, let more = try await call.more() { rest += more.readableBytes }
@@ -98,7 +98,7 @@ struct ProxyStreamTests {
         ) { proxy in
             for _ in 0..<4 {
                 let port = proxy.client.port
-                switch misdeed {
+                switch fault {
                 case .stalledUpload:
                     _ = try await RawConnection.exchange(
                         port: port, Self.head("POST", ["Content-Length": "1000"], proxy.client) + "abc")
@@ -136,7 +136,7 @@ struct ProxyStreamTests {
         try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton).connect(host: "127.0.0.1", port: port).get()
     }
 
-    @Test("bodies in chunks stay in chunks")
+    @Test("Chunked bodies stay chunked")
     func chunked() async throws {
         let bytes = Self.pattern(512 * 1024)
         var body = ByteBuffer()
@@ -153,7 +153,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("an upstream is not read faster than the client reads")
+    @Test("An upstream is not read faster than the client reads")
     func backPressure() async throws {
         let most = 256
         let sent = NIOLockedValueBox(0)
@@ -180,7 +180,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("a client that does not read is left when the call's time is over, and its permit is free")
+    @Test("A client that does not read is dropped at the call's timeout, and its permit is freed")
     func stalledClient() async throws {
         let megabyte = Self.pattern(1024 * 1024)
         let upstream: TestUpstream.Handler = { call in
@@ -191,13 +191,13 @@ struct ProxyStreamTests {
         try await ProxyTestAPI.with(configure: brief, upstream: upstream) { proxy in
             let head = Self.head("GET", [:], proxy.client)
             try await proxy.client.whileConnected(sending: head) {
-                try await eventually("the upstream is asked") { !proxy.upstream.received.isEmpty }
+                try await eventually("the upstream is called") { !proxy.upstream.received.isEmpty }
                 try await proxy.isSettled()
             }
         }
     }
 
-    @Test("the call to the upstream is given up when the client leaves before the answer")
+    @Test("The upstream call is cancelled when the client leaves before the response")
     func clientLeaves() async throws {
         let isClosed = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
@@ -209,9 +209,9 @@ struct ProxyStreamTests {
         try await ProxyTestAPI.with(configure: trigger, upstream: upstream) { proxy in
             let upstream = proxy.upstream
             try await proxy.client.whileConnected(sending: Self.head("GET", [:], proxy.client)) {
-                try await eventually("the upstream is asked") { !upstream.received.isEmpty }
+                try await eventually("the upstream is called") { !upstream.received.isEmpty }
             }
-            try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
+            try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
             try await proxy.isSettled()
             // A client that leaves says nothing about the service.
             let state = try await proxy.api.coordinator.breaker(service: "shop").state
@@ -219,7 +219,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("the call to the upstream is given up when the client leaves within the answer")
+    @Test("The upstream call is cancelled when the client leaves during the response")
     func clientLeavesWithin() async throws {
         let isClosed = NIOLockedValueBox(false)
         let megabyte = Self.pattern(1024 * 1024)
@@ -230,13 +230,13 @@ struct ProxyStreamTests {
         }
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.utf8.count > 1000 }
-            try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
+            try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
             try await proxy.isSettled()
         }
     }
 
     @Test(
-        "an answer that breaks off does not look whole, and is a failure",
+        "A truncated response is visibly truncated, and is a failure",
         arguments: ["Content-Length: 100\r\n\r\n0123456789", "Transfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n"])
     func brokenOff(answer: String) async throws {
         let isAwaited = NIOLockedValueBox(true)
@@ -258,7 +258,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("an answer under way is not cut off when its service moves elsewhere")
+    @Test("An active response is not interrupted when its service gets another URL")
     func reload() async throws {
         let isMoved = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
@@ -286,7 +286,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("an answer that comes before the body is read arrives whole")
+    @Test("A response that comes before the body is read arrives intact")
     func earlyAnswer() async throws {
         let bytes = Self.pattern(16 * 1024 * 1024)
         let upstream: TestUpstream.Handler = { call in
@@ -305,7 +305,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("a body that its client breaks off does not look whole to the upstream")
+    @Test("A body that its client truncates is visibly truncated for the upstream")
     func uploadBreaksOff() async throws {
         let received = NIOLockedValueBox("")
         let isClosed = NIOLockedValueBox(false)
@@ -319,13 +319,13 @@ struct ProxyStreamTests {
             try await proxy.client.whileConnected(sending: head + "5\r\nhello\r\n") {
                 try await eventually("the beginning has arrived") { received.withLockedValue { $0.contains("hello") } }
             }
-            try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
+            try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
             #expect(!received.withLockedValue { $0 }.contains("0\r\n\r\n"))
             try await proxy.isSettled()
         }
     }
 
-    @Test("one connection carries body after body")
+    @Test("One connection carries body after body")
     func severalBodies() async throws {
         try await ProxyTestAPI.with(upstream: Self.echo) { proxy in
             let port = proxy.client.port
@@ -337,7 +337,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("a client is told to send its body when the call is let through, and not when it is refused")
+    @Test("A client gets 100 Continue when its call is admitted, and not when it is refused")
     func expectContinue() async throws {
         let limit: (inout ServiceDefinition) -> Void = {
             $0.limits = [LimitDefinition(name: "minute", limit: 1, window: .seconds(60))]

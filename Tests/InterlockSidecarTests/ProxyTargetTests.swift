@@ -4,10 +4,10 @@ import Testing
 @testable import SidecarListeners
 @testable import SidecarSettings
 
-@Suite("Proxy: where a call may lead")
+@Suite("Proxy: targets of calls")
 struct ProxyTargetTests {
     @Test(
-        "a path that could lead out of the base path is refused",
+        "A path that could escape the base path is refused",
         arguments: [
             "..", "../x", "a/../../x", "a/..", ".", "./x", "%2e%2e/x", "%2E%2e", ".%2e/x", "%2e", "a/%2e%2e%2f%2e%2e/x",
             "..%2fx", "..%2Fx", "..%5cx", "a%2f..%2fx", "a%5c..%5cx", "%252e%252e/x", "%252e%252e%252fx", "%252e", "..%252fx",
@@ -21,7 +21,7 @@ struct ProxyTargetTests {
     }
 
     @Test(
-        "a path that stays below the base is passed on as it was sent",
+        "A path that stays below the base path is forwarded unchanged",
         arguments: [
             "", "a", "a/", "a//b", "a/b.c/..d/e../...", "a%2Fb", "a%5Cb", "%41", "100%25", "@user/x:y", "a;b=c/d,e",
             "!$&'()*+,;=:@~_-.x",
@@ -31,7 +31,7 @@ struct ProxyTargetTests {
         #expect(try ProxyTarget("/proxy/shop/" + path).path == path)
     }
 
-    @Test("what has no place in a URL but is sent by many is encoded")
+    @Test("Invalid but common characters are percent-encoded")
     func encoded() throws {
         let target = try ProxyTarget("/proxy/shop/a[b]|\"{%20}?f[x]=<1>^`")
         #expect(target.path == "a%5Bb%5D%7C%22%7B%20%7D")
@@ -39,7 +39,7 @@ struct ProxyTargetTests {
     }
 
     @Test(
-        "query and path are told apart",
+        "Query and path are separated",
         arguments: [
             ("/proxy/shop", nil, nil), ("/proxy/shop?a=b", nil, "a=b"), ("/proxy/shop/", "", nil), ("/proxy/shop/?", "", ""),
             ("/proxy/shop/a?b/../c?d", "a", "b/../c?d"), ("/proxy/a%2Fb/c", "c", nil),
@@ -50,13 +50,13 @@ struct ProxyTargetTests {
         #expect(read.query == query)
     }
 
-    @Test("a query that is not well-formed is refused", arguments: ["?a=%", "?a=%zz", "?a b", "?a#b", "?\u{e9}"])
+    @Test("A malformed query is refused", arguments: ["?a=%", "?a=%zz", "?a b", "?a#b", "?\u{e9}"])
     func badQuery(query: String) {
         #expect(throws: ProxyTarget.Violation.self) { try ProxyTarget("/proxy/shop/" + query) }
     }
 
     @Test(
-        "a call goes to the base URL and what follows",
+        "A call goes to the base URL and the rest of its path",
         arguments: [
             ("http://h", "", "/"), ("http://h", "/", "/"), ("http://h/", "", "/"), ("http://h", "?q", "/?q"),
             ("https://h:8443/v1", "/a?b=c", "/v1/a?b=c"), ("https://h/v1/", "/a//b/", "/v1/a//b/"),
@@ -69,7 +69,7 @@ struct ProxyTargetTests {
     }
 
     @Test(
-        "a base URL says where to connect, and what Host says",
+        "A base URL sets the address and Host",
         arguments: [
             ("http://h", "h", 80, false, "h"), ("https://h/v1", "h", 443, true, "h"), ("http://h:80", "h", 80, false, "h"),
             ("HTTPS://H:8443/x", "H", 8443, true, "H:8443"), ("http://[::1]:81/", "::1", 81, false, "[::1]:81"),
@@ -84,7 +84,7 @@ struct ProxyTargetTests {
     }
 
     @Test(
-        "a base URL with more than scheme, host, port and path is none",
+        "A base URL with more than scheme, host, port and path is invalid",
         arguments: [
             "ftp://h", "http://", "http:///x", "http://u@h", "http://u:p@h/x", "http://h?x", "http://h/x?y", "http://h#x",
             "http://h/../x",
@@ -94,7 +94,7 @@ struct ProxyTargetTests {
         #expect(UpstreamBase(url) == nil)
     }
 
-    @Test("the host is said without the port that its scheme implies")
+    @Test("Host omits the scheme's default port")
     func authority() {
         #expect(UpstreamBase("https://h:443/x")?.authority == "h")
         #expect(UpstreamBase("http://h:443/x")?.authority == "h:443")

@@ -30,7 +30,7 @@ struct ProxyTestAPI {
     /// Waits until a permit has been granted.
     func isBegun() async throws {
         let coordinator = api.coordinator
-        try await eventually("a call is under way") { await coordinator.status.permitsInFlight > 0 }
+        try await eventually("a call is in progress") { await coordinator.status.permitsInFlight > 0 }
     }
 
     /// Waits until the outcome of every permit has been reported.

@@ -3,10 +3,10 @@ import InterlockProcesses
 import NIOCore
 import Testing
 
-@Suite("Proxy: a call and its answer")
+@Suite("Proxy: a call and its response")
 struct ProxyTests {
     @Test(
-        "method, path and query arrive below the base path",
+        "Method, path and query arrive below the base path",
         arguments: [
             ("GET", "/proxy/shop/items/7?a=b&c=%20d", "GET /v1/items/7?a=b&c=%20d"), ("POST", "/proxy/shop", "POST /v1"),
             ("DELETE", "/proxy/shop/", "DELETE /v1/"), ("PROPFIND", "/proxy/shop/a%2Fb//c", "PROPFIND /v1/a%2Fb//c"),
@@ -20,7 +20,7 @@ struct ProxyTests {
         }
     }
 
-    @Test("the answer is the upstream's, with what the sidecar has to say of it")
+    @Test("The response is the upstream's, with the sidecar's own fields")
     func answer() async throws {
         let upstream: TestUpstream.Handler = {
             try await $0.answer("404 Gone Fishing", ["Content-Type: text/x", "Cache-Control: max-age=9", "X-A: 1"], "fish")
@@ -44,7 +44,7 @@ struct ProxyTests {
         }
     }
 
-    @Test("the sidecar's key stays here; the upstream's credentials pass, and open no door")
+    @Test("The sidecar's key is not forwarded, and the upstream's credentials grant no access here")
     func credentials() async throws {
         try await ProxyTestAPI.with(keys: [HTTPTestAPI.web], upstream: { try await $0.answer("200 OK") }) { proxy in
             let ours = ["X-Api-Key": "web-secret", "Authorization": "Bearer theirs", "Interlock-Subject": "alice"]
@@ -61,7 +61,7 @@ struct ProxyTests {
         }
     }
 
-    @Test("redirects are passed through and not followed")
+    @Test("Redirects are forwarded and not followed")
     func redirects() async throws {
         let upstream: TestUpstream.Handler = { try await $0.answer("302 Found", ["Location: http://127.0.0.1:1/elsewhere"]) }
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
@@ -72,7 +72,7 @@ struct ProxyTests {
         }
     }
 
-    @Test("only configured services with a url are called, and nothing outside of their base path")
+    @Test("Only configured services with a URL are called, and only below their base path")
     func noOpenProxy() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             try await proxy.api.expect(404, "GET", "/proxy/other/a")
@@ -100,7 +100,7 @@ struct ProxyTests {
     }
 
     @Test(
-        "an answer without a body is one, and the connection goes on",
+        "A response without a body is complete, and the connection continues",
         arguments: [
             ("HEAD", "200 OK", ["Content-Length: 1234"]), ("GET", "204 No Content", []),
             ("GET", "304 Not Modified", ["ETag: \"x\""]),
@@ -126,7 +126,7 @@ struct ProxyTests {
         }
     }
 
-    @Test("an answer to HEAD that does not say how long the body is ends with its head")
+    @Test("A response to HEAD without a length ends with its head")
     func headWithoutLength() async throws {
         let upstream: TestUpstream.Handler = { try await $0.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n") }
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
@@ -138,7 +138,7 @@ struct ProxyTests {
         }
     }
 
-    @Test("compressed bytes flow as they are")
+    @Test("Compressed bytes are forwarded unchanged")
     func gzip() async throws {
         let bytes: [UInt8] = [
             0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 0xCB, 0x48, 0xCD, 0xC9, 0xC9, 7, 0, 0x86, 0xA6, 0x10, 0x36, 5, 0, 0, 0,
@@ -157,7 +157,7 @@ struct ProxyTests {
         }
     }
 
-    @Test("connections to the upstream are kept and used again")
+    @Test("Upstream connections are reused")
     func keepAlive() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", [], "x") }) { proxy in
             for _ in 0..<10 { try await proxy.api.expect(200, "GET", "/proxy/shop/a") }

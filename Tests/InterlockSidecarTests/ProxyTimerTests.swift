@@ -8,7 +8,7 @@ import Testing
 @testable import SidecarSettings
 
 /// A service is judged by its own behavior, neither by its client's deadline nor by the sidecar's own timers.
-@Suite("Proxy: whose fault the end of a call is", .timeLimit(.minutes(2)))
+@Suite("Proxy: blame for timeouts", .timeLimit(.minutes(2)))
 struct ProxyTimerTests {
     private static func configured(_ yaml: String, _ breaker: BreakerSettings) throws -> (inout ServiceDefinition) -> Void {
         let read = try configuration("services:\n  a:\n    url: http://h\n    \(yaml)").services.first?.upstream
@@ -35,7 +35,7 @@ struct ProxyTimerTests {
         HTTPTestClient.request("GET", "/proxy/shop/a", nil, headers: [:], port: proxy.client.port, closing: true)
     }
 
-    @Test("a stream that goes on when timeouts.total ends it is no failure of its service")
+    @Test("A stream that timeouts.total ends while data flows is not a failure of its service")
     func healthyStream() async throws {
         let configure = try Self.configured("timeouts: { total: 300ms }", Self.touchy)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stream) { proxy in
@@ -48,7 +48,7 @@ struct ProxyTimerTests {
         }
     }
 
-    @Test("a quiet stream that timeouts.total ends is no failure of its service")
+    @Test("A quiet stream that timeouts.total ends is not a failure of its service")
     func quietStream() async throws {
         let configure = try Self.configured("timeouts: { first_byte: 100ms, total: 400ms }", Self.touchy)
         let upstream: TestUpstream.Handler = { call in
@@ -71,18 +71,18 @@ struct ProxyTimerTests {
     }
 
     @Test(
-        "an answer that stalls before its promised length is a failure of its service",
+        "A response that stalls before its declared length is a failure of its service",
         arguments: ["timeouts: { first_byte: 100ms, total: 500ms }", "timeouts: { idle: 200ms, total: none }"])
     func stalledAnswer(yaml: String) async throws {
         let configure = try Self.configured(yaml, Self.touchy)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stalled) { proxy in
             _ = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
             let coordinator = proxy.api.coordinator
-            try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
+            try await eventually("the failure is counted") { try await coordinator.breaker(service: "shop").state == .open }
         }
     }
 
-    @Test("a stream in which nothing passes for timeouts.idle ends, and is no failure of its service")
+    @Test("A stream that timeouts.idle ends is not a failure of its service")
     func idle() async throws {
         let configure = try Self.configured("timeouts: { idle: 200ms, total: none }", Self.touchy)
         let upstream: TestUpstream.Handler = { call in
@@ -98,7 +98,7 @@ struct ProxyTimerTests {
         }
     }
 
-    @Test("with total: none a stream goes on for as long as something passes")
+    @Test("With total: none a stream lasts as long as data flows")
     func endless() async throws {
         let configure = try Self.configured("timeouts: { idle: 5s, total: none }", Self.touchy)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stream) { proxy in
@@ -107,7 +107,7 @@ struct ProxyTimerTests {
         }
     }
 
-    @Test("callers who leave after longer than slow_call count as slow calls, so that their own deadlines hide no outage")
+    @Test("Callers that leave after slow_call count as slow calls, so their deadlines hide no outage")
     func impatient() async throws {
         let slow = BreakerSettings(
             slowCall: .milliseconds(100), slowRate: 0.5, minimumCalls: 3, openFor: .seconds(30) ... .seconds(30))
@@ -118,7 +118,7 @@ struct ProxyTimerTests {
         try await ProxyTestAPI.with(configure: { $0.breaker = slow }, upstream: upstream) { proxy in
             for number in 1...3 {
                 try await proxy.client.whileConnected(sending: Self.get(proxy)) {
-                    try await eventually("the upstream is asked") { proxy.upstream.received.count == number }
+                    try await eventually("the upstream is called") { proxy.upstream.received.count == number }
                     // The client's own deadline is longer than `slowCall`.
                     try await Task.sleep(for: .milliseconds(200))
                 }
@@ -130,7 +130,7 @@ struct ProxyTimerTests {
         }
     }
 
-    @Test("a trial whose caller leaves after longer than slow_call does not close the breaker")
+    @Test("A trial whose caller leaves after slow_call does not close the breaker")
     func impatientTrial() async throws {
         let isWell = NIOLockedValueBox(true)
         let settings = BreakerSettings(
@@ -144,7 +144,7 @@ struct ProxyTimerTests {
         try await ProxyTestAPI.with(configure: { $0.breaker = settings }, upstream: upstream) { proxy in
             try await proxy.api.expect(500, "GET", "/proxy/shop/bad")
             let coordinator = proxy.api.coordinator
-            try await eventually("a trial is made, and its caller leaves") {
+            try await eventually("a trial starts, and its caller leaves") {
                 let asked = proxy.upstream.received.count
                 // If the call is refused, the listener closes the connection first.
                 try? await proxy.client.whileConnected(sending: Self.get(proxy)) {

@@ -6,9 +6,9 @@ import NIOCore
 import RedisClient
 import Testing
 
-@Suite("RESP door: commands")
+@Suite("RESP API: commands")
 struct RESPAPITests {
-    @Test("a lock's life by commands")
+    @Test("A lock is acquired, inspected, renewed and released by commands")
     func lockLife() async throws {
         try await RESPTestAPI.with { api in
             let granted = try await api.cli("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array ?? []
@@ -29,7 +29,7 @@ struct RESPAPITests {
             #expect(try await api.cli("LOCK.BREAK", "orders", "FENCE", "1") == .integer(0))
             for wrong in [["FENCE"], ["FENCE", "0"], ["FENCE", "x"], ["FENCE", "9007199254740992"], ["FENSE", "1"]] {
                 guard case .error(let error) = try await api.client.send(AnyCommand(["LOCK.BREAK", "orders"] + wrong)) else {
-                    Issue.record("\(wrong) is taken")
+                    Issue.record("\(wrong) is accepted")
                     continue
                 }
                 #expect(error.message.hasPrefix("INVALID "))
@@ -37,7 +37,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("CL.THROTTLE answers five numbers, in whole seconds")
+    @Test("CL.THROTTLE returns five numbers, in whole seconds")
     func throttle() async throws {
         try await RESPTestAPI.with { api in
             var answers: [[Int64]] = []
@@ -52,7 +52,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("eleven takes of a limit of ten, and the breaker trips")
+    @Test("Eleven takes of a limit of ten trip the breaker")
     func limitAndBreaker() async throws {
         try await RESPTestAPI.with { api in
             var limited: [Int64] = []
@@ -69,7 +69,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("with NAMED the limit that binds is told by name, and LIMIT.LIST tells of each")
+    @Test("With NAMED the binding limit is named, and LIMIT.LIST describes every limit")
     func namedLimits() async throws {
         let service = ServiceDefinition(
             name: "search",
@@ -96,7 +96,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("a permit is given, reported once, and refused the second time")
+    @Test("A permit is granted, reported once, and refused the second time")
     func permit() async throws {
         try await RESPTestAPI.with { api in
             let permit = try await api.cli("PERMIT.ACQUIRE", "catalog", "COST", "2").array ?? []
@@ -143,7 +143,7 @@ struct RESPAPITests {
         (["SUBSCRIBE", "other"], "INVALID"), (["HELLO", "4"], "NOPROTO"), (["AUTH", "x"], "ERR"),
     ]
 
-    @Test("every wrong call gets the error that programs switch on, and the connection goes on")
+    @Test("Every invalid call gets its documented error code, and the connection stays open")
     func wrongCalls() async throws {
         try await RESPTestAPI.with { api in
             for (words, expected) in Self.wrongCalls {
@@ -159,7 +159,7 @@ struct RESPAPITests {
     }
 
     @Test(
-        "a protocol error is told and closes the connection, and nobody else is affected",
+        "A protocol error is reported and closes its connection without affecting others",
         arguments: [
             "*1025\r\n", "*1\r\n$65537\r\n", "*1\r\n+x\r\n", "*1\r\n$1\r\nab\r\n",
         ])
@@ -171,7 +171,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("HTTP on this door is closed without a word, and nothing of its body is run")
+    @Test("HTTP to this listener closes the connection silently, and nothing in its body is run")
     func http() async throws {
         try await RESPTestAPI.with { api in
             let request = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\nLOCK.ACQUIRE stolen 30000\r\n"
@@ -181,7 +181,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("inline commands, half commands and a client that leaves in the middle are fine")
+    @Test("Inline commands, partial commands and a client that leaves midway are handled")
     func inlineAndHalf() async throws {
         try await RESPTestAPI.with { api in
             #expect(try await api.exchange("ECHO hello\r\nQUIT\r\n") == "$5\r\nhello\r\n+OK\r\n")
@@ -190,7 +190,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("ten thousand pipelined commands are answered in order")
+    @Test("Ten thousand pipelined commands are answered in order")
     func pipeline() async throws {
         try await RESPTestAPI.with { api in
             var bytes = ByteBuffer()
@@ -202,7 +202,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("commands start in order without waiting, and a waiting one holds back only the answers behind it")
+    @Test("Commands start in order without waiting, and a waiting one delays only the replies behind it")
     func answersInOrder() async throws {
         try await RESPTestAPI.with { api in
             let token = try await api.cli("LOCK.ACQUIRE", "orders", "30000").array?.first?.text ?? ""
@@ -213,32 +213,32 @@ struct RESPAPITests {
         }
     }
 
-    @Test("more than 1,024 pending commands pause the reading, and go on when answers come")
+    @Test("More than 1,024 pending commands pause reading until replies are sent")
     func pausedReading() async throws {
         try await RESPTestAPI.with { api in
             let token = try await api.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
             var bytes = "LOCK.ACQUIRE orders 30000 WAIT 50000\r\n"
             bytes += String(repeating: "PING\r\n", count: 3000) + "QUIT\r\n"
             async let answer = api.exchange(bytes)
-            try await eventually(within: .seconds(10), "somebody waits") { await api.coordinator.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(10), "a call waits") { await api.coordinator.status.locksWaiting == 1 }
             #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
             let text = try await answer
             #expect(text.split(separator: "+PONG\r\n", omittingEmptySubsequences: false).count == 3001)
         }
     }
 
-    @Test("a client that leaves while it waits is forgotten, and leaves no lock behind")
+    @Test("A client that leaves while waiting is forgotten and holds no lock")
     func leavingWaiter() async throws {
         try await RESPTestAPI.with { api in
             let token = try await api.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
             _ = try await api.exchange("PING\r\nLOCK.ACQUIRE orders 60000 WAIT 50000\r\n", enough: "+PONG")
-            try await eventually(within: .seconds(10), "nobody waits") { await api.coordinator.status.locksWaiting == 0 }
+            try await eventually(within: .seconds(10), "no call waits") { await api.coordinator.status.locksWaiting == 0 }
             #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
             #expect(try await api.cli("LOCK.INFO", "orders") == .null)
         }
     }
 
-    @Test("RESP3 has maps, and nil is null")
+    @Test("RESP3 uses maps, and nil becomes null")
     func resp3() async throws {
         try await RESPTestAPI.with { api in
             let answer = try await api.exchange("HELLO 3\r\nLOCK.INFO nobody\r\nBREAKER.STATE catalog\r\nQUIT\r\n")
@@ -248,7 +248,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("with keys configured nobody enters without one, and roles hold")
+    @Test("With keys configured, a client must authenticate, and roles apply")
     func keys() async throws {
         let keys = [
             APIKey(name: "web", secret: "web-secret", role: .use), APIKey(name: "ops", secret: "ops-secret", role: .admin),
@@ -268,7 +268,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("a subscriber hears of every change")
+    @Test("A subscriber receives every change")
     func subscription() async throws {
         try await RESPTestAPI.with { api in
             // A change may be missed until the subscription is active, so it is repeated.
@@ -284,7 +284,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("a client that never reads is held at a bound, and the others go on")
+    @Test("A client that never reads is held at a limit, and others continue")
     func clientThatNeverReads() async throws {
         try await RESPTestAPI.with { api in
             // Other commands are answered while the first client leaves tens of thousands of replies unread.
@@ -296,12 +296,12 @@ struct RESPAPITests {
         }
     }
 
-    @Test("on shutdown waits are answered, connections close, and a lease stays its holder's")
+    @Test("A shutdown answers waits and closes connections, and a lease stays with its holder")
     func shutdown() async throws {
         try await RESPTestAPI.with { api in
             _ = try await api.cli("LOCK.ACQUIRE", "orders", "60000")
             async let waiting = api.exchange("LOCK.ACQUIRE orders 60000 WAIT 50000\r\n")
-            try await eventually(within: .seconds(10), "somebody waits") { await api.coordinator.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(10), "a call waits") { await api.coordinator.status.locksWaiting == 1 }
             await api.shutDown()
             #expect(try await waiting.hasPrefix("-UNAVAILABLE"))
             let redis = RedisClient(configuration: api.redis.configuration)
@@ -311,7 +311,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("the Unix socket is for this user alone, and goes with the door")
+    @Test("The Unix socket is private to this user, and is removed with the listener")
     func unixSocket() async throws {
         let path = "/tmp/interlock-door-\(UInt64.random(in: 0...UInt64.max)).sock"
         try await RESPTestAPI.with(unix: path) { api in

@@ -10,7 +10,7 @@ import Testing
 @testable import SidecarListeners
 
 /// Exceeds each limit of the RESP API in docs/reference/bounds.md by one, while other clients must be served.
-@Suite("RESP door: bounds of one connection", .timeLimit(.minutes(2)))
+@Suite("RESP API: limits of one connection", .timeLimit(.minutes(2)))
 struct RESPBoundsTests {
     /// Acquires and releases a lock as another client.
     private static func expectServed(by api: RESPTestAPI) async throws {
@@ -64,7 +64,7 @@ struct RESPBoundsTests {
         return (channel, try await answers.futureResult.get())
     }
 
-    @Test("1,024 commands are under way, and no more are begun until some are answered")
+    @Test("At most 1,024 commands are pending, and further ones start as replies are sent")
     func inFlight() async throws {
         try await RESPTestAPI.with { api in
             let token = try await api.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
@@ -73,7 +73,7 @@ struct RESPBoundsTests {
             let count = AnyCommand(["EVAL", "return #redis.call('KEYS', 'interlock:lock:{mine-*')", "0"])
             async let answer = api.exchange(
                 "LOCK.ACQUIRE orders 30000 WAIT 50000\r\n" + Self.acquires(3000, "mine") + "QUIT\r\n")
-            try await eventually("1,023 beside the one that waits are had") { try await redis.send(count) == .integer(1023) }
+            try await eventually("all 1,023 replies but the waiting one arrive") { try await redis.send(count) == .integer(1023) }
             for _ in 0..<20 { try await Self.expectServed(by: api) }
             #expect(try await redis.send(count) == .integer(1023))
             #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
@@ -83,7 +83,7 @@ struct RESPBoundsTests {
         }
     }
 
-    @Test("while Redis is busy 16 commands of a connection are under way and one more each millisecond, and others are answered")
+    @Test("While Redis is busy a connection has 16 pending commands and one more each millisecond")
     func share() async throws {
         try await RESPTestAPI.with(redisTimeout: .seconds(30)) { api in
             let before = await api.coordinator.status.redisCommands
@@ -93,7 +93,7 @@ struct RESPBoundsTests {
             async let first = api.exchange(Self.acquires(500, "first") + "QUIT\r\n")
             try await eventually("Redis is busy") { await sent() >= 64 }
             async let second = api.exchange(Self.acquires(500, "second") + "QUIT\r\n")
-            try await eventually("the second has its share") { await sent() >= 64 + 16 }
+            try await eventually("commands of the second client are sent") { await sent() >= 64 + 16 }
             for _ in 0..<20 { #expect(try await api.cli("PING").text == "PONG") }
             let all = await sent()
             // The total includes the sidecar's heartbeats.
@@ -105,7 +105,7 @@ struct RESPBoundsTests {
         }
     }
 
-    @Test("who does not read for too long is closed, though it is little that waits")
+    @Test("A client that does not read for too long is disconnected, even if little data waits")
     func unread() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -117,8 +117,8 @@ struct RESPBoundsTests {
             // More than the socket buffers hold, but less than the listener may buffer.
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
             channel.writeAndFlush(ByteBuffer(string: String(repeating: echo, count: 40)), promise: nil)
-            try await eventually("both are there") { try await api.connections() == 2 }
-            try await eventually("it is closed") {
+            try await eventually("both clients are connected") { try await api.connections() == 2 }
+            try await eventually("the connection is closed") {
                 try await Self.expectServed(by: api)
                 return try await api.connections() == 1
             }
@@ -126,7 +126,7 @@ struct RESPBoundsTests {
         }
     }
 
-    @Test("what is sent behind a protocol error is not taken, and keeps nobody waiting")
+    @Test("Commands behind a protocol error are not run, and delay no other client")
     func behindAnError() async throws {
         try await RESPTestAPI.with { api in
             let ghosts = String(repeating: "LOCK.ACQUIRE ghost 60000\r\n", count: 100_000)
@@ -138,19 +138,19 @@ struct RESPBoundsTests {
     }
 
     /// Closes the connection as soon as the first replies arrive.
-    private final class Leaver: ChannelInboundHandler {
+    private final class EarlyCloser: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) { context.close(promise: nil) }
     }
 
-    @Test("commands that came before their client left are carried out, also those that wait for a slice")
+    @Test("Commands that arrived before their client left are run, including those that wait for a slice")
     func leftWhileWaiting() async throws {
         try await RESPTestAPI.with { api in
             let token = try #require(try await api.cli("LOCK.ACQUIRE", "orders", "600000").array?.first?.text)
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelInitializer { channel in
-                    channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(Leaver()) }
+                    channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(EarlyCloser()) }
                 }
                 .connect(host: "127.0.0.1", port: api.port).get()
             // With a linger time of 0 seconds, the client closes with an immediate reset.
@@ -167,7 +167,7 @@ struct RESPBoundsTests {
         }
     }
 
-    @Test("the leases of a client that has left are released, however much Redis has to do")
+    @Test("The leases of a client that left are released, however busy Redis is")
     func leftWhileRedisIsBusy() async throws {
         try await RESPTestAPI.with(redisTimeout: .seconds(30)) { api in
             let (channel, _) = try await Self.linger(at: api, Self.acquires(40, "mine", " LINKED"))
@@ -185,7 +185,7 @@ struct RESPBoundsTests {
     }
 
     @Test(
-        "100,000 leases are linked in one sidecar, or only watched, and neither takes the other's places",
+        "A sidecar links 100,000 leases and watches as many, within separate limits",
         arguments: [true, false])
     func followedLeases(areLinked: Bool) async throws {
         try await RESPTestAPI.with { api in

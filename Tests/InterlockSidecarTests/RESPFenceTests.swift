@@ -19,7 +19,7 @@ struct RESPFenceTests {
         return try #require(lock?.leases.first?.remaining?.wholeMilliseconds)
     }
 
-    @Test("a late release of an earlier lease leaves the owner's next lease alone", arguments: modes)
+    @Test("A late release of an earlier lease leaves the owner's next lease alone", arguments: modes)
     func lateRelease(options: [String]) async throws {
         try await RESPTestAPI.with { api in
             let first = try await Self.acquire(options, at: api)
@@ -33,7 +33,7 @@ struct RESPFenceTests {
         }
     }
 
-    @Test("a late renewal of an earlier lease does not extend the owner's next lease", arguments: modes)
+    @Test("A late renewal of an earlier lease does not extend the owner's next lease", arguments: modes)
     func lateRenewal(options: [String]) async throws {
         try await RESPTestAPI.with { api in
             let first = try await Self.acquire(options, at: api)
@@ -48,7 +48,7 @@ struct RESPFenceTests {
         }
     }
 
-    @Test("a late release of an earlier lease does not end the link of the owner's next lease")
+    @Test("A late release of an earlier lease does not unlink the owner's next lease")
     func linked() async throws {
         try await RESPTestAPI.with { api in
             let first = try await Self.acquire(at: api)
@@ -57,12 +57,12 @@ struct RESPFenceTests {
             let granted = try await api.cli("LOCK.ACQUIRE", "orders", "600", "OWNER", "me", "LINKED").array
             #expect(granted?.count == 3)
             #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
-            try await eventually("three lengths have passed") { ContinuousClock.now - began > .milliseconds(1800) }
+            try await eventually("three times the ttl has passed") { ContinuousClock.now - began > .milliseconds(1800) }
             #expect(try await api.coordinator.inspectLock(try ResourceName("orders"))?.holders == 1)
         }
     }
 
-    @Test("a fence that is no fence, and other options, are refused")
+    @Test("An invalid fence and unknown options are refused")
     func refused() async throws {
         try await RESPTestAPI.with { api in
             for words in [["FENCE", "0"], ["FENCE", "x"], ["FENCE"], ["FENSE", "1"]] {
@@ -75,7 +75,7 @@ struct RESPFenceTests {
         }
     }
 
-    @Test("ALSO says how many names it takes")
+    @Test("The error of ALSO states the number of names")
     func also() async throws {
         try await RESPTestAPI.with { api in
             guard case .error(let error) = try await api.cli("LOCK.ACQUIRE", "a", "1000", "ALSO", "0", "b") else {

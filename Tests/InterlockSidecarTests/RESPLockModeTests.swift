@@ -5,18 +5,18 @@ import NIOCore
 import RedisClient
 import Testing
 
-@Suite("RESP door: how locks are held, and for how long", .timeLimit(.minutes(2)))
+@Suite("RESP API: lock modes and linked leases", .timeLimit(.minutes(2)))
 struct RESPLockModeTests {
     // MARK: LINKED
 
-    @Test("a linked lease outlives its length while its client is connected")
+    @Test("A linked lease outlives its ttl while its client is connected")
     func extended() async throws {
         try await RESPTestAPI.with { api in
             let holder = try await RESPTestAPI.anotherClient(of: api)
             let granted = try await holder.send(AnyCommand(["LOCK.ACQUIRE", "orders", "600", "LINKED"])).array
             #expect(granted?.count == 3)
             let began = ContinuousClock.now
-            try await eventually("three lengths have passed") {
+            try await eventually("three times the ttl has passed") {
                 let refused = try await api.cli("LOCK.ACQUIRE", "orders", "600")
                 #expect(refused == .null)
                 return ContinuousClock.now - began >= .milliseconds(3 * 600)
@@ -26,7 +26,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("linked leases are released when their client leaves, politely or not; others stay", arguments: ["", "QUIT\r\n"])
+    @Test("Linked leases are released when their client disconnects in any way, and others stay", arguments: ["", "QUIT\r\n"])
     func released(farewell: String) async throws {
         try await RESPTestAPI.with { api in
             let commands =
@@ -40,7 +40,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("a linked lease is not released when the sidecar goes down; its client is told, and it lapses")
+    @Test("A shutdown does not release a linked lease, but notifies its client and lets it expire")
     func sidecarShutsDown() async throws {
         try await RESPTestAPI.with { api in
             async let answer = api.exchange("HELLO 3\r\nLOCK.ACQUIRE orders 5000 OWNER me LINKED\r\n")
@@ -50,13 +50,13 @@ struct RESPLockModeTests {
             #expect(told.hasSuffix(Self.push("orders", "shutdown")))
             let isStillHeld = try await Self.redis(of: api, "EXISTS", "interlock:lock:{orders}")
             #expect(isStillHeld == .integer(1))
-            try await eventually("it has lapsed") {
+            try await eventually("the lease has expired") {
                 try await Self.redis(of: api, "EXISTS", "interlock:lock:{orders}") == .integer(0)
             }
         }
     }
 
-    @Test("a linked lease is not released when the sidecar closes the connection: its client may still be at work")
+    @Test("A linked lease survives a connection that the sidecar closes, since its client may still work")
     func sidecarCloses() async throws {
         try await RESPTestAPI.with { api in
             let answer = try await api.exchange("LOCK.ACQUIRE orders 3000 OWNER me LINKED\r\n*1\r\n+x\r\n")
@@ -70,7 +70,7 @@ struct RESPLockModeTests {
 
     // MARK: Notifications
 
-    @Test("with RESP3 a client is told on its connection that an operator broke its lock", arguments: ["", " LINKED", " SHARED"])
+    @Test("RESP3 notifies a client on its connection when an operator breaks its lock", arguments: ["", " LINKED", " SHARED"])
     func broken(options: String) async throws {
         try await RESPTestAPI.with { api in
             try await Self.untilSubscribed(api)
@@ -84,7 +84,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("with RESP3 a client is told which of its locks was deleted by hand", arguments: ["", " LINKED"])
+    @Test("RESP3 notifies a client which of its locks was deleted by hand", arguments: ["", " LINKED"])
     func deleted(options: String) async throws {
         try await RESPTestAPI.with { api in
             let commands = "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE other 600000 OWNER me\(options) ALSO 1 orders\r\n"
@@ -96,7 +96,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("with RESP3 a client is told when its lease is over")
+    @Test("RESP3 notifies a client when its lease expires")
     func expired() async throws {
         try await RESPTestAPI.with { api in
             let told = try await Self.untilPush(
@@ -106,9 +106,9 @@ struct RESPLockModeTests {
     }
 
     @Test(
-        "D2: with RESP3 nobody is sent what it did not ask for, and LINKED is an asking",
+        "RESP3 sends a client only what it requested, and LINKED is such a request",
         arguments: ["", " SHARED", " ALSO 1 other"])
-    func toldWhenAsked(options: String) async throws {
+    func notifiedOnRequest(options: String) async throws {
         try await RESPTestAPI.with { api in
             let opening = "HELLO 3\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n"
             try await Self.untilSubscribed(api)
@@ -125,7 +125,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("L13: a RESP2 client that loses a linked lease loses its connection")
+    @Test("A RESP2 client that loses a linked lease is disconnected")
     func closedWhenLost() async throws {
         try await RESPTestAPI.with { api in
             try await Self.untilSubscribed(api)
@@ -138,7 +138,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("L19: who wants to be told of losses asks for it, in RESP3")
+    @Test("A client requests loss notifications over RESP3")
     func losses() async throws {
         try await RESPTestAPI.with { api in
             let answer = try await api.exchange(
@@ -148,8 +148,8 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("with RESP3 a client is told nothing of a lease that it has released", arguments: ["", " LINKED"])
-    func toldNothing(options: String) async throws {
+    @Test("RESP3 sends a client nothing about a lease that it released", arguments: ["", " LINKED"])
+    func notNotified(options: String) async throws {
         try await RESPTestAPI.with { api in
             let opening = "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
             let everything = try await Self.converse(port: api.port, opening) { received, say in
@@ -167,7 +167,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("with RESP2 a client is told only what it asks", arguments: ["", " SHARED"])
+    @Test("RESP2 sends a client only replies", arguments: ["", " SHARED"])
     func resp2(options: String) async throws {
         try await RESPTestAPI.with { api in
             let opening = "LOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
@@ -187,7 +187,7 @@ struct RESPLockModeTests {
 
     // MARK: SHARED, PERMITS, ALSO
 
-    @Test("readers hold a lock together, and a writer gets nil until the last has released it")
+    @Test("Readers hold a lock together, and a writer gets nil until the last one releases it")
     func shared() async throws {
         try await RESPTestAPI.with { api in
             var tokens: [String] = []
@@ -217,7 +217,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("a semaphore has as many holders as places, and goes together with nothing else")
+    @Test("A semaphore has as many holders as slots, and excludes other modes")
     func permits() async throws {
         try await RESPTestAPI.with { api in
             for _ in 0..<2 {
@@ -237,7 +237,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("several locks are taken together: name, token, fence and validity of each, in the order of the question")
+    @Test("Several locks are acquired together, with name, token, fence and validity in order")
     func also() async throws {
         try await RESPTestAPI.with { api in
             let leases = try await api.cli("LOCK.ACQUIRE", "b", "30000", "ALSO", "2", "c", "a").array ?? []
@@ -255,7 +255,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("when one of several locks is held none is taken, and the answer is nil")
+    @Test("A held lock among several makes the reply nil, and no lock is acquired")
     func allOrNone() async throws {
         try await RESPTestAPI.with { api in
             _ = try await api.cli("LOCK.ACQUIRE", "b", "30000")
@@ -277,7 +277,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("LOCK.INFO tells which sidecars are waited in, and LOCK.GRANTS what became of the last grants")
+    @Test("LOCK.INFO lists the sidecars with waiters, and LOCK.GRANTS the outcome of recent grants")
     func queueAndGrants() async throws {
         try await RESPTestAPI.with { api in
             let held = try #require(try await api.cli("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array?[0].text)
@@ -285,7 +285,7 @@ struct RESPLockModeTests {
                 try await api.coordinator.acquireLock(
                     LockRequest(name: try ResourceName("orders"), ttl: 30_000, wait: 60_000, label: "b"))
             }
-            try await eventually("it waits") { await api.coordinator.status.locksWaiting == 1 }
+            try await eventually("the call waits") { await api.coordinator.status.locksWaiting == 1 }
             let queue = try #require(try await api.cli("LOCK.INFO", "orders").array?.last?.array)
             #expect(
                 queue.map { $0.array?.map { $0.text ?? "\($0.integer ?? -1)" } } == [
@@ -308,7 +308,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("each holder of a semaphore is told of by label, fence and time, and a reader's mode too")
+    @Test("LOCK.INFO shows each holder's label, fence, time and mode")
     func holders() async throws {
         try await RESPTestAPI.with { api in
             for owner in ["a", "b"] {

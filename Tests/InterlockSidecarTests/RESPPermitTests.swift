@@ -4,18 +4,18 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Permits by the RESP door", .timeLimit(.minutes(1)))
+@Suite("Permits through the RESP API", .timeLimit(.minutes(1)))
 struct RESPPermitTests {
     private static let service = ServiceDefinition(
         name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))], concurrency: 1)
 
     private static func waiting(_ expected: Int, at api: RESPTestAPI) async throws {
-        try await eventually(within: .seconds(10), "\(expected) calls wait for a place") {
+        try await eventually(within: .seconds(10), "\(expected) calls wait for a slot") {
             try await api.cli("INFO").text?.contains("permits_waiting:\(expected)\r\n") == true
         }
     }
 
-    @Test("without a free place the answer is busy, with a time to try again")
+    @Test("A full bulkhead answers busy, with a time to retry")
     func busy() async throws {
         try await RESPTestAPI.with(services: [Self.service]) { api in
             let permit = try await api.cli("PERMIT.ACQUIRE", "catalog").array ?? []
@@ -27,7 +27,7 @@ struct RESPPermitTests {
         }
     }
 
-    @Test("a client that leaves gives up its wait for a place")
+    @Test("A client that leaves gives up its wait for a slot")
     func clientLeaves() async throws {
         try await RESPTestAPI.with(services: [Self.service]) { api in
             _ = try await api.cli("PERMIT.ACQUIRE", "catalog")

@@ -10,9 +10,9 @@ import Synchronization
 import Testing
 
 /// Requirements of client libraries beyond the commands: bytes are returned unchanged, and answers are unambiguous.
-@Suite("RESP door: the protocol")
+@Suite("RESP API: the protocol")
 struct RESPProtocolTests {
-    @Test("ECHO and PING give bytes back as they came, also those that are no text (D4)")
+    @Test("ECHO and PING return bytes unchanged, including those that are not text")
     func bytes() async throws {
         try await RESPTestAPI.with { api async throws in
             let bytes: [UInt8] = [0xFF, 0x00, 0xC3, 0x28, 0x0D, 0x0A]
@@ -22,13 +22,13 @@ struct RESPProtocolTests {
     }
 
     @Test(
-        "the refusal of a command with which libraries take locks in Redis names LOCK.ACQUIRE",
+        "The refusal of other libraries' lock commands names LOCK.ACQUIRE",
         arguments: [["SET", "orders", "x", "NX", "PX", "30000"], ["set", "a", "b"], ["SETNX", "a", "b"]])
     func locksOfRedis(words: [String]) async throws {
         try await RESPTestAPI.with { api in
             let text = "ERR unknown command '\(words[0])'; to acquire a lock, use LOCK.ACQUIRE"
             guard case .error(let error) = try await api.cli(words) else {
-                Issue.record("it is no error")
+                Issue.record("the reply is not an error")
                 return
             }
             #expect(error.message == text)
@@ -60,7 +60,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("COMMAND answers what it was asked for, in the shape of Redis 7 (D4)")
+    @Test("COMMAND answers its subcommands in the format of Redis 7")
     func commands() async throws {
         try await RESPTestAPI.with { api in
             let all = try await api.cli("COMMAND").array ?? []
@@ -79,7 +79,7 @@ struct RESPProtocolTests {
     }
 
     @Test(
-        "what comes between MULTI and EXEC is not run, and each is told so as Redis tells it (D9)",
+        "Commands between MULTI and EXEC are refused with Redis' error",
         arguments: ["EXEC", "DISCARD"])
     func transaction(end: String) async throws {
         try await RESPTestAPI.with { api async throws in
@@ -93,7 +93,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("D16: a subscriber that does not read is dropped, and keeps no more than 4 MiB here")
+    @Test("A subscriber that does not read is disconnected, and buffers at most 4 MiB")
     func subscriberThatDoesNotRead() async throws {
         // The client must be dropped for the amount of unread data, not for the time since its last read.
         try await RESPTestAPI.with(stallTimeout: .seconds(600)) { api in
@@ -119,7 +119,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("UNSUBSCRIBE from another channel, as some clients send it for a sign of life, ends no subscription")
+    @Test("UNSUBSCRIBE from another channel, which some clients use as a ping, keeps the subscription")
     func unsubscribeFromAnother() async throws {
         try await RESPTestAPI.with { api in
             let answer = try await api.exchange(
@@ -129,7 +129,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("a connection that is reset is in no transaction any more (D9)")
+    @Test("RESET leaves the transaction")
     func reset() async throws {
         try await RESPTestAPI.with { api async throws in
             #expect(try await api.cli("MULTI").text == "OK")
@@ -138,7 +138,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("AUTH takes the user name \"default\" for none, as HELLO does (D15)")
+    @Test("AUTH ignores the user name \"default\", like HELLO")
     func defaultUser() async throws {
         let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
         try await RESPTestAPI.with(keys: keys) { api in
@@ -149,7 +149,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("INFO has the role of a primary, which clients such as valkey-glide ask for before anything else (C4)")
+    @Test("INFO reports the role of a primary, which clients such as valkey-glide request first")
     func role() async throws {
         try await RESPTestAPI.with { api in
             let report = try await api.cli("INFO", "REPLICATION").text ?? ""
@@ -157,7 +157,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("inline commands take quoted words, as Redis does: eredis sends AUTH so (C5)")
+    @Test("Inline commands accept quoted words, as eredis sends for AUTH")
     func quotedWords() async throws {
         let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
         try await RESPTestAPI.with(keys: keys) { api in
@@ -171,7 +171,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("TLS older than 1.2 is refused (D14)", arguments: [(TLSVersion.tlsv11, false), (.tlsv12, true)])
+    @Test("TLS older than 1.2 is refused", arguments: [(TLSVersion.tlsv11, false), (.tlsv12, true)])
     func oldTLS(version: TLSVersion, isServed: Bool) async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -186,7 +186,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("what waits when a connection is closed is written once, also when the socket takes it all at once")
+    @Test("Pending replies of a closed connection are written once, even in one write")
     func lastReplies() async throws {
         try await RESPTestAPI.with { api in
             try await api.cli("LOCK.ACQUIRE", "orders", "30000")
@@ -199,7 +199,7 @@ struct RESPProtocolTests {
 
     private static let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
 
-    @Test("who shows no key has ten arguments and 16 KiB (D7)")
+    @Test("An unauthenticated client may send ten arguments and 16 KiB")
     func smallBeforeLogin() async throws {
         try await RESPTestAPI.with(keys: Self.keys) { api async throws in
             let many = "*11\r\n" + String(repeating: "$1\r\nx\r\n", count: 11)
@@ -215,7 +215,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("who shows no key in time is told so and leaves, who has shown one stays (D7)")
+    @Test("A client that does not authenticate in time is refused, and an authenticated one stays")
     func lateLogin() async throws {
         try await RESPTestAPI.with(keys: Self.keys, loginTimeout: .milliseconds(100)) { api async throws in
             #expect(try await api.exchange("").hasPrefix("-NOAUTH"))
@@ -223,7 +223,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("who does not finish the TLS handshake leaves (D7)")
+    @Test("A client that does not finish the TLS handshake is disconnected")
     func lateHandshake() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -234,7 +234,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("when all places are taken the Unix socket still has some (D7)")
+    @Test("The Unix socket accepts clients when all other slots are in use")
     func slots() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -250,7 +250,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("while replies wait for an earlier one no more is read than is kept for them (D3)")
+    @Test("Replies behind an earlier one pause reading once their buffer is full")
     func waitingReplies() async throws {
         try await RESPTestAPI.with { api in
             try await api.cli("LOCK.ACQUIRE", "orders", "30000")

@@ -2,7 +2,7 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("RESP door: the parser")
+@Suite("RESP API: the parser")
 struct RESPRequestParserTests {
     private func parse(_ text: String) -> (RESPRequestParser.Outcome, [String]) {
         var parser = RESPRequestParser()
@@ -24,7 +24,7 @@ struct RESPRequestParserTests {
     }
 
     @Test(
-        "a command is read as an array or as an inline line",
+        "A command is read as an array or as an inline line",
         arguments: [
             ("*2\r\n$4\r\nPING\r\n$2\r\nhi\r\n", ["PING", "hi"]), ("PING hi\r\n", ["PING", "hi"]),
             ("  PING\thi \n", ["PING", "hi"]),
@@ -37,7 +37,7 @@ struct RESPRequestParserTests {
     }
 
     @Test(
-        "an inline line is split as Redis splits it (C5)",
+        "An inline line is split like in Redis",
         arguments: [
             (#"AUTH "key""#, ["AUTH", "key"]), (#"ECHO "two words""#, ["ECHO", "two words"]), ("ECHO ''", ["ECHO", ""]),
             (#""PING""#, ["PING"]), (#"ECHO a"b c""#, ["ECHO", "ab c"]),
@@ -53,13 +53,13 @@ struct RESPRequestParserTests {
     }
 
     @Test(
-        "a quote that is not closed, or that ends within a word, is refused (C5)",
+        "An unclosed or misplaced quote is refused",
         arguments: [#"ECHO "a"#, "ECHO 'a", #"ECHO "a"b"#, "ECHO 'a'b", #"ECHO "a\"#, #"ECHO "a\""#, #"ECHO a""#])
     func unbalanced(line: String) {
         #expect(parse(line + "\r\n").0 == .malformed("unbalanced quotes in request"))
     }
 
-    @Test("split anywhere, a command is incomplete until its last byte")
+    @Test("A command split anywhere is incomplete until its last byte")
     func splits() {
         let text = "*3\r\n$12\r\nLOCK.ACQUIRE\r\n$6\r\norders\r\n$5\r\n30000\r\n"
         for length in 0..<text.utf8.count {
@@ -67,13 +67,13 @@ struct RESPRequestParserTests {
         }
     }
 
-    @Test("empty lines and arrays are nothing", arguments: ["\r\n", "\n", "   \r\n", "*0\r\n", "*-1\r\n"])
+    @Test("Empty lines and arrays are skipped", arguments: ["\r\n", "\n", "   \r\n", "*0\r\n", "*-1\r\n"])
     func nothing(text: String) {
         #expect(parse(text).0 == .nothing(consumed: text.utf8.count))
     }
 
     @Test(
-        "junk is refused before it costs memory",
+        "Junk is refused before it costs memory",
         arguments: [
             "*1025\r\n", "*99999999999\r\n", "*x\r\n", "*\r\n", "*1\r\n$65537\r\n", "*1\r\n$-1\r\n", "*1\r\n$x\r\n",
             "*1\r\n:1\r\n",
@@ -83,7 +83,7 @@ struct RESPRequestParserTests {
         #expect(isMalformed(text))
     }
 
-    @Test("a line, and a command as a whole, are bounded")
+    @Test("Lines and whole commands have maximum lengths")
     func bounds() {
         #expect(isMalformed(String(repeating: "x", count: RESPRequestParser.longestLine + 2)))
         let bulk = "$65536\r\n" + String(repeating: "x", count: 65536) + "\r\n"
@@ -91,12 +91,12 @@ struct RESPRequestParserTests {
     }
 
     @Test(
-        "a line that begins as HTTP does is told apart", arguments: ["GET / HTTP/1.1\r\n", "post /x", "Host: a\r\n", "OPTIONS "])
+        "A line of HTTP is recognized", arguments: ["GET / HTTP/1.1\r\n", "post /x", "Host: a\r\n", "OPTIONS "])
     func http(text: String) {
         #expect(parse(text).0 == .http)
     }
 
-    @Test("random bytes never crash it")
+    @Test("Random bytes never crash the parser")
     func randomBytes() {
         var generator = SystemRandomNumberGenerator()
         let alphabet = Array("*$\r\n0123456789-abGETx :'\"\\".utf8)
@@ -107,7 +107,7 @@ struct RESPRequestParserTests {
     }
 
     @Test(
-        "numbers are read whole or not at all",
+        "Numbers are parsed completely or refused",
         arguments: [
             ("0", Int64?.some(0)), ("-5", -5), ("9223372036854775807", .max), ("-9223372036854775808", .min),
             ("9223372036854775808", nil), ("1.5", nil), ("", nil), ("-", nil), ("1x", nil), (" 1", nil), ("+1", nil),
@@ -120,7 +120,7 @@ struct RESPRequestParserTests {
         }
     }
 
-    @Test("command names ignore case, and longer ones are taken for no other")
+    @Test("Command names ignore case, and a longer name matches no shorter one")
     func names() {
         let table = RESPCommandTable()
         #expect(table[CommandKey("lock.acquire")]?.command == .lockAcquire)

@@ -2,10 +2,10 @@ import SidecarListeners
 import RedisClient
 import Testing
 
-@Suite("RESP door: what is asked again", .timeLimit(.minutes(2)))
+@Suite("RESP API: repeated commands", .timeLimit(.minutes(2)))
 struct RESPRetryTests {
     @Test(
-        "L20: an owner may ask again for its lock on the same connection",
+        "An owner may repeat its request for a lock on the same connection",
         arguments: ["", " LINKED", " SHARED", " PERMITS 2", " WAIT 100", " SHARED LINKED"], ["", "HELLO 3\r\n"])
     func ownerAsksAgain(options: String, greeting: String) async throws {
         try await RESPTestAPI.with { api in
@@ -34,7 +34,7 @@ struct RESPRetryTests {
         "LIVE.VIEW service NAME catalog",
     ]
 
-    @Test("L20: every command may be sent twice on one connection, alone and in a pipeline", arguments: [2, 3])
+    @Test("Every command may be sent twice on one connection, alone and in a pipeline", arguments: [2, 3])
     func everyCommandTwice(version: Int) async throws {
         try await RESPTestAPI.with { api in
             for call in Self.calls {
@@ -55,7 +55,7 @@ struct RESPRetryTests {
         }
     }
 
-    @Test("every command that answers once is among those that are sent twice")
+    @Test("Every command with one reply is among those sent twice")
     func complete() {
         let sent = Set(Self.calls.compactMap { $0.split(separator: " ").first.map(String.init) })
         let others: Set = ["AUTH", "QUIT", "SUBSCRIBE", "UNSUBSCRIBE"]

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("The protocol of a RESP connection")
+@Suite("Protocol of a RESP connection")
 struct RESPServerStateMachineTests {
     typealias Machine = RESPServerStateMachine
 
@@ -49,7 +49,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.resume(input: 0, isRedisBusy: false) == .none)
     }
 
-    @Test("a megabyte of replies that wait for an earlier one pauses the reading")
+    @Test("A megabyte of replies that wait for an earlier one pauses the reading")
     func keptReplies() {
         var machine = Machine(.plain)
         let tags = Self.take(2, &machine)
@@ -63,7 +63,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
     }
 
-    @Test("while Redis is busy 17 commands are pending, and each relief permits one more")
+    @Test("While Redis is busy 17 commands are pending, and each relief permits one more")
     func relief() {
         var machine = Machine(.plain)
         Self.take(Machine.quota + 1, &machine, isRedisBusy: true)
@@ -77,7 +77,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.nextCommand(isRedisBusy: false) == .take)
     }
 
-    @Test("a client that waits for a slice is read ahead by 2 KiB")
+    @Test("A client that waits for a slice has 2 KiB read ahead")
     func readAhead() {
         var machine = Machine(.plain)
         #expect(machine.bytesReceived() == .take)
@@ -95,7 +95,7 @@ struct RESPServerStateMachineTests {
 
     // MARK: Replies
 
-    @Test("replies leave in the order of their commands, each once")
+    @Test("Replies leave in the order of their commands, each once")
     func order() {
         var queue = RESPReplyQueue()
         let tags = (0..<4).map { _ in queue.append() }
@@ -115,7 +115,7 @@ struct RESPServerStateMachineTests {
         #expect(tags.map(queue.position) == [.answered, .answered, .answered, .first])
     }
 
-    @Test("with nothing else under way a reply is written at once, and else at the end of the tick")
+    @Test("A reply is written at once if nothing else is pending, and else at the end of the tick")
     func written() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
@@ -126,7 +126,7 @@ struct RESPServerStateMachineTests {
         #expect(Self.answer(&machine) == .none)
     }
 
-    @Test("a client that does not read is watched, and dropped with 4 MiB that it has not read")
+    @Test("A client that does not read is watched, and dropped with 4 MiB unread")
     func stalled() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
@@ -146,7 +146,7 @@ struct RESPServerStateMachineTests {
 
     // MARK: The end
 
-    @Test("a client that quits during a read is answered when the read completes, and nothing follows")
+    @Test("A client that quits during a read is answered when the read completes, and nothing follows")
     func quit() {
         var machine = Machine(.plain)
         machine.sliceBegins()
@@ -163,7 +163,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.endedBy == .client)
     }
 
-    @Test("a sidecar that goes down closes behind the replies, once the socket takes them")
+    @Test("A shutdown closes the connection behind the replies, once the socket accepts them")
     func shutsDown() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
@@ -178,7 +178,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.writabilityChanged(true) == .writeAndClose)
     }
 
-    @Test("malformed bytes are answered behind the earlier replies, and the connection lingers", arguments: [true, false])
+    @Test("Malformed bytes are answered behind the earlier replies, and the connection lingers", arguments: [true, false])
     func malformed(isPlain: Bool) {
         var machine = Machine(isPlain ? .plain : .tls)
         Self.take(1, &machine)
@@ -193,7 +193,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.inputEnded(input: 0) == .close)
     }
 
-    @Test("commands that wait for a slice run before a lost lease closes the connection")
+    @Test("Commands that wait for a slice run before a lost lease closes the connection")
     func lostLeaseBehindCommands() {
         var machine = Machine(.plain)
         Self.take(1, &machine)
@@ -206,7 +206,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.closed(input: 0) == .end)
     }
 
-    @Test("a lost lease closes the connection behind the replies written so far")
+    @Test("A lost lease closes the connection behind the replies written so far")
     func lostLease() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
@@ -216,7 +216,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.closeBehindOutput() == .none)
     }
 
-    @Test("a revoked key cancels the calls, and nothing that waits for a slice runs")
+    @Test("A revoked key cancels the calls, and commands that wait for a slice are not run")
     func revoked() {
         var machine = Machine(.plain)
         let tags = Self.take(3, &machine)
@@ -234,7 +234,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.replies.position(of: tags[1]) == .answered)
     }
 
-    @Test("commands left at the end of the input run before the connection closes, although Redis is busy")
+    @Test("Commands left at the end of the input run before the connection closes, although Redis is busy")
     func inputEnds() {
         var machine = Machine(.plain)
         Self.take(Machine.quota + 1, &machine, isRedisBusy: true)
@@ -250,7 +250,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.sliceUsed() == .close)
     }
 
-    @Test("an input that ends while commands are taken closes the connection with a later slice")
+    @Test("An input that ends while commands are taken closes the connection with a later slice")
     func inputEndsWithinSlice() {
         var machine = Machine(.plain)
         Self.take(1, &machine)
@@ -263,7 +263,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.sliceUsed() == .close)
     }
 
-    @Test("an input that ends with nothing left closes the connection, whatever is pending")
+    @Test("An input that ends with no commands left closes the connection, whatever is pending")
     func inputEndsWithoutCommands() {
         var machine = Machine(.plain)
         Self.take(1, &machine)
@@ -271,7 +271,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.closed(input: 0) == .end)
     }
 
-    @Test("commands left by a client that is gone run without replies")
+    @Test("Commands left by a client that is gone run without replies")
     func unread() {
         var machine = Machine(.plain)
         Self.take(1, &machine)
@@ -291,7 +291,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.closed(input: 0) == .none)
     }
 
-    @Test("a client that shows no key in time is refused, and one without a handshake is dropped")
+    @Test("An unauthenticated client is refused at its deadline, and one without a handshake is dropped")
     func login() {
         var stranger = Machine(.plain)
         #expect(stranger.loginExpired(isSecured: true) == .refuse)

@@ -8,7 +8,7 @@ import Testing
 @testable import SidecarSettings
 
 /// The hand-written readers and writers agree with the generated types.
-@Suite("The messages of the rate limit service")
+@Suite("Messages of the rate limit service")
 struct RateLimitMessagesTests {
     typealias Request = Envoy_Service_Ratelimit_V3_RateLimitRequest
     typealias Response = Envoy_Service_Ratelimit_V3_RateLimitResponse
@@ -25,7 +25,7 @@ struct RateLimitMessagesTests {
     }
 
     @Test(
-        "a question is read as the generated type reads it, whatever becomes of its bytes on the way",
+        "A request is decoded like the generated type, however its bytes are split",
         arguments: 0..<20 as Range<UInt64>)
     func questions(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
@@ -54,7 +54,7 @@ struct RateLimitMessagesTests {
         #expect(plain > 20)
     }
 
-    @Test("a question of more entries or descriptors than there may be is left to those who say so")
+    @Test("A request with too many entries or descriptors is not decoded here")
     func largeQuestions() throws {
         var request = Request()
         request.domain = "edge"
@@ -71,7 +71,7 @@ struct RateLimitMessagesTests {
         #expect(RateLimitQuestion(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 0x85, 0x80, 0x80, 0x80, 0x10])) == nil)
     }
 
-    @Test("fields are counted behind groups that are none of ours, as they are decoded there")
+    @Test("Fields behind unknown groups count as the generated type counts them")
     func groups() throws {
         for group in [[0x7B, 0x7C], [0x7B, 0x7B, 0x0A, 1, 0, 0x7C, 8, 1, 0x7C]] as [[UInt8]] {
             let bytes = group + [0x12, 0]
@@ -81,7 +81,7 @@ struct RateLimitMessagesTests {
         #expect(ByteBuffer(repeating: 0x7B, count: 1 << 20).countOfProtobufFields(2) == 0)
     }
 
-    @Test("an answer is written byte for byte as the generated type writes it", arguments: 0..<20 as Range<UInt64>)
+    @Test("A response is encoded byte for byte like the generated type", arguments: 0..<20 as Range<UInt64>)
     func answers(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         for _ in 0..<200 {
@@ -101,7 +101,7 @@ struct RateLimitMessagesTests {
         }
     }
 
-    @Test("the fields of an answer name the limit that binds")
+    @Test("The header fields of a response name the binding limit")
     func fields() throws {
         let status = DescriptorStatus(
             isOverLimit: true, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[1], remaining: 3,
@@ -116,7 +116,7 @@ struct RateLimitMessagesTests {
         #expect(try Self.fields([other, early]) == [#""a name";r=3;t=1"#, #""a name";q=20;w=60"#])
     }
 
-    @Test("a refusal says why; where Redis is away and nothing may pass, nothing is told of what is left")
+    @Test("A refusal states its reason, and omits the remainder when Redis is unreachable")
     func causes() throws {
         let status = DescriptorStatus(isOverLimit: true, bound: .limited(limit: 5, window: .seconds(1)), rule: Self.rules[0])
         for (cause, count) in [(DescriptorAnswer.Cause.limit, 3), (.local, 3), (.redis, 1)] {
@@ -131,7 +131,7 @@ struct RateLimitMessagesTests {
         }
     }
 
-    @Test("a shadow limit is never reported: neither in the fields, nor as a limit that Envoy turns into fields")
+    @Test("A shadow limit appears neither in the header fields nor as Envoy's current limit")
     func shadows() throws {
         var shadow = Self.rule("shadow", name: nil)
         shadow.isShadow = true
@@ -151,7 +151,7 @@ struct RateLimitMessagesTests {
     }
 
     @Test(
-        "a name that cannot stand in a field is written so that it can",
+        "A name that is invalid in a header field is escaped",
         arguments: [
             (#"a"b\é"#, #"a\"b\\%C3%A9"#), ("\n\u{7F}", "%0A%7F"),
             (String(repeating: "long", count: 60), String(repeating: "long", count: 60)),
@@ -163,14 +163,14 @@ struct RateLimitMessagesTests {
         #expect(try Self.fields([status]) == ["\"\(written)\";r=4;t=0", "\"\(written)\";q=5;w=1"])
     }
 
-    @Test("a limit that the request brought is called so")
+    @Test("A limit from the request's override is marked as such")
     func brought() throws {
         let status = DescriptorStatus(isOverLimit: false, bound: .limited(limit: 5, window: .seconds(1)), rule: nil, remaining: 4)
         #expect(try Self.fields([status])[0] == #""request";r=4;t=0"#)
     }
 
     @Test(
-        "windows are told in the published units",
+        "Windows are reported in the published units",
         arguments: [
             (1, Response.RateLimit.Unit.second), (60, .minute), (3600, .hour), (86_400, .day), (604_800, .week),
             (2_592_000, .month),

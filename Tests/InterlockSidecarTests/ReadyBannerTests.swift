@@ -5,7 +5,7 @@ import Testing
 @testable import InterlockSidecar
 @testable import SidecarSettings
 
-@Suite("The ready banner")
+@Suite("Ready banner")
 struct ReadyBannerTests {
     private static func banner(_ edit: (inout SidecarConfiguration) -> Void = { _ in }) -> String {
         var configuration = SidecarConfiguration()
@@ -14,7 +14,7 @@ struct ReadyBannerTests {
         return ReadyBanner(addresses, configuration).text
     }
 
-    @Test("shows plain commands on loopback")
+    @Test("The banner shows plain commands on loopback")
     func plain() {
         #expect(Self.banner().contains("\n  RESP     redis-cli -p 1 PING\n  HTTP     curl -s localhost:2/readyz\n"))
     }
@@ -24,7 +24,7 @@ struct ReadyBannerTests {
         #expect(Self.banner().hasSuffix("\n  Console  http://localhost:2/console"))
     }
 
-    @Test("names the address of a listener that is not on loopback, and asks for the key")
+    @Test("The banner names an address that is not loopback, and requests the key")
     func keys() {
         let text = Self.banner {
             $0.listen.resp.host = "10.0.0.5"
@@ -38,7 +38,7 @@ struct ReadyBannerTests {
         #expect(!text.contains("ops-secret"))
     }
 
-    @Test("speaks TLS to a host that the certificate names")
+    @Test("The banner uses TLS with a host that the certificate names")
     func tls() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }

@@ -6,7 +6,7 @@ import Testing
 @testable import InterlockSidecar
 @testable import SidecarSettings
 
-@Suite("A reload")
+@Suite("Reload")
 struct ReloadTests {
     private static let keys = "auth: { keys: [ { name: ops, key: ops-secret, role: admin } ] }\n"
     private static let services = "services: { catalog: { limits: [ { limit: 5, per: 1m } ] } }\n"
@@ -15,7 +15,9 @@ struct ReloadTests {
         try SidecarConfiguration.load(yaml: yaml, fileName: "a.yaml")
     }
 
-    @Test("refuses to remove all keys, and names those in force", arguments: ["", services, "auth: { keys: [] }\n" + services])
+    @Test(
+        "A reload that removes all keys is refused, and the error names them",
+        arguments: ["", services, "auth: { keys: [] }\n" + services])
     func allKeys(yaml: String) throws {
         let running = try Self.load(Self.keys + Self.services)
         let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml).refuseLosses(since: running) }
@@ -23,7 +25,8 @@ struct ReloadTests {
     }
 
     @Test(
-        "refuses a file that no longer defines anything, even without keys before", arguments: ["", "# services:\n", "log: {}"])
+        "A reload of a file that defines nothing is refused, even if no keys existed",
+        arguments: ["", "# services:\n", "log: {}"])
     func nothing(yaml: String) throws {
         let running = try Self.load(Self.services)
         let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml).refuseLosses(since: running) }
@@ -31,7 +34,7 @@ struct ReloadTests {
         try Self.load(yaml).refuseLosses(since: Self.load(yaml))
     }
 
-    @Test("takes other keys and services, and reports by name what is gone")
+    @Test("A reload applies other keys and services, and names the removed ones")
     func removals() throws {
         let running = try Self.load(Self.keys + Self.services)
         let new = try Self.load("auth: { keys: [ { name: web, key: web-secret, role: use } ] }\nservices: { shop: {} }\n")
@@ -40,7 +43,7 @@ struct ReloadTests {
         #expect(running.removals(since: running) == [:])
     }
 
-    @Test("refuses to accept gRPC clients without a certificate that had to show one")
+    @Test("A reload that drops required gRPC client certificates is refused")
     func clientAuthorities() throws {
         var running = SidecarConfiguration()
         running.listen.tls = TLSSettings(certificate: "a", key: "b", grpcClientAuthorities: "c")
@@ -50,7 +53,7 @@ struct ReloadTests {
         #expect(error?.description.contains("listen.tls.grpc_client_ca") == true)
     }
 
-    @Test("names every section that it cannot apply")
+    @Test("A reload names every section that it cannot apply")
     func notApplied() throws {
         let running = try Self.load("")
         for (yaml, name) in [
@@ -67,7 +70,7 @@ struct ReloadTests {
         }
     }
 
-    @Test("notices another content of an authority's file whose path stays the same")
+    @Test("A reload detects new content in an authority file with the same path")
     func authorities() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }

@@ -18,7 +18,7 @@ struct RequiredSubjectTests {
         if case .error(let error) = reply { error.message } else { nil }
     }
 
-    @Test("takes and permits without one are refused as invalid at the RESP door, and with one they pass")
+    @Test("Takes and permits over RESP are invalid without a subject, and pass with one")
     func resp() async throws {
         try await RESPTestAPI.with(services: [Self.service]) { api in
             for words in [
@@ -39,7 +39,7 @@ struct RequiredSubjectTests {
         }
     }
 
-    @Test("over HTTP such a call is a bad request, also when the breaker is open")
+    @Test("Such a call over HTTP is a bad request, even while the breaker is open")
     func http() async throws {
         try await HTTPTestAPI.with(services: [Self.service]) { api in
             _ = try await api.coordinator.forceBreaker(service: "partner", to: .open, by: "test")
@@ -53,7 +53,7 @@ struct RequiredSubjectTests {
         }
     }
 
-    @Test("through the proxy a call without the header is a bad request that no fallback hides")
+    @Test("A proxied call without the header is a bad request that no fallback hides")
     func proxy() async throws {
         try await ProxyTestAPI.with(
             configure: {
@@ -70,7 +70,7 @@ struct RequiredSubjectTests {
         }
     }
 
-    @Test("a reload that asks for one is in force at once")
+    @Test("A reload that requires a subject takes effect at once")
     func reload() async throws {
         let lenient = ServiceDefinition(
             name: "partner", limits: [LimitDefinition(name: "tenant", limit: 100, window: .seconds(60), isPerSubject: true)])

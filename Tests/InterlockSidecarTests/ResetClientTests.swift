@@ -10,7 +10,7 @@ import Testing
 @testable import SidecarTelemetry
 
 /// A write to a client that has reset the connection fails, and NIO drains the socket within that write.
-@Suite("Clients that reset while they are written to")
+@Suite("Clients that reset during a write")
 struct ResetClientTests {
     /// Makes the first write of a connection fail the way it does after a reset.
     private final class Reset: ChannelOutboundHandler {
@@ -34,7 +34,7 @@ struct ResetClientTests {
 
     private static let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 
-    @Test("with the first bytes of HTTP/2: its protocol is chosen once, and the connection ends")
+    @Test("HTTP/2 is selected once, and the connection ends")
     func http2() throws {
         let eventLoop = EmbeddedEventLoop()
         let preface = ByteBuffer(string: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
@@ -52,7 +52,7 @@ struct ResetClientTests {
         #expect(api.connectionCount == 0)
     }
 
-    @Test("with commands of RESP: each is carried out once, and the connection ends")
+    @Test("RESP commands are run once each, and the connection ends")
     func resp() async throws {
         let eventLoop = NIOAsyncTestingEventLoop()
         let channel = NIOAsyncTestingChannel(loop: eventLoop)

@@ -9,7 +9,7 @@ import Testing
 @testable import SidecarSettings
 
 /// Removing an API key, as a reload does, ends everything that outlives one answer to its caller.
-@Suite("A removed API key", .timeLimit(.minutes(2)))
+@Suite("Revoking an API key", .timeLimit(.minutes(2)))
 struct RevokedKeyTests {
     private static let keys = [HTTPTestAPI.ops, HTTPTestAPI.web]
     private static let web = ["X-Api-Key": HTTPTestAPI.web.secret]
@@ -28,7 +28,7 @@ struct RevokedKeyTests {
         return try await withThrowingTaskGroup(of: String?.self) { group in
             group.addTask { try await client.exchange(request) }
             group.addTask {
-                try await eventually("the request is open") { try await isOpen() }
+                try await eventually("the request is pending") { try await isOpen() }
                 remove(access)
                 try await after()
                 return nil
@@ -39,7 +39,7 @@ struct RevokedKeyTests {
         }
     }
 
-    @Test("ends a wait for a lock with 401, and the lock is not granted")
+    @Test("A revoked key ends a wait for a lock with 401 and without a grant")
     func lockWait() async throws {
         try await HTTPTestAPI.with(keys: Self.keys, idleTimeout: .seconds(5)) { api in
             let coordinator = api.coordinator
@@ -57,7 +57,7 @@ struct RevokedKeyTests {
     }
 
     @Test(
-        "ends a wait for a limit with 401, for a take as for a permit",
+        "A revoked key ends a wait for a limit with 401, for a take and for a permit",
         arguments: ["limits/catalog/take", "services/catalog/permits"])
     func limitWait(path: String) async throws {
         let service = ServiceDefinition(
@@ -76,7 +76,7 @@ struct RevokedKeyTests {
         }
     }
 
-    @Test("closes a connection that is kept for further requests")
+    @Test("A revoked key closes a keep-alive connection")
     func keptConnection() async throws {
         try await HTTPTestAPI.with(keys: Self.keys, idleTimeout: .seconds(20)) { api in
             let access = api.access
@@ -91,7 +91,7 @@ struct RevokedKeyTests {
         }
     }
 
-    @Test("closes a tunnel, at both ends")
+    @Test("A revoked key closes both ends of a tunnel")
     func tunnel() async throws {
         let (departures, left) = AsyncStream.makeStream(of: Void.self)
         let upstream: TestUpstream.Handler = { call in
@@ -119,7 +119,7 @@ struct RevokedKeyTests {
         }
     }
 
-    @Test("breaks off an answer that goes on through the proxy, and leaves its upstream")
+    @Test("A revoked key truncates a proxied response and closes its upstream connection")
     func proxiedStream() async throws {
         let (departures, left) = AsyncStream.makeStream(of: Void.self)
         let upstream: TestUpstream.Handler = { call in
@@ -141,7 +141,7 @@ struct RevokedKeyTests {
         }
     }
 
-    @Test("ends a linked lease's stream and its extension, and does not release the lock under a holder at work")
+    @Test("A revoked key ends a linked lease's stream and renewal, and keeps its lock held")
     func linkedLease() async throws {
         try await HTTPTestAPI.with(keys: Self.keys) { api in
             let coordinator = api.coordinator
@@ -154,11 +154,11 @@ struct RevokedKeyTests {
                 if HTTPTestClient.event("lease", in: received) != nil { Self.remove(access) }
             }
             #expect(try await coordinator.inspectLock(name)?.holders == 1)
-            try await eventually("the lease has lapsed") { try await coordinator.inspectLock(name)?.label == nil }
+            try await eventually("the lease has expired") { try await coordinator.inspectLock(name)?.label == nil }
         }
     }
 
-    @Test("ends event streams and console streams", arguments: ["/v1/events", "/v1/live"])
+    @Test("A revoked key ends event streams and console streams", arguments: ["/v1/events", "/v1/live"])
     func streams(path: String) async throws {
         try await HTTPTestAPI.with(keys: Self.keys) { api in
             let access = api.access
@@ -174,7 +174,7 @@ struct RevokedKeyTests {
         }
     }
 
-    @Test("ends a stream that nobody reads")
+    @Test("A revoked key ends a stream that its client does not read")
     func unreadStream() async throws {
         try await HTTPTestAPI.with(keys: Self.keys) { api in
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -191,12 +191,12 @@ struct RevokedKeyTests {
             let name = try ResourceName("orders")
             try await eventually("the lease is granted") { try await coordinator.inspectLock(name)?.holders == 1 }
             Self.remove(api.access)
-            try await eventually("the lease has lapsed") { try await coordinator.inspectLock(name)?.label == nil }
+            try await eventually("the lease has expired") { try await coordinator.inspectLock(name)?.label == nil }
             try? await channel.close()
         }
     }
 
-    @Test("ends the streams of HTTP/2 with 401, and the connection with a farewell")
+    @Test("A revoked key ends HTTP/2 streams with 401, and the connection with GOAWAY")
     func http2() async throws {
         try await HTTPTestAPI.with(keys: Self.keys) { api in
             let coordinator = api.coordinator
@@ -207,7 +207,7 @@ struct RevokedKeyTests {
                     HTTP2TestClient.head(
                         "POST", "/v1/locks/orders", [("x-api-key", "web-secret")], stream: 1, ends: false),
                     HTTP2TestClient.data(#"{"ttl_ms":30000,"wait_ms":20000}"#, stream: 1, ends: true))
-                try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
+                try await eventually("the call waits") { await coordinator.status.locksWaiting == 1 }
                 Self.remove(api.access)
                 _ = try await coordinator.releaseLock(name, token: held.token)
                 #expect(try await client.answer(1).status == "401")
@@ -217,7 +217,7 @@ struct RevokedKeyTests {
         }
     }
 
-    @Test("ends the calls of gRPC with UNAUTHENTICATED, and the connection with a farewell")
+    @Test("A revoked key ends gRPC calls with UNAUTHENTICATED, and the connection with GOAWAY")
     func grpc() async throws {
         try await GRPCTestAPI.with(keys: Self.keys) { api in
             try await HTTP2TestClient.with(port: api.port) { client in
@@ -243,7 +243,7 @@ struct RevokedKeyTests {
         }
     }
 
-    @Test("ends a wait at the RESP listener, and the lock is not granted")
+    @Test("A revoked key ends a wait over RESP without a grant")
     func resp() async throws {
         try await RESPTestAPI.with(keys: Self.keys) { api in
             let coordinator = api.coordinator
@@ -251,16 +251,16 @@ struct RevokedKeyTests {
             let name = try ResourceName("orders")
             let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
             async let answer = api.exchange("AUTH web-secret\r\nLOCK.ACQUIRE orders 30000 WAIT 50000\r\n")
-            try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
+            try await eventually("the call waits") { await coordinator.status.locksWaiting == 1 }
             Self.remove(access)
-            try await eventually("it waits no more") { await coordinator.status.locksWaiting == 0 }
+            try await eventually("the wait has ended") { await coordinator.status.locksWaiting == 0 }
             _ = try await coordinator.releaseLock(name, token: held.token)
             #expect(try await answer == "+OK\r\n")
             #expect(try await coordinator.inspectLock(name)?.label == nil)
         }
     }
 
-    @Test("ends a wait of a RESP client that reads nothing")
+    @Test("A revoked key ends the wait of a RESP client that does not read")
     func unreadRESP() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -274,7 +274,7 @@ struct RevokedKeyTests {
                 .connect(unixDomainSocketPath: path).get()
             let commands = ["AUTH web-secret", "HELLO 3", "SUBSCRIBE interlock:events", "LOCK.ACQUIRE orders 30000 WAIT 80000"]
             try await channel.writeAndFlush(ByteBuffer(string: commands.map { "\($0)\r\n" }.joined()))
-            try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
+            try await eventually("the call waits") { await coordinator.status.locksWaiting == 1 }
             // A megabyte of events: more than the socket buffers hold, but less than the listener may buffer.
             let events = coordinator.events.locks.subscribe()
             let others = (0..<2500).map { "\(String(repeating: "x", count: 200))-\($0)" } + ["last"]
@@ -283,14 +283,14 @@ struct RevokedKeyTests {
             _ = await events.first { $0.lock == "last" }
             #expect(await coordinator.status.locksWaiting == 1)
             Self.remove(api.access)
-            try await eventually(within: .seconds(10), "it waits no more") { await coordinator.status.locksWaiting == 0 }
+            try await eventually(within: .seconds(10), "the wait has ended") { await coordinator.status.locksWaiting == 0 }
             _ = try await coordinator.releaseLock(name, token: held.token)
             #expect(try await coordinator.inspectLock(name)?.label == nil)
             try? await channel.close()
         }
     }
 
-    @Test("leaves the callers of other keys alone")
+    @Test("A revoked key does not affect callers with other keys")
     func others() async throws {
         try await HTTPTestAPI.with(keys: Self.keys) { api in
             let coordinator = api.coordinator
@@ -299,7 +299,7 @@ struct RevokedKeyTests {
             let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
             async let answer = api.client.send(
                 "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"wait_ms":50000}"#, headers: ["X-Api-Key": "ops-secret"])
-            try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
+            try await eventually("the call waits") { await coordinator.status.locksWaiting == 1 }
             Self.remove(access)
             _ = try await coordinator.releaseLock(name, token: held.token)
             #expect(try await answer.status == 201)

@@ -5,10 +5,10 @@ import Testing
 
 @testable import InterlockSidecar
 
-@Suite("The service manager")
+@Suite("Service manager")
 struct ServiceManagerTests {
     @Test(
-        "is found by its variables",
+        "The service manager is found by its variables",
         arguments: [
             (["NOTIFY_SOCKET": "/run/systemd/notify"], ServiceManager(address: .path("/run/systemd/notify"))),
             (["NOTIFY_SOCKET": "@notify"], ServiceManager(address: .abstract("notify"))),
@@ -33,7 +33,7 @@ struct ServiceManagerTests {
     }
 
     @Test(
-        "is none where no socket is named that can be used",
+        "The service manager is absent without a usable socket",
         arguments: ["", "/", "@", "vsock:2:1234", "run/notify", "/" + String(repeating: "n", count: 107)]
     )
     func noSocket(name: String) {
@@ -41,7 +41,7 @@ struct ServiceManagerTests {
         #expect(ServiceManager(environment: ["WATCHDOG_USEC": "1"], processID: 7) == nil)
     }
 
-    @Test("is told of readiness once, of reloads, and of the end")
+    @Test("The service manager is notified once of readiness, of each reload and of the end")
     func life() {
         var report = ServiceReport()
         #expect(report.checked(.isUnreachable(nil)) == [.alive])
@@ -57,7 +57,7 @@ struct ServiceManagerTests {
         #expect(report.stopped().isEmpty)
     }
 
-    @Test("is told why a reload failed until one succeeds")
+    @Test("The service manager learns why a reload failed until one succeeds")
     func failedReload() {
         var report = ServiceReport()
         _ = report.checked(.isUp)
@@ -68,7 +68,7 @@ struct ServiceManagerTests {
         #expect(report.reloadEnded(failure: nil) == [.ready, .status("Serving without Redis: gone")])
     }
 
-    @Test("hears of no reload before the start or after the stop")
+    @Test("The service manager hears of no reload before the start or after the stop")
     func reloadOutsideOfService() {
         var report = ServiceReport()
         #expect(report.reloadBegan(at: 1).isEmpty)
@@ -80,7 +80,7 @@ struct ServiceManagerTests {
         #expect(report.listenersOpened().isEmpty)
     }
 
-    @Test("is sent one assignment a line")
+    @Test("The service manager receives one assignment a line")
     func lines() {
         let lines: [ServiceReport.Line] = [.ready, .reloading(at: 7), .stopping, .alive, .status("two\nlines")]
         #expect(
@@ -89,7 +89,7 @@ struct ServiceManagerTests {
             ])
     }
 
-    @Test("gets datagrams at a path and at an abstract name", arguments: [false, true])
+    @Test("The service manager gets datagrams at a path and at an abstract name", arguments: [false, true])
     func datagrams(isAbstract: Bool) throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -105,7 +105,7 @@ struct ServiceManagerTests {
         #expect(listener.next() == nil)
     }
 
-    @Test("that is gone, or reads nothing, is no reason to wait")
+    @Test("A service manager that is gone or does not read delays nothing")
     func deaf() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }

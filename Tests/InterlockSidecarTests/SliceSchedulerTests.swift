@@ -4,7 +4,7 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("Turns of clients on the event loop")
+@Suite("Slices of clients on the event loop")
 struct SliceSchedulerTests {
     /// An event loop whose clock advances by the declared cost of each piece of work.
     private final class Loop {
@@ -75,14 +75,14 @@ struct SliceSchedulerTests {
         func forget() { done = [] }
     }
 
-    @Test("A client that comes alone is served at once")
+    @Test("A client without competitors is served at once")
     func alone() {
         let loop = Loop()
         loop.client("a", cost: 50).receive(3)
         #expect(loop.done == ["a", "a", "a"])
     }
 
-    @Test("A slice of a busy client ends after a quarter of a millisecond, and goes on in a later tick")
+    @Test("A slice of a busy client ends after a quarter of a millisecond and continues in a later tick")
     func sliced() {
         let loop = Loop()
         loop.client("a", cost: 100).receive(30)
@@ -114,7 +114,7 @@ struct SliceSchedulerTests {
         #expect(place.map { $0 <= 16 } ?? false)
     }
 
-    @Test("A busy client goes on while occasional ones take all the time there is")
+    @Test("A busy client proceeds even while occasional ones use all the time")
     func heavyIsNotStarved() {
         let loop = Loop()
         let busy = loop.client("busy", cost: 100)
@@ -128,7 +128,7 @@ struct SliceSchedulerTests {
         #expect(loop.done.contains("busy"))
     }
 
-    @Test("Connections of one key take turns as one")
+    @Test("Connections with one key take turns as one")
     func partiesTakeTurns() {
         let loop = Loop()
         let many = (0..<50).map { loop.client("many", of: "many\($0 / 50)", cost: 100) }
@@ -142,7 +142,7 @@ struct SliceSchedulerTests {
         #expect(share * 5 >= loop.done.count * 2, "\(share) of \(loop.done.count)")
     }
 
-    @Test("A slice that is left open by a connection that closed within it ends with the next one")
+    @Test("A slice left open by a closed connection ends with the next one")
     func leftOpen() {
         let loop = Loop()
         let closed = loop.client("closed", cost: 1)
@@ -151,7 +151,7 @@ struct SliceSchedulerTests {
         #expect(loop.done == ["next"])
     }
 
-    @Test("Of many sockets that are to be read, a few are read in each tick, and an occasional client's among the first")
+    @Test("A few of many readable sockets are read in each tick, an occasional client's among the first")
     func reads() {
         let loop = Loop()
         let busy = loop.client("busy", of: "busy", cost: 1000)
@@ -168,7 +168,7 @@ struct SliceSchedulerTests {
         #expect(read.count == 501)
     }
 
-    @Test("Of many sockets that are to be written to, those beyond a tick's time wait for the next one")
+    @Test("Writable sockets beyond a tick's time wait for the next one")
     func writes() {
         let loop = Loop()
         let clients = (0..<300).map { _ in loop.client("many", cost: 1) }
@@ -179,7 +179,7 @@ struct SliceSchedulerTests {
         #expect(written == 300)
     }
 
-    @Test("What is written within a slice is flushed once, at its end")
+    @Test("Data written within a slice is flushed once, at its end")
     func flushedOnce() {
         let loop = Loop()
         let client = loop.client("a", cost: 10)
@@ -190,9 +190,9 @@ struct SliceSchedulerTests {
     }
 }
 
-@Suite("The line of those that wait for their slices")
+@Suite("Queue of waiting slices")
 struct RoundRobinQueueTests {
-    @Test("Parties take turns, and so do the members of one")
+    @Test("Groups take turns, and so do the members of one")
     func partiesTakeTurns() {
         var line = RoundRobinQueue<String, Int>()
         for member in 1...4 { line.append(member, of: "many") }
@@ -205,7 +205,7 @@ struct RoundRobinQueueTests {
         #expect(line.isEmpty)
     }
 
-    @Test("A member that comes again waits behind the other parties")
+    @Test("A member that returns waits behind the other groups")
     func comesAgain() {
         var line = RoundRobinQueue<String, Int>()
         line.append(1, of: "a")

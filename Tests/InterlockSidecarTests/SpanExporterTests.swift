@@ -29,13 +29,13 @@ struct SpanExporterTests {
         let running = Task { try await exporter.run() }
         for number in 1...count {
             tracer.begin("a", kind: .server, parent: nil)?.end()
-            try await eventually(within: .seconds(30), "batch \(number) has come") { collector.received.count >= number }
+            try await eventually(within: .seconds(30), "batch \(number) has arrived") { collector.received.count >= number }
         }
         running.cancel()
         try await running.value
     }
 
-    @Test("one connection carries many batches")
+    @Test("One connection carries many batches")
     func oneConnection() async throws {
         try await TestUpstream.with({
             try await $0.takeBody(); try await $0.answer("200 OK")
@@ -46,7 +46,7 @@ struct SpanExporterTests {
         }
     }
 
-    @Test("a collector with a certificate of a private authority is sent the fields that were configured")
+    @Test("A collector with a private authority's certificate receives the configured fields")
     func privateAuthority() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -71,7 +71,7 @@ struct SpanExporterTests {
     }
 
     @Test(
-        "a collector that says when to come again is not asked before", arguments: ["429 Too Many Requests", "503 Unavailable"])
+        "A collector's Retry-After is respected", arguments: ["429 Too Many Requests", "503 Unavailable"])
     func retryAfter(status: String) async throws {
         let times = NIOLockedValueBox<[ContinuousClock.Instant]>([])
         try await TestUpstream.with({ call in
@@ -88,7 +88,9 @@ struct SpanExporterTests {
             let exporter = try Self.exporter(settings, queue)
             let running = Task { try await exporter.run() }
             tracer.begin("a", kind: .server, parent: nil)?.end()
-            try await eventually(within: .seconds(30), "it is asked again") { times.withLockedValue { $0.count } >= 2 }
+            try await eventually(within: .seconds(30), "the collector is called again") {
+                times.withLockedValue { $0.count } >= 2
+            }
             running.cancel()
             try await running.value
             let both = times.withLockedValue { $0 }

@@ -7,14 +7,14 @@ import Testing
 @testable import SidecarTelemetry
 
 /// The hand-written encoder agrees with the generated types.
-@Suite("The messages to a collector")
+@Suite("Messages to a collector")
 struct SpanMessagesTests {
     typealias Request = Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceRequest
     typealias KeyValue = Opentelemetry_Proto_Common_V1_KeyValue
 
     private static let texts = ["", "a", "größer", String(repeating: "long", count: 32), String(repeating: "x", count: 512)]
 
-    @Test("spans are written byte for byte as the generated types write them", arguments: 0..<20 as Range<UInt64>)
+    @Test("Spans are encoded byte for byte like the generated types", arguments: 0..<20 as Range<UInt64>)
     func spans(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         // The counts make the lengths of the outer messages one to three bytes long.
@@ -31,7 +31,7 @@ struct SpanMessagesTests {
         }
     }
 
-    @Test("a message ends with the span that makes it long enough, and the next begins behind it")
+    @Test("A message ends with the span that fills it, and the next one starts behind it")
     func long() throws {
         var random = SeededRandom(seed: 1)
         let spans = (0..<8000).map { _ in Self.span(&random) }

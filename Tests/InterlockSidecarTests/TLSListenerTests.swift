@@ -63,7 +63,7 @@ struct TLSListenerTests {
         func channelInactive(context: ChannelHandlerContext) { done.fail(ChannelError.ioOnClosedChannel) }
     }
 
-    @Test("the HTTP API agrees on HTTP/2 and on HTTP/1.1, and answers over either")
+    @Test("The HTTP API negotiates HTTP/2 and HTTP/1.1, and answers over either")
     func http() async throws {
         try await Self.withCertificate { _, certificate in
             try await HTTPTestAPI.with(certificate: certificate) { api in
@@ -79,7 +79,7 @@ struct TLSListenerTests {
         }
     }
 
-    @Test("the RESP listener offers no protocol, the gRPC listener HTTP/2 alone")
+    @Test("The RESP listener negotiates no protocol, the gRPC listener only HTTP/2")
     func others() async throws {
         try await Self.withCertificate { files, certificate in
             try await RESPTestAPI.with(tls: files) { api async throws in
@@ -92,7 +92,7 @@ struct TLSListenerTests {
     }
 
     @Test(
-        "a gRPC client that does not end its handshake, or asks nothing, is closed when its time is over",
+        "A gRPC client that stalls in its handshake or sends no request is closed at its deadline",
         arguments: ["", "\u{16}\u{03}\u{01}\u{02}"])
     func silent(bytes: String) async throws {
         try await Self.withCertificate { _, certificate in
@@ -106,7 +106,7 @@ struct TLSListenerTests {
     }
 
     @Test(
-        "silent clients do not keep others from a full listener: the oldest of them makes room",
+        "Silent clients do not block a full listener, because the oldest one is evicted",
         arguments: ["grpc", "resp", "http"])
     func crowded(listener: String) async throws {
         let keys = [HTTPTestAPI.web]
@@ -156,7 +156,7 @@ struct TLSListenerTests {
         }
     }
 
-    @Test("of clients that do not end their handshakes only so many are kept at a time, the newest")
+    @Test("Only a limited number of unfinished handshakes is kept, the newest ones")
     func bounded() async throws {
         try await Self.withCertificate { _, certificate in
             try await GRPCTestAPI.with(certificate: certificate) { api in
@@ -167,7 +167,9 @@ struct TLSListenerTests {
                             .connect(host: "127.0.0.1", port: api.port).get())
                 }
                 let all = silent
-                try await eventually(within: .seconds(8), "the oldest are closed") { all.count(where: \.isActive) <= 256 }
+                try await eventually(within: .seconds(8), "the oldest connections are closed") {
+                    all.count(where: \.isActive) <= 256
+                }
                 let areNewestKept = all.suffix(100).allSatisfy(\.isActive)
                 #expect(areNewestKept)
                 for channel in all { try? await channel.close() }

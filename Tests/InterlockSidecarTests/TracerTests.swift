@@ -9,7 +9,7 @@ import Testing
 @testable import SidecarSettings
 @testable import SidecarTelemetry
 
-@Suite("which calls are traced")
+@Suite("Traced calls")
 struct TracerTests {
     private static func tracer(_ share: Double, follows: Bool = true, queue: SpanQueue = SpanQueue(), now: Int64 = 5) -> Tracer {
         var settings = TracingSettings(endpoint: "http://127.0.0.1:4318")
@@ -22,7 +22,7 @@ struct TracerTests {
         TraceContext(traceID: .init(high: 1, low: low), spanID: 9, isSampled: isSampled, state: "a=b")
     }
 
-    @Test("of calls without a caller's word a share is traced", arguments: [0, 0.01, 0.5, 1])
+    @Test("A fraction of the calls without trace context is traced", arguments: [0, 0.01, 0.5, 1])
     func shares(share: Double) {
         let tracer = Self.tracer(share)
         let count = (0..<10_000).count { _ in tracer.begin("a", kind: .server, parent: nil) != nil }
@@ -31,7 +31,7 @@ struct TracerTests {
         #expect(abs(Double(count) - 10_000 * share) <= spread)
     }
 
-    @Test("a caller is followed, whatever the share")
+    @Test("A caller's trace context is followed, whatever the fraction")
     func followed() throws {
         #expect(Self.tracer(1).begin("a", kind: .server, parent: Self.parent(isSampled: false)) == nil)
         let span = try #require(Self.tracer(0).begin("a", kind: .server, parent: Self.parent(isSampled: true)))
@@ -40,7 +40,7 @@ struct TracerTests {
         #expect(span.context.spanID != 9)
     }
 
-    @Test("where callers are not followed the trace's ID decides, everywhere alike")
+    @Test("Without caller context the trace's ID decides, everywhere alike")
     func notFollowed() {
         for isSampled in [true, false] {
             for (low, isTraced) in [(UInt64(1) << 55, true), ((UInt64(1) << 55) - 1, false), (.max, true), (0xFF << 56, false)] {
@@ -51,7 +51,7 @@ struct TracerTests {
         #expect(Self.tracer(0, follows: false).begin("a", kind: .server, parent: Self.parent(isSampled: true, low: .max)) == nil)
     }
 
-    @Test("a span is told once, with its parent, and never ends before it began")
+    @Test("A span is reported once, with its parent, and never starts after its end")
     func spans() throws {
         let queue = SpanQueue()
         let span = try #require(Self.tracer(1, queue: queue).begin("a", kind: .server, parent: Self.parent(isSampled: true)))
@@ -75,7 +75,7 @@ struct TracerTests {
         #expect(queue.take().batches.isEmpty)
     }
 
-    @Test("what comes while the queue is full is dropped and counted")
+    @Test("Spans beyond a full queue are dropped and counted")
     func bounded() throws {
         let queue = SpanQueue()
         let tracer = Self.tracer(1, queue: queue)
@@ -90,7 +90,7 @@ struct TracerTests {
         #expect(!queue.hasMany)
     }
 
-    @Test("sending spans ends when it is cancelled")
+    @Test("Cancellation ends the sending of spans")
     func cancelled() async throws {
         let exporter = try SpanExporter(
             TracingSettings(endpoint: "http://127.0.0.1:4318"), queue: SpanQueue(), resource: [:],
@@ -100,7 +100,7 @@ struct TracerTests {
         try await running.value
     }
 
-    @Test("tracing is configured by a URL alone, or with a share")
+    @Test("A URL alone configures tracing, optionally with a fraction")
     func configuration() throws {
         func load(_ yaml: String) throws -> TracingSettings? {
             try SidecarConfiguration.load(yaml: yaml, fileName: "a.yaml").tracing
@@ -128,7 +128,7 @@ struct TracerTests {
         }
     }
 
-    @Test("header fields for the collector come from the file or from another, and are never shown")
+    @Test("Collector header fields come from the file or from another one, and are never printed")
     func headers() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }

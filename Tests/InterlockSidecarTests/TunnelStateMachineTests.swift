@@ -3,19 +3,19 @@ import Testing
 
 @testable import SidecarProxy
 
-@Suite("The protocol of a tunnel")
+@Suite("Protocol of a tunnel")
 struct TunnelStateMachineTests {
     private var now = Instant(nanoseconds: 1_000_000_000)
     private var machine = TunnelStateMachine(idleTimeout: 1000, now: Instant(nanoseconds: 1_000_000_000))
 
-    @Test("a side is read while the other accepts bytes", arguments: [TunnelStateMachine.Side.client, .upstream])
+    @Test("A side is read while the other accepts bytes", arguments: [TunnelStateMachine.Side.client, .upstream])
     mutating func flowing(side: TunnelStateMachine.Side) {
         #expect(machine.readRequested(side, isOtherWritable: true) == .read(side))
         #expect(machine.becameWritable(side.other) == .none)
     }
 
     @Test(
-        "a read waits for the other side to accept bytes, and happens once",
+        "A read waits for the other side to accept bytes, and happens once",
         arguments: [TunnelStateMachine.Side.client, .upstream])
     mutating func held(side: TunnelStateMachine.Side) {
         #expect(machine.readRequested(side, isOtherWritable: false) == .none)
@@ -25,7 +25,7 @@ struct TunnelStateMachineTests {
         #expect(machine.becameWritable(side.other) == .none)
     }
 
-    @Test("the sides wait independently of each other")
+    @Test("The sides wait independently of each other")
     mutating func bothHeld() {
         #expect(machine.readRequested(.client, isOtherWritable: false) == .none)
         #expect(machine.readRequested(.upstream, isOtherWritable: false) == .none)
@@ -33,7 +33,7 @@ struct TunnelStateMachineTests {
         #expect(machine.becameWritable(.client) == .read(.upstream))
     }
 
-    @Test("an idle tunnel closes after its timeout, which every byte restarts")
+    @Test("An idle tunnel closes after its timeout, which every byte restarts")
     mutating func idle() {
         now = now.advanced(byMilliseconds: 999)
         #expect(machine.alarm(now: now) == .setAlarm)
@@ -45,7 +45,7 @@ struct TunnelStateMachineTests {
         #expect(machine.alarm(now: now) == .close)
     }
 
-    @Test("a tunnel closes once")
+    @Test("A tunnel closes once")
     mutating func closed() {
         #expect(machine.readRequested(.client, isOtherWritable: false) == .none)
         #expect(machine.end() == .close)

@@ -7,14 +7,14 @@ import Testing
 
 @testable import SidecarSettings
 
-@Suite("Proxy: kept connections to the upstream", .timeLimit(.minutes(1)))
+@Suite("Proxy: reused upstream connections", .timeLimit(.minutes(1)))
 struct UpstreamReuseTests {
     /// Returns the settings of a service with these lines in its file.
     private static func settings(_ yaml: String) throws -> UpstreamSettings {
         try #require(configuration("services:\n  a:\n    url: http://h\n    \(yaml)").services.first?.upstream)
     }
 
-    private static func isBlameless(_ proxy: ProxyTestAPI) async throws {
+    private static func expectNoFailure(_ proxy: ProxyTestAPI) async throws {
         try await proxy.isSettled()
         let breaker = try await proxy.api.coordinator.breaker(service: "shop")
         #expect(breaker.state == .closed && breaker.fleet.trips == 0)
@@ -43,7 +43,7 @@ struct UpstreamReuseTests {
     }
 
     @Test(
-        "an idempotent call on a kept connection that ends without a byte is sent once more on another one",
+        "An idempotent call on a reused connection that ends without a byte is sent again on another one",
         arguments: [("GET", nil), ("PUT", "body"), ("DELETE", nil)] as [(String, String?)])
     func again(method: String, body: String?) async throws {
         try await ProxyTestAPI.with(configure: Self.touchy, upstream: Self.closing()) { proxy in
@@ -51,31 +51,31 @@ struct UpstreamReuseTests {
             let second = try await proxy.client.send(method, "/proxy/shop/a", body)
             #expect(second.status == 200 && second.body == "3", "\(second)")
             #expect(proxy.upstream.connectionCount == 2)
-            try await Self.isBlameless(proxy)
+            try await Self.expectNoFailure(proxy)
         }
     }
 
-    @Test("a call that may have had an effect is not sent again, and its kept connection's end is no failure of the service")
+    @Test("A call with possible side effects is not sent again, and is not a failure of the service")
     func once() async throws {
         try await ProxyTestAPI.with(configure: Self.touchy, upstream: Self.closing()) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a")
             try await proxy.api.expect(502, "POST", "/proxy/shop/a", "body")
             #expect(proxy.upstream.received.count == 2)
-            try await Self.isBlameless(proxy)
+            try await Self.expectNoFailure(proxy)
         }
     }
 
-    @Test("a new connection that ends without a byte is a failure of the service")
+    @Test("A new connection that ends without a byte is a failure of the service")
     func fresh() async throws {
         try await ProxyTestAPI.with(configure: Self.touchy, upstream: Self.closing(at: [1])) { proxy in
             try await proxy.api.expect(502, "GET", "/proxy/shop/a")
             let coordinator = proxy.api.coordinator
-            try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
+            try await eventually("the failure is counted") { try await coordinator.breaker(service: "shop").state == .open }
             #expect(proxy.upstream.received.count == 1)
         }
     }
 
-    @Test("a server that keeps connections for no time at all gets a new one for each request")
+    @Test("A server with a keep-alive timeout of zero gets a new connection for each request")
     func keepAlive() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", ["Keep-Alive: max=5, Timeout = 0"]) }) { proxy in
             for _ in 0..<3 { try await proxy.api.expect(200, "GET", "/proxy/shop/a") }
@@ -83,7 +83,7 @@ struct UpstreamReuseTests {
         }
     }
 
-    @Test("an unused connection is closed after the configured time")
+    @Test("An unused connection is closed after the configured time")
     func idle() async throws {
         let idle = try Self.settings("connections: { idle: 50ms }")
         let isClosed = NIOLockedValueBox(false)
@@ -106,7 +106,7 @@ struct UpstreamReuseTests {
         }
     }
 
-    @Test("under steady traffic no connection is kept beyond its greatest age")
+    @Test("Under steady traffic no connection is kept beyond its maximum age")
     func age() async throws {
         let aged = try Self.settings("connections: { max_age: 20ms }")
         try await ProxyTestAPI.with(
@@ -117,14 +117,14 @@ struct UpstreamReuseTests {
             },
             upstream: { try await $0.answer("200 OK") }
         ) { proxy in
-            try await eventually("another connection is made") {
+            try await eventually("another connection is opened") {
                 try await proxy.api.expect(200, "GET", "/proxy/shop/a")
                 return proxy.upstream.connectionCount > 2
             }
         }
     }
 
-    @Test("under steady traffic no connection of HTTP/2 is given requests beyond its greatest age")
+    @Test("Under steady traffic no HTTP/2 connection gets requests beyond its maximum age")
     func ageOfHTTP2() async throws {
         var aged = try Self.settings("connections: { max_age: 20ms }")
         aged.speaksHTTP2 = true
@@ -135,7 +135,7 @@ struct UpstreamReuseTests {
             var service = ServiceDefinition(name: "shop", upstream: aged)
             service.upstream?.url = "http://127.0.0.1:\(server.port)"
             try await HTTPTestAPI.with(services: [service]) { api in
-                try await eventually("another connection is made") {
+                try await eventually("another connection is opened") {
                     try await api.expect(200, "GET", "/proxy/shop/a")
                     return server.connections.withLockedValue { $0 > 2 }
                 }

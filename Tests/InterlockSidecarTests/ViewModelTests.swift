@@ -4,14 +4,14 @@ import Testing
 @testable import SidecarConsole
 @testable import SidecarListeners
 
-@Suite("view models")
+@Suite("View models")
 struct ViewModelTests {
     private static func completed(_ model: ViewModel, _ row: [String: JSONValue]) -> [String: JSONValue] {
         guard case .object(let words) = model.completed(.object(row))["words"] else { return [:] }
         return words
     }
 
-    @Test("a model with cells of words makes them, and each row has a key")
+    @Test("A model builds cells from words, and each row has a key")
     func declarations() {
         for (name, model) in ViewModel.all {
             let words = model.columns.filter { $0.path.hasPrefix("words.") }
@@ -22,7 +22,7 @@ struct ViewModelTests {
     }
 
     @Test(
-        "a lock's holder is one label, a label and a number, or nobody",
+        "The holder column shows one label, a label and a count, or that nobody holds the lock",
         arguments: [
             (0, 0, "exclusive", "nobody"), (0, 2, "exclusive", "being handed over"), (1, 0, "exclusive", "a"),
             (1, 0, "shared", "b"), (3, 0, "shared", "b and 2 more"),
@@ -60,7 +60,7 @@ struct ViewModelTests {
         #expect(words["why"] == .text(forced.isEmpty ? "failures" : "forced open"))
     }
 
-    @Test("rules have the name of their domain, and are shadows in a domain that is one")
+    @Test("Rules have their domain's name, and are shadow rules in a shadow domain")
     func domains() {
         let rule = JSONValue.object(["rule": .text("path"), "shadow": .flag(false), "limit": .integer(0), "name": .text("none")])
         let domain = JSONValue.object(["domain": .text("edge"), "shadow": .flag(true), "rules": .list([rule])])
@@ -74,13 +74,13 @@ struct ViewModelTests {
                 ]))
     }
 
-    @Test("words that a sidecar has sent stay")
+    @Test("Words sent by a sidecar stay unchanged")
     func sentWords() {
         let sent = JSONValue.object(["events": .list([.object(["words": .object(["what": .text("as it was sent")])])])])
         #expect(ViewModel.completed("events", sent) == sent)
     }
 
-    @Test("rows that were never read are unknown, and not missing")
+    @Test("Rows that were never read are unknown rather than missing")
     func unknownRows() {
         func rows(_ readAt: JSONValue) -> [JSONValue]? {
             ViewModel.holders.rows(in: .object(["lock": .object(["at_ms": readAt, "leases": .list([])])]))
@@ -90,7 +90,7 @@ struct ViewModelTests {
         #expect(ViewModel.holders.rows(in: .object([:])) == nil)
     }
 
-    @Test("limits that were read come with their refusals, before those per subject")
+    @Test("Limits from a sidecar come with their refusals, before those per subject")
     func limits() {
         func limit(_ name: String, _ members: [String: JSONValue]) -> JSONValue {
             .object(members.merging(["name": .text(name), "limit": .integer(20)]) { $1 })

@@ -24,7 +24,7 @@ struct WebSocketTests {
         }
     }
 
-    @Test("the change is asked for and passed on, and what stands right behind either head is not lost")
+    @Test("An upgrade is forwarded, and bytes right behind either head are not lost")
     func opened() async throws {
         try await ProxyTestAPI.with(upstream: Self.echo("welcome")) { proxy in
             let bytes = ByteBuffer(string: Self.request + "\u{1}hello")
@@ -45,7 +45,7 @@ struct WebSocketTests {
         }
     }
 
-    @Test("megabytes pass either way without loss")
+    @Test("Megabytes pass either way without loss")
     func large() async throws {
         let message = String(repeating: "0123456789abcdef", count: 1 << 18)
         try await ProxyTestAPI.with(upstream: { call in
@@ -61,7 +61,7 @@ struct WebSocketTests {
         }
     }
 
-    @Test("when the client leaves, the upstream's connection is closed; when the upstream does, the client's is")
+    @Test("Either end that leaves closes the connection of the other")
     func ends() async throws {
         let (departures, left) = AsyncStream.makeStream(of: Void.self)
         try await ProxyTestAPI.with(upstream: { call in
@@ -80,7 +80,7 @@ struct WebSocketTests {
         }
     }
 
-    @Test("when the sidecar goes down, its tunnels close")
+    @Test("A shutdown closes the sidecar's tunnels")
     func shutdown() async throws {
         try await ProxyTestAPI.with(upstream: Self.echo()) { proxy in
             let shutDown = proxy.api.shutDown
@@ -92,7 +92,7 @@ struct WebSocketTests {
         }
     }
 
-    @Test("an upstream that stays with HTTP is answered for as any other, and the connection ends with that")
+    @Test("An upstream that declines the upgrade is answered as usual, and the connection ends")
     func declined() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("426 Upgrade Required", [], "no") }) { proxy in
             let answer = try await RawConnection.exchange(port: proxy.client.port, Self.request)
@@ -101,7 +101,7 @@ struct WebSocketTests {
     }
 
     @Test(
-        "a change that was not asked for, or to something else, is none",
+        "An unsolicited or different upgrade is refused",
         arguments: [
             (Self.request, Self.change.replacing("websocket", with: "h2c")),
             (Self.request, Self.change.replacing("Upgrade: websocket\r\n", with: "")),
@@ -126,7 +126,7 @@ struct WebSocketTests {
         }
     }
 
-    @Test("a page of another origin opens none")
+    @Test("A page of another origin cannot open a WebSocket")
     func foreign() async throws {
         try await ProxyTestAPI.with(upstream: Self.echo()) { proxy in
             let foreign = Self.request.replacing("\r\n\r\n", with: "\r\nOrigin: https://elsewhere.example\r\n\r\n")
@@ -136,7 +136,7 @@ struct WebSocketTests {
         }
     }
 
-    @Test("a service of HTTP/2 has none, and says so")
+    @Test("A service with http2 refuses a WebSocket with an explanation")
     func overHTTP2() async throws {
         try await ProxyTestAPI.with(configure: { $0.upstream?.speaksHTTP2 = true }, upstream: Self.echo()) { proxy in
             let answer = try await RawConnection.exchange(port: proxy.client.port, Self.request)

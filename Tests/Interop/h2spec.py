@@ -1,7 +1,7 @@
 """h2spec, the conformance test of HTTP/2, against the HTTP API.
 
-No package has it. It is built from its public source with Debian's Go and Debian's Go libraries, in a folder that git
-ignores. H2SPEC_SOURCE names another repository or folder to take the source from, H2SPEC a program that is built.
+No package contains it, so it is built from its public source with Debian's Go and Debian's Go libraries, in a folder
+that git ignores. H2SPEC_SOURCE names another repository or folder for the source, H2SPEC a built program.
 """
 
 import os
@@ -23,9 +23,9 @@ LIBRARIES = {
 }
 SUMMARY = re.compile(r"(\d+) tests, (\d+) passed, (\d+) skipped, (\d+) failed")
 FAILED = re.compile(r"^ *× *(\d+: .*)$", re.MULTILINE)
-#: Tests that the sidecar fails, and why that is right.
+#: Tests that the sidecar fails, with the reasons.
 KNOWN = {
-    # The port speaks HTTP/1.1 too: other bytes than the preface get its 400, in place of GOAWAY, and the end.
+    # The port also serves HTTP/1.1, so an invalid preface gets a 400 instead of GOAWAY.
     "2: Sends invalid connection preface",
     # SwiftNIO resets the stream with another code than STREAM_CLOSED.
     "6: half closed (remote): Sends a HEADERS frame",
@@ -58,7 +58,7 @@ def build(go: str, built: Path) -> None:
         run([*git, "fetch", "--quiet", "--depth", "1", address, COMMIT], variables=quiet)
         run([*git, "checkout", "--quiet", "FETCH_HEAD"])
     except (OSError, subprocess.SubprocessError) as error:
-        raise Skipped(f"its source cannot be fetched from {address}; H2SPEC_SOURCE names another place") from error
+        raise Skipped(f"its source cannot be fetched from {address}; set H2SPEC_SOURCE to another one") from error
     settings = {
         "GO111MODULE": "off",
         "GOPATH": f"{workspace}:/usr/share/gocode",
@@ -92,7 +92,7 @@ def check(binary: Path) -> None:
     expect(total > 100, f"h2spec ran only {total} tests")
     expect(skipped <= 1, f"h2spec skipped {skipped} tests")
     report = printed[printed.find("Failures:") :]
-    expect(set(FAILED.findall(report)) <= KNOWN, f"other tests failed than those that are known to:\n{report}")
+    expect(set(FAILED.findall(report)) <= KNOWN, f"unexpected tests failed:\n{report}")
 
 
 PARTS = [Part("h2spec", check, is_provided=False)]

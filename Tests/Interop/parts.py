@@ -36,7 +36,7 @@ PATIENCE = 60
 
 
 class Skipped(Exception):
-    """Why a part cannot be tried here."""
+    """The reason why a part cannot be tried here."""
 
 
 class Part(NamedTuple):
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 def found(program: str, package: str) -> str:
-    """The path of a program. Raises Skipped if it is not installed."""
+    """Returns the path of a program. Raises Skipped if it is not installed."""
     path = shutil.which(program, path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin") or shutil.which(program)
     if not path:
         raise Skipped(f"{program} is not installed; Debian has it in {package}")
@@ -61,7 +61,7 @@ def expect(condition: object, what: str) -> None:
 
 
 def output(world: World, *words: object, patience: float = PATIENCE, **variables: str) -> str:
-    """What a program prints. Raises Failure if it fails."""
+    """Returns the output of a program. Raises Failure if it fails."""
     command = [str(word) for word in words]
     try:
         done = subprocess.run(

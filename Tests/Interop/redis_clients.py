@@ -1,6 +1,6 @@
-"""Redis clients of other languages: each logs in, takes a lock and a limit, and is shown an error.
+"""Redis clients in other languages: each logs in, takes a lock and a limit, and receives an error.
 
-Each has a program in `programs` that gets a port and a key, and prints the same lines as all others.
+Each has a program in `programs` that takes a port and a key, and prints the same lines as the others.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from parts import KEY, RESP, ROOT, Part, Skipped, expect, found, output, sidecar
 from servers import World
 
 PROGRAMS = Path(__file__).parent / "programs"
-#: What each program prints: the answer to PING, the parts of a lease, whether it is nil when another holds the lock,
-#: the answer to a release, whether a call is limited, and the first word of an error.
+#: The output of each program: the reply to PING, the parts of a lease, whether it is nil when another holds the lock,
+#: the reply to a release, whether a call is limited, and the first word of an error.
 EXPECTED = "PONG\n3\nnil\n1\n0\nERR\n"
 VIRTUAL = ROOT / ".venv/interop/bin/python"
 
@@ -29,7 +29,7 @@ def check(start: Callable[[World], list[object]]) -> Callable[[Path], None]:
 
 def needs(path: str, package: str) -> None:
     if not any(Path("/usr").glob(path)):
-        raise Skipped(f"/usr/{path} is not there; Debian has it in {package}")
+        raise Skipped(f"/usr/{path} is missing; Debian has it in {package}")
 
 
 def erlang(_: World) -> list[object]:
@@ -70,7 +70,7 @@ def redigo(world: World) -> list[object]:
 
 def glide(_: World) -> list[object]:
     if not any(VIRTUAL.parent.parent.glob("lib/*/site-packages/glide")):
-        raise Skipped("valkey-glide is not installed in .venv/interop; `make interop` does that where PyPI has it")
+        raise Skipped("valkey-glide is not installed in .venv/interop; `make interop` installs it where PyPI has it")
     return [VIRTUAL, PROGRAMS / "valkey_glide.py"]
 
 

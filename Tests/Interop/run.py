@@ -21,7 +21,7 @@ PARTS = [*redis_clients.PARTS, *generated_client.PARTS, *fronts.PARTS, *upstream
 
 
 def verdict(part: Part, binary: Path) -> bool:
-    """Tries one part and says what came of it. Returns False if the run has failed."""
+    """Tries one part and prints the result. Returns False if the run has failed."""
     begin = time.monotonic()
     try:
         part.check(binary)
@@ -39,15 +39,17 @@ def verdict(part: Part, binary: Path) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, help="the sidecar")
-    parser.add_argument("parts", nargs="*", metavar="PART", help="only parts with such a word in their name")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help="try only parts with one of these words in their names"
+    )
     options = parser.parse_args()
     chosen = [part for part in PARTS if not options.parts or any(word in part.name for word in options.parts)]
     if not chosen:
-        parser.error(f"no such part; expected one of: {', '.join(part.name for part in PARTS)}")
+        parser.error(f"no such part; expected one of {', '.join(part.name for part in PARTS)}")
     binary = options.binary.resolve()
     verdicts = [verdict(part, binary) for part in chosen]
     if not all(verdicts):
-        sys.exit("interop: a part failed, or one that Debian or PyPI provides was skipped in CI")
+        sys.exit("interop: a part failed, or CI skipped one that Debian or PyPI provides")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Holds docs/swift/api.txt, the list of what the libraries promise to programs, against the code.
+"""Compares docs/swift/api.txt, the list of the libraries' public declarations, with the code.
 
-Each public declaration of Interlock, of what it exports, and of InterlockClient stands there on one line, by file and
-type, with raw values: files and other programs have them. `--update` writes the list anew: look at what git shows, and
-say in CHANGELOG.md what programs must change. Each has a comment, `///`, that says what it is.
+Each public declaration of Interlock, its exports, and InterlockClient has one line there, by file and type, with raw
+values, since files and other programs contain them. `--update` rewrites the list: check git's diff, and describe in
+CHANGELOG.md what programs must change. Each declaration needs a `///` comment.
 """
 
 import argparse
@@ -28,13 +28,13 @@ NAMED = re.compile(r"\b(?:actor|class|enum|extension|protocol|struct)\s+([\w.]+)
 @dataclass(frozen=True)
 class Declaration:
     text: str
-    """After the types that it is in."""
+    """Returns the declaration after the types that contain it."""
     line: int
     is_documented: bool
 
 
 def declarations(text: str) -> Iterator[Declaration]:
-    """The public declarations of one file."""
+    """Yields the public declarations of one file."""
     lines = swift.code(text).split("\n")
     written = text.split("\n")
     owners: list[tuple[int, str, str]] = []
@@ -72,7 +72,7 @@ def declarations(text: str) -> Iterator[Declaration]:
 
 
 def is_documented(lines: list[str], at: int) -> bool:
-    """Whether a comment for documentation stands before this line, or before its attributes."""
+    """Returns whether a documentation comment precedes this line or its attributes."""
     before = at - 1
     while before >= 0 and lines[before].strip().startswith("@"):
         before -= 1
@@ -80,18 +80,18 @@ def is_documented(lines: list[str], at: int) -> bool:
 
 
 def raw_type(signature: str) -> str:
-    """What stands first after an enum's colon, or that it is one; empty for other types."""
+    """Returns the first type after an enum's colon, or that it is an enum; empty for other types."""
     found = re.search(r"\benum \w+(?:<[^>]*>)?(?:: (\w+))?", signature)
     return (found[1] or "enum") if found else ""
 
 
 def with_raw_values(cases: str) -> str:
-    """`a, b = "c"`: a case that says none has its own name."""
+    """Splits `a, b = "c"`: a case without a raw value has its name as one."""
     return ", ".join(case if " = " in case else f'{case} = "{case}"' for case in cases.split(", "))
 
 
 def listing(undocumented: list[str]) -> str:
-    """The whole list. Names the places of declarations that no comment stands before."""
+    """Returns the list, and the locations of declarations without a comment."""
     found = []
     for library in LIBRARIES:
         for path in sorted((ROOT / "Sources" / library).rglob("*.swift")):
@@ -125,11 +125,9 @@ def main() -> int:
     for place in undocumented:
         print(f"api: without a comment: {place}")
     if undocumented:
-        print("api: say in a comment with /// what each of these is: units, what is returned, which errors are thrown")
+        print("api: describe each of these in a /// comment: units, result, thrown errors")
     if gone or new:
-        print(
-            "api: if that is meant, run Tests/Layout/api.py --update and say in CHANGELOG.md what programs must change"
-        )
+        print("api: if this is intended, run Tests/Layout/api.py --update and add the change to CHANGELOG.md")
     if gone or new or undocumented:
         return 1
     count = sum(bool(line) and not line.startswith("#") for line in now.splitlines())

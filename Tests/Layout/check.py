@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks how the Swift files are laid out: `make lint` runs it.
+"""Checks the layout of the Swift files: `make lint` runs it.
 
 case     No two paths differ in case only.
 circles  Inside a target, sibling folders depend one way. The files right in a target's own folder are its top layer:
@@ -28,10 +28,10 @@ SHORT_FILE = 40
 CHECKS = ("case", "circles", "homes", "names", "length")
 COLLECTION = re.compile(r"(Calls|Commands|Counters|Errors|Histograms|Messages|Replies|Routes|Scripts)(\+\w+)?$|\.pb$")
 LOOSE = "."
-"""Stands for the files right in a folder, beside its sub-folders."""
+"""The files directly in a folder, without its sub-folders."""
 
 Edges = dict[tuple[str, str], list[str]]
-"""From one folder to another: each place that makes the one depend on the other."""
+"""The dependencies between folders, with the locations that cause them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Circle:
     folder: str
     members: tuple[str, ...]
     causes: tuple[tuple[str, ...], ...]
-    """For each member, the places where it names the next one."""
+    """The locations where each member names the next one."""
 
     def describe(self, shown: int) -> str:
         round_trip = [*self.members, self.members[0]]
@@ -54,7 +54,7 @@ class Circle:
             if places:
                 lines.append(f"  {self._title(here)} → {self._title(there)}, {len(places)} times")
             else:
-                lines.append(f"  {self._title(here)} stand above {self._title(there)}, as the target's own files do")
+                lines.append(f"  {self._title(here)} are above {self._title(there)}, like the target's own files")
             lines += [f"    {place}" for place in places[:shown]]
             if len(places) > shown:
                 lines.append(f"    … and {len(places) - shown} more")
@@ -95,7 +95,7 @@ class Tree:
     def _edges(
         self, files: Mapping[PurePosixPath, swift.Source]
     ) -> dict[tuple[PurePosixPath, PurePosixPath], list[str]]:
-        """From file to file of one target: the places where one names a type of the other."""
+        """Returns the locations where a file of one target names a type of another file."""
         homes: dict[str, set[PurePosixPath]] = defaultdict(set)
         nested: dict[str, set[str]] = defaultdict(set)
         for path, source in files.items():
@@ -170,7 +170,7 @@ class Tree:
 
 
 def _at_level(folder: PurePosixPath, edges: Mapping[tuple[PurePosixPath, PurePosixPath], list[str]]) -> Edges:
-    """What the folder's own files and its sub-folders have to do with each other."""
+    """Returns the dependencies between a folder's own files and its sub-folders."""
     level: Edges = defaultdict(list)
     for (here, there), places in edges.items():
         if here.is_relative_to(folder) and there.is_relative_to(folder):
@@ -186,14 +186,14 @@ def _member(folder: PurePosixPath, file: PurePosixPath) -> str:
 
 
 def _upward(folder: PurePosixPath, level: Edges) -> Iterator[Circle]:
-    """A target's own files stand above its folders, whether or not they happen to name each of them."""
+    """Adds dependencies of a target's own files on its folders, whether or not they name each of them."""
     for (here, there), places in sorted(level.items()):
         if there == LOOSE:
             yield Circle(str(folder), (here, LOOSE), (tuple(places), tuple(level.get((LOOSE, here), ()))))
 
 
 def shortest_circles(edges: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """The shortest circle through each edge that is part of one; each circle once, from its first name on."""
+    """Returns the shortest circle through each edge of a circle; each circle once, starting at its first name."""
     following: dict[str, list[str]] = defaultdict(list)
     for here, there in sorted(edges):
         following[here].append(there)
@@ -221,19 +221,19 @@ def _shortest_way(following: Mapping[str, list[str]], start: str, end: str) -> l
 
 
 def same_but_for_case(paths: Iterable[str]) -> list[str]:
-    """Groups of files or folders that a file system which ignores case takes for one."""
+    """Returns groups of files or folders that a case-insensitive file system does not distinguish."""
     spellings: dict[str, set[str]] = defaultdict(set)
     for path in paths:
         for part in (PurePosixPath(path), *PurePosixPath(path).parents):
             spellings[str(part).lower()].add(str(part))
     groups = [sorted(group) for group in spellings.values() if len(group) > 1]
-    # A folder tells it all: what is inside differs for no other reason.
+    # The folder's finding covers its contents, which differ for the same reason.
     tops = [group for group in groups if len({str(PurePosixPath(path).parent) for path in group}) == 1]
     return [" and ".join(group) + " differ in case only" for group in sorted(tops)]
 
 
 def read_targets(manifest: str) -> list[Target]:
-    """The targets that Package.swift names, and the folder of each."""
+    """Returns the targets of Package.swift with their folders."""
     targets = []
     text = re.sub(r"//.*", "", manifest)
     for match in re.finditer(r"\.(target|executableTarget|testTarget)\(", text):
@@ -254,7 +254,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def package_paths(root: Path) -> list[str]:
-    """Every file that git has or would take."""
+    """Returns every file that git tracks or would add."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root,
@@ -271,7 +271,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--in", dest="folder", help="print findings that name this path only, such as Sources/Interlock"
     )
-    parser.add_argument("--places", type=int, default=3, help="how many places to print for each step of a circle")
+    parser.add_argument(
+        "--places", type=int, default=3, help="the number of locations to print for each step of a circle"
+    )
     parser.add_argument("--figures", action="store_true", help="print counts and check nothing")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="another clone to read")
     options = parser.parse_args(arguments)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks how the comments of the Swift files read: `make lint` runs it.
+"""Checks the style of comments in Swift files: `make lint` runs it.
 
 opening  A doc comment opens with its subject, a noun phrase or a verb: never with What, Who, It, Of and the like.
 width    A line of a comment has at most 120 columns, but for one that is a single word, such as an address.
@@ -19,7 +19,7 @@ FIELD = re.compile(r"- (?:Parameter \w+|Returns|Throws|\w+): ?")
 
 
 def problems(text: str) -> Iterator[tuple[int, str]]:
-    """The number of each line that is wrong, and what is wrong with it."""
+    """Yields the number of each bad line, with its problem."""
     is_inside = False
     for number, line in enumerate(text.splitlines(), 1):
         comment = line.strip()

@@ -20,7 +20,7 @@ SCHEME = re.compile(r"[a-z][a-z+.-]*:")
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that GitHub gives to the headings. A heading that comes twice gets -1 the second time."""
+    """Returns GitHub's anchors of the headings. A repeated heading gets -1 the second time."""
     text = FENCED_CODE.sub("", text)
     seen: Counter[str] = Counter()
     found = set(HTML_ANCHOR.findall(text))
@@ -33,7 +33,7 @@ def anchors(text: str) -> set[str]:
 
 
 def links(text: str) -> Iterator[str]:
-    """The relative links of a document, without those that are examples in code."""
+    """Yields the relative links of a document, except for examples in code."""
     text = CODE.sub("", FENCED_CODE.sub("", text))
     for pattern in (INLINE_LINK, REFERENCE):
         for target in pattern.findall(text):
@@ -46,9 +46,9 @@ def broken_links(page: Path) -> Iterator[str]:
         name, _, anchor = target.partition("#")
         path = page.parent / name if name else page
         if not path.exists():
-            yield f"{target}: there is no such file"
+            yield f"{target}: no such file"
         elif anchor and path.suffix == ".md" and anchor not in anchors(path.read_text()):
-            yield f"{target}: that page has no such heading"
+            yield f"{target}: no such heading"
 
 
 def main(pages: Iterable[Path]) -> int:
@@ -56,7 +56,7 @@ def main(pages: Iterable[Path]) -> int:
     for page in pages:
         count += sum(1 for _ in links(page.read_text()))
         broken += [f"{page.relative_to(ROOT)}: {reason}" for reason in broken_links(page)]
-    print("\n".join(broken) if broken else f"links: {count} relative links, each leads somewhere")
+    print("\n".join(broken) if broken else f"links: {count} relative links, no finding")
     return int(bool(broken))
 
 

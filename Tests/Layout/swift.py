@@ -1,4 +1,4 @@
-"""Reads what a Swift file declares and which types it names, without a compiler.
+"""Reads a Swift file's declarations and the types that it names, without a compiler.
 
 The reader knows comments, string literals with their interpolations, and braces. That is enough for code that
 `swift format` keeps tidy; it does not resolve types.
@@ -30,30 +30,30 @@ class Mention:
     name: str
     line: int
     enclosing: tuple[str, ...]
-    """The types around the mention, outermost first: each may have a nested type that hides a top-level one."""
+    """The types around the mention, outermost first. Each may have a nested type that hides a top-level one."""
 
 
 @dataclass
 class Source:
-    """One Swift file, as far as the layout depends on it."""
+    """The parts of a Swift file that matter for the layout."""
 
     lines: int
     declarations: list[Declaration] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
     nested: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """By the name of a type: the types that are declared right inside it."""
+    """The types that are declared directly inside a type, by its name."""
     generics: set[str] = field(default_factory=set)
 
 
 def code(text: str) -> str:
-    """The text with comments and string literals blanked out; line breaks and interpolated code stay."""
+    """Returns the text with comments and string literals blanked out; line breaks and interpolated code stay."""
     out: list[str] = []
     _blank(text, 0, out, closes_at=None)
     return "".join(out)
 
 
 def _blank(text: str, start: int, out: list[str], closes_at: str | None) -> int:
-    """Copies code until the end, or until the parenthesis that closes an interpolation. Returns where it stopped."""
+    """Copies code until the end, or until the parenthesis that closes an interpolation. Returns the position."""
     at, depth = start, 0
     while at < len(text):
         if plain := PLAIN_CODE.match(text, at):
@@ -80,7 +80,7 @@ def _blank(text: str, start: int, out: list[str], closes_at: str | None) -> int:
 
 
 def _skip_comment(text: str, start: int, out: list[str]) -> int:
-    """Block comments nest in Swift."""
+    """Skips a block comment; they nest in Swift."""
     depth, at = 1, start + 2
     while at < len(text) and depth:
         if text.startswith("/*", at):
@@ -124,7 +124,7 @@ def _tokens(text: str) -> Iterator[tuple[str, int]]:
 
 
 def read(text: str, modules: frozenset[str] = frozenset()) -> Source:
-    """Reads one file. `modules` are names that may stand before a dot: `Interlock.Coordinator` names `Coordinator`."""
+    """Reads one file. `modules` are names that may precede a dot: `Interlock.Coordinator` names `Coordinator`."""
     source = Source(lines=text.count("\n") + (not text.endswith("\n") and bool(text)))
     tokens = list(_tokens(text))
     words = [word for word, _ in tokens]
@@ -179,7 +179,7 @@ def _declares_type(words: list[str], at: int) -> bool:
 
 
 def _only_in_file(words: list[str], at: int) -> bool:
-    """Whether one of the modifiers right before the keyword hides the type from other files."""
+    """Returns whether a modifier before the keyword hides the type from other files."""
     while at and re.fullmatch(r"[a-z]\w*", words[at - 1]):
         at -= 1
         if words[at] in ONLY_IN_FILE:
@@ -188,12 +188,12 @@ def _only_in_file(words: list[str], at: int) -> bool:
 
 
 def _innermost(scopes: list[str | None]) -> str | None:
-    """The type that a declaration here belongs to; none inside a function's body."""
+    """Returns the type that a declaration here belongs to, or None inside a function's body."""
     return scopes[-1]
 
 
 def _extended(words: list[str], at: int) -> str:
-    """The last part of the name after `extension`: `Queue` of `extension Lock.Queue`."""
+    """Returns the last part of an extension's name: `Queue` for `extension Lock.Queue`."""
     name = at + 1
     while name + 2 < len(words) and words[name + 1] == ".":
         name += 2
@@ -201,7 +201,7 @@ def _extended(words: list[str], at: int) -> str:
 
 
 def _generic_names(words: list[str], at: int) -> set[str]:
-    """The names between `<` and its `>` that are introduced there: those after `<`, a comma or `each`."""
+    """Returns the generic parameters between `<` and its `>`: the names after `<`, a comma or `each`."""
     names, depth = set(), 0
     while at < len(words):
         if words[at] == "<":

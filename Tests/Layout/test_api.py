@@ -1,4 +1,4 @@
-"""The list of public declarations, held against a file small enough to see through."""
+"""Tests the list of public declarations with a small file."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""The layout check, held against trees small enough to see through."""
+"""Tests the layout check with small trees."""
 
 import unittest
 from pathlib import PurePosixPath

@@ -1,4 +1,4 @@
-"""The check of the comments, run on a few lines."""
+"""Tests the check of comments with a few lines."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""The check of the dependencies, run on a small manifest."""
+"""Tests the check of dependencies with a small manifest."""
 
 import unittest
 from typing import Any

@@ -1,4 +1,4 @@
-"""The link check, held against pages small enough to see through."""
+"""Tests the link check with small pages."""
 
 import tempfile
 import unittest
@@ -29,9 +29,9 @@ class LinkTests(unittest.TestCase):
             self.assertEqual(
                 list(links.broken_links(page)),
                 [
-                    "#there: that page has no such heading",
-                    "gone.md: there is no such file",
-                    "other.md#gone: that page has no such heading",
+                    "#there: no such heading",
+                    "gone.md: no such file",
+                    "other.md#gone: no such heading",
                 ],
             )
 

@@ -71,7 +71,7 @@ def say(line: str) -> None:
 
 
 def slots(name: str, root: pathlib.Path) -> list[pathlib.Path]:
-    """The product's files of this name, in whichever folders they are."""
+    """Returns the product's files with this name, in any folder."""
     return sorted(path for path in (root / PRODUCT).rglob(name) if path.is_file())
 
 
@@ -81,7 +81,7 @@ def promise_names(text: str) -> set[str]:
 
 
 def problems(bugs: Sequence[Bug], root: pathlib.Path = ROOT) -> list[str]:
-    """What is wrong with the lists, one line for each mistake."""
+    """Returns the errors in the lists, one line each."""
     found = []
     promises = {name for path in slots(PROMISES, root) for name in promise_names(path.read_text())}
     names = [bug.name for bug in bugs]
@@ -93,7 +93,7 @@ def problems(bugs: Sequence[Bug], root: pathlib.Path = ROOT) -> list[str]:
             continue
         count = paths[0].read_text().count(bug.old)
         if count != 1:
-            found.append(f"{bug.name}: the text to replace is {count} times in {bug.file}, not once")
+            found.append(f"{bug.name}: the text to replace occurs {count} times in {bug.file}, not once")
         if bug.old == bug.new:
             found.append(f"{bug.name}: it changes nothing")
         if not bug.promises:
@@ -228,7 +228,7 @@ def clean_simulation(digest: str) -> pathlib.Path:
 
 
 def verdict(bug: Bug, search: Search, clean: pathlib.Path, timeout: int) -> tuple[bool, str]:
-    """Whether the bug was found, and if not, the reason."""
+    """Returns whether the bug was found, or the reason why not."""
     if search.is_out_of_time:
         return False, f"nothing within {timeout} s of one core"
     if search.code == 0:
@@ -260,7 +260,7 @@ def row(bug: Bug, promise: str | None, seed: object, count: object, seconds: flo
 
 
 def look_for(bug: Bug, program: pathlib.Path, clean: pathlib.Path, options: argparse.Namespace) -> bool:
-    """Whether a world shows the bug."""
+    """Returns whether a world shows the bug."""
     search = simulate(program, "--seeds", str(options.seeds), timeout=options.timeout)
     program.unlink()
     is_found, reason = verdict(bug, search, clean, options.timeout)
@@ -323,7 +323,7 @@ def tell(bugs: Sequence[Bug]) -> set[str]:
             failed.add(bug.name)
             continue
         if "Test run with 0 tests" in result.stdout:
-            sys.exit(f"seeded: there is no test {bug.story}")
+            sys.exit(f"seeded: no test {bug.story}")
         # Also when the bug crashes the process.
         if result.returncode != 0:
             failed.add(bug.name)
@@ -420,7 +420,7 @@ def chosen(options: argparse.Namespace, parser: argparse.ArgumentParser) -> list
     known = {bug.name for bug in bugs}
     for name in options.only:
         if name not in known:
-            parser.error(f"there is no bug {name} of this kind; there are {', '.join(sorted(known))}")
+            parser.error(f"no bug {name} of this kind; expected one of {', '.join(sorted(known))}")
     return [bug for bug in bugs if (not options.only or bug.name in options.only) and (bug.bench or not options.real)]
 
 

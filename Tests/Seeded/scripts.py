@@ -68,7 +68,7 @@ BUGS = [
         "release-quick.lua",
         "if holder ~= token then",
         "if not holder then",
-        # A client that was told "held" releases the lock anyway: the checkers take the answer 1 for a lease that it had.
+        # A client that received "held" releases the lock anyway: the checkers take the answer 1 for a lease that it had.
         ("exclusion", "fenced-writes", "free-locks", "kept-leases"),
         CROWD,
     ),
@@ -181,7 +181,7 @@ BUGS = [
         ("exclusion",),
         CROWD,
     ),
-    # A client that asks often enough prevents the end of the window.
+    # A client that retries often enough prevents the end of the window.
     Bug(
         "every-take-begins-the-window",
         "batch.lua",

@@ -24,7 +24,7 @@ class Bug:
     story: str = ""
 
 
-#: Two holders of one lease show in what they believe, in what they write, or in their fences.
+#: Two holders of one lease are visible in their beliefs, their writes or their fences.
 TWO_HOLDERS = ("exclusion", "fenced-writes", "rising-fences")
 
 BUGS = [
@@ -86,7 +86,7 @@ BUGS = [
         TWO_HOLDERS,
         story="SimulationTests.QuorumFaultTests/clearedAwayLater\\(",
     ),
-    # A client is told "held" and still granted the lock.
+    # A client receives "held", and is still granted the lock.
     Bug(
         "wait-ends-while-its-turn-comes",
         "LockCoordinator.swift",
@@ -94,7 +94,7 @@ BUGS = [
         "waiter.mayHold, queue.decisions.isAttempting(waiter.id)",
         ("free-locks",),
     ),
-    # Nobody gets a free lock that several clients ask for at once.
+    # No client gets a free lock that several request at once.
     Bug(
         "split-vote-is-held",
         "QuorumLocks.swift",
@@ -162,7 +162,7 @@ BUGS = [
         ("refusals", "answers"),
         story="SimulationTests.LimitFaultTests/rememberedTooLong\\(",
     ),
-    # A sidecar that was alone keeps its whole share.
+    # A sidecar that was alone keeps its whole quota.
     Bug(
         "share-kept-as-it-was",
         "LocalQuota.swift",
@@ -218,7 +218,7 @@ BUGS = [
         ("limits",),
         story="SimulationTests.LimitFaultTests/sideBySide\\(",
     ),
-    # A granted permit's share of the limit is given back.
+    # A granted permit's cost is refunded.
     Bug(
         "granted-permit-refunded",
         "ServiceExecutor+Limits.swift",
@@ -264,7 +264,7 @@ BUGS = [
         "        let known = service.gate.breaker.snapshot\n        guard snapshot.state != .open else { return }\n        guard\n",
         ("open-breakers",),
     ),
-    # After a few trials this sidecar asks for no more.
+    # After a few trials this sidecar stops requesting them.
     Bug(
         "trials-asked-for-never-end",
         "ServiceGate.swift",
@@ -342,7 +342,7 @@ BUGS = [
         ("answers",),
     ),
     # ---- Redis as several servers
-    # A server takes over without the last grants, and its clock is not looked at anew.
+    # A server takes over without the last grants, and its clock is not read again.
     Bug(
         "fences-go-on-after-a-takeover",
         "RedisExchange.swift",
@@ -376,7 +376,7 @@ BUGS = [
         ("kept-leases", "free-locks"),
         story="SimulationTests.MovedServerStoryTests/siblings\\(",
     ),
-    # On a cluster PUBLISH counts those who listen at one server.
+    # On a cluster PUBLISH counts the listeners at one server.
     Bug(
         "cluster-drops-waiter-on-publish-count",
         "LockScripts.swift",
@@ -401,7 +401,7 @@ BUGS = [
         ("free-locks",),
     ),
     # ---- The proxy
-    # The next call on the connection would get the answer to the one that was given up.
+    # The next call on the connection would get the response to the abandoned one.
     Bug(
         "given-up-connection-used-again",
         "HTTPClientStateMachine.swift",
@@ -425,13 +425,13 @@ BUGS = [
     ),
 ]
 
-# A client of the RESP door cannot tell:
+# A client of the RESP API cannot tell:
 #   - from which moment a validity counts: a client counts it from before its call, so it is never misled;
 #   - whether leftovers are released when Redis is back: a call without an answer may have been granted, and counts as
 #     held;
-#   - what KeyWatch is told: everything that it reports is also found another way, within the promised time;
+#   - which keys KeyWatch reports: everything that it reports is also found another way, within the promised time;
 #   - the order of replies: a client has one call at a time;
-#   - how many slots a bulkhead has, and whether they come back: no promise is about `busy`;
+#   - how many slots a bulkhead has, and whether they are freed: no promise is about `busy`;
 #   - outcomes that are counted twice or not at all: a breaker that opens too early or too late breaks no promise;
 #   - events that are not published: the checkers then know less and find less;
 #   - how a sidecar is drained: no fault drains one.

@@ -49,7 +49,7 @@ class Lists(unittest.TestCase):
                     "strange: two bugs have this name",
                     "gone: Sources has no files named no.swift, not one",
                     "pair: Sources has 2 files named pair.swift, not one",
-                    "twice: the text to replace is 2 times in twice.swift, not once",
+                    "twice: the text to replace occurs 2 times in twice.swift, not once",
                     "same: it changes nothing",
                     "empty: it breaks no promise",
                     "strange: there is no promise peace",
@@ -95,7 +95,7 @@ class Verdicts(unittest.TestCase):
     BUG = Bug("b", "rule.swift", "keep", "break", ("exclusion", "free-locks"))
 
     def judge(self, found: Answer, unchanged: Answer = (0, {})) -> bool:
-        """Whether the bug counts as found, by the reports on it and on the unchanged product."""
+        """Returns whether the bug counts as found, from the reports on it and on the unchanged product."""
         with unittest.mock.patch.object(run, "simulate", return_value=run.Search(*unchanged, 1.0)):
             return run.verdict(self.BUG, run.Search(*found, 1.0), pathlib.Path("clean"), 120)[0]
 
@@ -158,7 +158,7 @@ class CommandLine(unittest.TestCase):
     def test_an_unknown_name_is_refused(self) -> None:
         code, text = self.call("--check", "--only", "peace")
         self.assertEqual(code, 2)
-        self.assertIn("there is no bug peace", text)
+        self.assertIn("no bug peace", text)
 
 
 if __name__ == "__main__":

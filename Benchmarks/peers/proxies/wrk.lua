@@ -1,4 +1,4 @@
--- What wrk found, as one line of JSON instead of its table. Times are in microseconds.
+-- Prints wrk's results as one line of JSON instead of its table. Times are in microseconds.
 function done(summary, latency)
   local errors = summary.errors
   io.write(string.format(

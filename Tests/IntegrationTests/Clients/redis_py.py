@@ -1,4 +1,4 @@
-"""redis-py as a client of the RESP door. Prints `fine` at the end.
+"""redis-py as a client of the RESP API. Prints `fine` at the end.
 
 Usage: python redis_py.py RESP_PORT REDIS_SOCKET VERSION
 """
@@ -23,7 +23,7 @@ for protocol in (2, 3, None):
     if isinstance(information, list):
         information = dict(zip(information[::2], information[1::2], strict=True))
     assert information["label"] == "redis-py" and information["fence"] == fence
-    # L20: a retry by the same owner, on the same connection, has the same lease.
+    # A retry by the same owner, on the same connection, has the same lease.
     for options in ((), ("SHARED",), ("PERMITS", 2), ("LINKED",), ("WAIT", 100)):
         retried = ("LOCK.ACQUIRE", f"retried-{protocol}-{'-'.join(map(str, options))}", 30000, "OWNER", "me", *options)
         assert {client.execute_command(*retried)[0] for _ in range(3)} == {"me"}

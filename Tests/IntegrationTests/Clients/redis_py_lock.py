@@ -17,40 +17,40 @@ from redis.lock import Lock
 
 port, redis_socket = int(sys.argv[1]), sys.argv[2]
 server = redis.Redis(unix_socket_path=redis_socket, decode_responses=True)
-door = redis.Redis(port=port, decode_responses=True)
+sidecar = redis.Redis(port=port, decode_responses=True)
 # Each thread waits on its own connection: a call keeps a connection of the pool until it ends.
 threads = ThreadPoolExecutor(8)
 
 SOMEBODY = "somebody/0123456789abcdef0123456789abcdef"
-# Generous: it only has to tell a wake-up from the recheck that makes up for a lost one.
+# Generous, because it only distinguishes a wake-up from the recheck after a lost one.
 PROMPT_SECONDS = 1
 
 
 def acquire(name: str, *options: object, ttl: int = 30_000) -> str | None:
-    """Interlock's token; None if the lock is held."""
-    lease = door.execute_command("LOCK.ACQUIRE", name, ttl, *options)
+    """Returns Interlock's token, or None if the lock is held."""
+    lease = sidecar.execute_command("LOCK.ACQUIRE", name, ttl, *options)
     return lease and lease[0]
 
 
 def release(name: str, token: str) -> int:
-    return door.execute_command("LOCK.RELEASE", name, token)
+    return sidecar.execute_command("LOCK.RELEASE", name, token)
 
 
 def information(name: str) -> dict[str, Any] | None:
-    """LOCK.INFO as a dictionary; None if nobody holds the lock."""
-    fields = door.execute_command("LOCK.INFO", name)
+    """Returns LOCK.INFO as a dictionary, or None if the lock is free."""
+    fields = sidecar.execute_command("LOCK.INFO", name)
     return fields and dict(zip(fields[::2], fields[1::2], strict=True))
 
 
 def foreign(name: str, timeout: float | None = 30) -> Lock:
-    """redis-py's lock; any thread may release it."""
+    """Returns redis-py's lock, which any thread may release."""
     return server.lock(name, timeout=timeout, sleep=0.005, thread_local=False)
 
 
 def waiter(name: str, milliseconds: int = 10_000) -> Future[tuple[str | None, float]]:
-    """A waiter of Interlock that is in the queue: a future of its token and of the time when it got it."""
+    """Queues a waiter of Interlock. Returns a future of its token and of the time when it acquired the lock."""
     future = threads.submit(lambda: (acquire(name, "WAIT", milliseconds), time.monotonic()))
-    until(lambda: (information(name) or {}).get("waiters") == 1, f"a caller waits for {name}")
+    until(lambda: (information(name) or {}).get("waiters") == 1, f"a waiter is queued for {name}")
     return future
 
 
@@ -70,15 +70,15 @@ def refused(error: type[Exception], call: Callable[..., object], *arguments: obj
 
 
 def prompt(what: str, future: Future[tuple[str | None, float]], since: float) -> str:
-    """The token of a waiter that should be woken at `since`."""
+    """Returns the token of a waiter that should be woken at `since`."""
     token, at = future.result(timeout=30)
     assert token, f"{what}: no waiter was woken"
-    print(f"{what}: the waiter got the lock after {(at - since) * 1000:.1f} ms", file=sys.stderr)
+    print(f"{what}: the waiter acquired it after {(at - since) * 1000:.1f} ms", file=sys.stderr)
     assert at - since < PROMPT_SECONDS, f"{what}: {at - since:.3f} s"
     return token
 
 
-# A lock of redis-py: Interlock refuses it, labels it foreign and leaves it alone, with and without a TTL.
+# A lock of redis-py, with and without a TTL: Interlock is refused, reports the label `foreign` and leaves it alone.
 for timeout in (30, None):
     name = f"theirs-{timeout}"
     theirs = foreign(name, timeout)
@@ -87,7 +87,7 @@ for timeout in (30, None):
     said = information(name) or {}
     assert said["label"] == "foreign", said
     assert said["ttl_ms"] == -1 if timeout is None else 0 < said["ttl_ms"] <= 30_000, said
-    assert door.execute_command("LOCK.RENEW", name, SOMEBODY, 60_000) is None
+    assert sidecar.execute_command("LOCK.RENEW", name, SOMEBODY, 60_000) is None
     assert release(name, SOMEBODY) == 0
     assert theirs.owned()
     assert timeout is None or server.pttl(name) <= 30_000
@@ -96,7 +96,7 @@ for timeout in (30, None):
     assert token and server.get(name) == token
     assert release(name, token) == 1
 
-# A lock of Interlock: neither redis-py's acquire nor its scripts get it, with a token that has expired …
+# A lock of Interlock: neither redis-py's acquire nor its scripts get it, with an expired token …
 name = "ours"
 theirs = foreign(name, timeout=0.3)
 assert theirs.acquire(blocking=False)
@@ -107,7 +107,7 @@ refused(LockNotOwnedError, theirs.extend, 60, True)
 refused(LockNotOwnedError, theirs.reacquire)
 refused(LockNotOwnedError, theirs.release)
 assert not theirs.acquire(blocking=False)
-# … or with none.
+# … or without a token.
 other = foreign(name)
 assert not other.acquire(blocking=False)
 assert other.locked() and not other.owned()
@@ -115,7 +115,7 @@ refused(LockError, other.extend, 60)
 refused(LockError, other.reacquire)
 refused(LockError, other.release)
 assert server.get(name) == token and 0 < server.pttl(name) <= 30_000
-assert 0 < door.execute_command("LOCK.RENEW", name, token, 20_000) < 20_000
+assert 0 < sidecar.execute_command("LOCK.RENEW", name, token, 20_000) < 20_000
 assert release(name, token) == 1
 assert other.acquire(blocking=False)
 # redis-py's scripts still work on its own lock.
@@ -133,7 +133,7 @@ since = time.monotonic()
 theirs.release()
 assert release(name, prompt("released by redis-py", waiting, since)) == 1
 
-# So does the end of its lease. An extended lease lasts until its new end.
+# The end of its lease does so too. An extended lease lasts until its new end.
 name = "expired"
 theirs = foreign(name, timeout=0.3)
 since = time.monotonic() + 0.3
@@ -205,6 +205,6 @@ turns = [
 ]
 for turn in turns:
     turn.result(timeout=100)
-assert len(most) == 40 and max(most) == 1, f"{max(most)} holders at once"
-until(lambda: not server.exists(name), "the lock left nothing behind")
+assert len(most) == 40 and max(most) == 1, f"{max(most)} held it at once"
+until(lambda: not server.exists(name), "the lock is gone")
 print("fine")

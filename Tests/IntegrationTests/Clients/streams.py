@@ -1,4 +1,4 @@
-"""gRPC, HTTP/2 and WebSocket through the guarded proxy, each by its library on both sides. Prints `fine` at the end.
+"""gRPC, HTTP/2 and WebSocket through the proxy, with each protocol's library on both sides. Prints `fine` at the end.
 
 Usage: python streams.py HTTP_PORT GRPC_PORT WEBSOCKET_PORT
 """
@@ -18,7 +18,7 @@ SHOP = (("interlock-service", "shop"),)
 
 
 class Shop(grpc.GenericRpcHandler):
-    """Echoes what it is asked in the four ways that calls have; `fail` ends with a status of its own."""
+    """Echoes requests in the four forms of gRPC calls; `fail` ends with its own status."""
 
     def service(self, details: Any) -> Any:
         way = details.method.removeprefix("/shop.Shop/")
@@ -73,7 +73,7 @@ async def calls_of_grpc(channel: Any) -> None:
 
     assert await channel.stream_unary("/shop.Shop/Join")(parts(), metadata=SHOP, timeout=20) == LARGE
 
-    # Each word is answered before the next one is said: nothing on the way waits for the end of anything.
+    # Each word is answered before the next one is sent, so nothing on the way waits for the end of a stream.
     talk = channel.stream_stream("/shop.Shop/Talk")(metadata=SHOP, timeout=20)
     for word in (b"one", b"two", b"three"):
         await talk.write(word)
@@ -90,18 +90,18 @@ async def failures_of_grpc(channel: Any) -> None:
             answer = await call(request, metadata=(("interlock-service", service),), timeout=seconds)
         except grpc.aio.AioRpcError as error:
             return error
-        raise AssertionError(f"{method} {request!r} was answered with {answer!r}")
+        raise AssertionError(f"{method} {request!r} returned {answer!r}")
 
     error = await outcome("/shop.Shop/Fail", b"NOT_FOUND")
     assert (error.code(), error.details()) == (grpc.StatusCode.NOT_FOUND, "the shop says no: 100 %"), error
     assert (await outcome("/shop.Shop/None", b"")).code() == grpc.StatusCode.UNIMPLEMENTED
     assert (await outcome("/shop.Shop/Echo", b"", "nowhere")).code() == grpc.StatusCode.UNIMPLEMENTED
-    # The limit of this service is one call in a minute.
+    # The limit of this service is one call a minute.
     assert await channel.unary_unary("/shop.Shop/Echo")(b"1", metadata=(("interlock-service", "narrow"),)) == b"1"
     error = await outcome("/shop.Shop/Echo", b"2", "narrow")
     assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and "limit" in (error.details() or ""), error
     assert int(dict(error.trailing_metadata() or error.initial_metadata())["grpc-retry-pushback-ms"]) > 0
-    # A status that means trouble opens the breaker, although each answer says 200.
+    # A gRPC status of failure opens the breaker, although each response has HTTP status 200.
     for _ in range(10):
         error = await outcome("/shop.Shop/Fail", b"UNAVAILABLE", "frail")
         assert error.code() == grpc.StatusCode.UNAVAILABLE
@@ -123,7 +123,7 @@ async def requests_of_http2(port: int) -> None:
         assert (await client.get("/nowhere")).status_code == 404
         large = await client.post("/v1/locks/large", content=b"x" * 100_000)
         assert large.status_code == 413, large
-        # An upstream of HTTP/1.1 behind a client of HTTP/2: what is no WebSocket gets an answer all the same.
+        # An HTTP/1.1 upstream behind an HTTP/2 client: a request that is not a WebSocket gets a response too.
         plain = await client.get("/proxy/chat/", headers=[("cookie", "a=1"), ("cookie", "b=2")])
         assert plain.status_code == 426, (plain.status_code, plain.text)
         assert plain.headers["interlock-service"] == "chat"

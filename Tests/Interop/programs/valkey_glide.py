@@ -1,4 +1,4 @@
-"""valkey-glide, which asks INFO REPLICATION for the role before anything else."""
+"""valkey-glide, which requests the role with INFO REPLICATION first."""
 
 import asyncio
 import sys
@@ -22,7 +22,7 @@ async def main() -> None:
     try:
         await one.custom_command(["LOCK.ACQUIRE", "orders"])
     except RequestError as error:
-        # glide has its own words before those of the server.
+        # glide adds its own words before the server's.
         print("ERR" if "LOCK.ACQUIRE" in str(error) or "arguments" in str(error) else error)
     for client in (one, other):
         await client.close()
