@@ -147,6 +147,7 @@ let package = Package(
             dependencies: [
                 "Interlock", "InterlockCore", "RedisClient", "CLibMD", "CLibYAML", "InterlockHTTP", nioCore, nioSSL,
             ],
+            resources: [.embedInCode("configuration.schema.json")],
             swiftSettings: houseRules
         ),
         .target(

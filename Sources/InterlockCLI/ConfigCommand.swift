@@ -3,12 +3,12 @@ import InterlockCommandLine
 import InterlockCore
 import SidecarSettings
 
-/// `interlock config`: shows the effective configuration of a sidecar.
+/// `interlock config`: shows the effective configuration of a sidecar, and the schema of configurations.
 struct ConfigCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "config",
-        abstract: "Show the effective configuration of a file.",
-        subcommands: [Show.self]
+        abstract: "Show the effective configuration of a file, or the schema of configurations.",
+        subcommands: [Show.self, Schema.self]
     )
 
     struct Show: AsyncParsableCommand {
@@ -42,6 +42,25 @@ struct ConfigCommand: AsyncParsableCommand {
                 throw Failure(error)
             }
             try Terminal.show(shown, asJSON: output.json)
+        }
+    }
+
+    struct Schema: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Print the JSON Schema of the configuration, for editors.",
+            discussion: """
+                With it, editors complete keys and mark mistakes. It cannot express every rule, such as conflicts between \
+                sections: run `interlock check-config` too. Editors that use yaml-language-server take it for files that \
+                begin with the line `# yaml-language-server: $schema=interlock.schema.json`.
+
+                EXAMPLES
+                  interlock config schema > interlock.schema.json
+                """
+        )
+
+        func run() throws {
+            // The terminal ends the last line itself.
+            Terminal.show(String(ConfigurationSchema.text.dropLast()))
         }
     }
 }

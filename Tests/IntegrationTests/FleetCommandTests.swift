@@ -28,6 +28,19 @@ struct FleetCommandTests {
         var yaml: String
     }
 
+    private struct Schema: Decodable {
+        struct Section: Decodable {
+            var description: String
+        }
+
+        struct Properties: Decodable {
+            var redis: Section
+            var services: Section
+        }
+
+        var properties: Properties
+    }
+
     @Test("`interlock config show` prints the effective settings, with the digest that the fleet shows")
     func show() async throws {
         let folder = try TemporaryFolder()
@@ -52,6 +65,15 @@ struct FleetCommandTests {
         let missing = try await InterlockProcess.outcome(["config", "show", "\(folder.path)/none.yaml"])
         #expect(missing.status == .exited(64))
         #expect(missing.errors.contains("none.yaml"))
+    }
+
+    @Test("`interlock config schema` prints the JSON Schema of the configuration")
+    func schema() async throws {
+        let outcome = try await InterlockProcess.outcome(["config", "schema"])
+        #expect(outcome.status == .exited(0))
+        let sections = try outcome.decoded(Schema.self).properties
+        #expect(!sections.redis.description.isEmpty && !sections.services.description.isEmpty)
+        #expect(outcome.output.hasSuffix("\n}\n"))
     }
 
     @Test("`interlock fleet` lists the live sidecars")
