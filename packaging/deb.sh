@@ -36,7 +36,7 @@ interlock ($version) unstable; urgency=medium
 
  -- $maintainer  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 END
-gzip -9n "$documents"/{changelog,NEWS.md,third-party-licences} "$root"/usr/share/man/man1/*.1
+gzip -9n "$documents"/{changelog,NEWS.md,third-party-licences} "$root"/usr/share/man/man1/*.1 "$root"/usr/share/man/man5/*.5
 
 # dpkg-shlibdeps needs the folder of a source package.
 mkdir -p "$folder/debian"

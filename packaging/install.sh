@@ -27,7 +27,10 @@ bash=$share/bash-completion/completions/interlock
 zsh=$DESTDIR$ZSHDIR/_interlock
 fish=$DESTDIR$FISHDIR/interlock.fish
 manuals=$share/man/man1
+formats=$share/man/man5
 documents=$share/doc/interlock
+# Each is installed below examples without its first folder: docs/envoy/envoy.yaml as envoy/envoy.yaml.
+examples=(docs/sample.yaml docs/monitoring/{alerts.yml,fleet.json,services.json} docker/kubernetes/*.yaml docs/envoy/*.yaml)
 
 # The licences of the linked libraries, which must accompany every copy of the binary.
 third_party() {
@@ -41,7 +44,7 @@ third_party() {
 }
 
 install_all() {
-    local generated path shell
+    local example generated path shell
     for path in "$STATIC_BINARY" "$STATIC_BINARY-bench" "$CHECKOUTS"; do
         [[ -e $path ]] || { echo "install: $path does not exist; run \`make build-bench\` first" >&2; exit 1; }
     done
@@ -61,10 +64,12 @@ install_all() {
     install -D -m 0644 "$generated/fish" "$fish"
     install -d -m 0755 "$manuals"
     install -m 0644 "$generated"/man/*.1 "$manuals"
+    install -D -m 0644 "$generated/man/interlock.yaml.5" "$formats/interlock.yaml.5"
     install -D -m 0644 "$generated/unit" "$unit"
     install -D -m 0644 packaging/interlock.sysusers "$users"
     install -D -m 0644 packaging/copyright "$documents/copyright"
     install -D -m 0644 "$generated/third-party" "$documents/third-party-licences"
+    for example in "${examples[@]}"; do install -D -m 0644 "$example" "$documents/examples/${example#*/}"; done
     # A changed configuration stays.
     [[ -e $configuration ]] || install -D -m 0644 packaging/interlock.yaml "$configuration"
     [[ -n $DESTDIR ]] || cat <<END
@@ -77,14 +82,15 @@ END
 }
 
 uninstall_all() {
-    local name
-    rm -f "$binary" "$bench" "$bash" "$zsh" "$fish" "$unit" "$users" "$manuals"/interlock.1 "$manuals"/interlock-*.1
+    local example name
+    rm -f "$binary" "$bench" "$bash" "$zsh" "$fish" "$unit" "$users" "$manuals"/interlock.1 "$manuals"/interlock-*.1 "$formats/interlock.yaml.5"
     rm -f "$documents"/{copyright,third-party-licences}
+    for example in "${examples[@]}"; do rm -f "$documents/examples/${example#*/}"; done
     cmp -s packaging/interlock.yaml "$configuration" && rm -f "$configuration"
-    for name in "$documents" "$(dirname "$configuration")"; do
+    for name in "$documents"/examples/{monitoring,kubernetes,envoy} "$documents/examples" "$documents" "$(dirname "$configuration")"; do
         [[ ! -d $name ]] || rmdir --ignore-fail-on-non-empty "$name"
     done
-    [[ ! -e $configuration ]] || echo "uninstall: kept $configuration, because it was changed"
+    [[ ! -e $configuration ]] || echo "uninstall: kept $configuration, because it differs from the default"
 }
 
 case ${1:-} in

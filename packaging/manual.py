@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Writes the manual pages of programs and of each of their commands, from the programs' own descriptions.
 
+The page of the configuration file, interlock.yaml(5), is made from docs/reference/configuration.md.
+
 Usage: manual.py FOLDER BINARY...
 
 `interlock-bench` calls itself `interlock bench`. After `interlock`, it replaces the page of that command.
@@ -20,6 +22,9 @@ Node = dict[str, Any]
 HEADING = re.compile(r"[A-Z][A-Z ]+")
 # An indented line of a table: a word or a number, a gap, and its meaning.
 ROW = re.compile(r"(\S+)\s{2,}(.+)")
+REFERENCE = Path(__file__).resolve().parents[1] / "docs/reference/configuration.md"
+# The commands whose pages point to that of the configuration file. '' is the program.
+READERS = ("", "serve", "check-config", "config")
 ROOT_FILES = """\
 .SH ENVIRONMENT
 .TP
@@ -158,8 +163,47 @@ def page(words: list[str], command: Node, version: str, date: str) -> str:
         out.append(ROOT_FILES)
     related = ["-".join(words[:-1])] if len(words) > 1 else []
     related += ["-".join([*words, child["commandName"]]) for child in children]
-    if related:
-        out.append(".SH SEE ALSO\n" + ",\n".join(f"\\fB{escaped(other)}\\fR(1)" for other in related) + "\n")
+    references = [f"\\fB{escaped(other)}\\fR(1)" for other in related]
+    if "".join(words[1:2]) in READERS:
+        references.append("\\fBinterlock.yaml\\fR(5)")
+    if references:
+        out.append(".SH SEE ALSO\n" + ",\n".join(references) + "\n")
+    return "".join(out)
+
+
+def paragraphs(markdown: str) -> Iterator[str]:
+    """The blocks of a page: headings, list items and paragraphs, each on one line, and fenced blocks."""
+    text = re.sub(r"<!--.*?-->\n", "", markdown, flags=re.DOTALL)
+    text = re.sub(r"\[((?:`[^`]*`|[^\[\]`])+)\]\([^()]*\)", r"\1", text)
+    for part in re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE):
+        if part.startswith("```"):
+            yield part
+            continue
+        for paragraph in re.split(r"\n\n+|\n(?=- |\|)", part.strip()):
+            yield " ".join(paragraph.split())
+
+
+def reference_page(markdown: str, version: str, date: str) -> str:
+    """The manual page of the configuration file, made from its reference."""
+    out = [
+        f'.TH "INTERLOCK.YAML" 5 "{date}" "Interlock {version}" "Interlock"\n.nh\n.ad l\n',
+        ".SH NAME\ninterlock.yaml \\- configuration of the Interlock sidecar\n.SH DESCRIPTION\n",
+    ]
+    # An item is what it explains, up to the first colon outside of backquotes, and the explanation.
+    item = re.compile(r"- ((?:`[^`]*`|[^`:]|:(?! ))+)(?:: (.+))?")
+    for block in filter(None, paragraphs(markdown)):
+        if block.startswith("# "):
+            continue
+        if block.startswith("## "):
+            out.append(f".SH {escaped(block[3:].replace('`', '').upper())}\n")
+        elif block.startswith("```"):
+            out.append(".PP\n" + body([f"  {line}" for line in block.splitlines()[1:-1]], literal=True))
+        elif found := item.fullmatch(block):
+            out.append(f".TP\n{prose(found[1])}\n{prose(found[2] or '')}\n")
+        else:
+            out.append(f".PP\n{prose(block)}\n")
+    commands = ("interlock", "interlock-serve", "interlock-check-config", "interlock-config-schema")
+    out.append(".SH SEE ALSO\n" + ",\n".join(f"\\fB{escaped(name)}\\fR(1)" for name in commands) + "\n")
     return "".join(out)
 
 
@@ -178,6 +222,8 @@ def main() -> None:
         version = subprocess.check_output([binary, "--version"], text=True).strip()
         for words, command in pages(program["commandName"].split(), program):
             (folder / ("-".join(words) + ".1")).write_text(page(words, command, version, date))
+    reference = reference_page(REFERENCE.read_text(encoding="utf-8"), version, date)
+    (folder / "interlock.yaml.5").write_text(reference, encoding="utf-8")
 
 
 if __name__ == "__main__":
