@@ -17,6 +17,7 @@ struct ConfigurationSecretsTests {
             "redis://:SECRET@h:6379/x", "tcp://u:SECRET@h", "redis://u:p@SECRET@h/x", "redis+sentinel://u:p@SECRET/x@s1/main",
             "redis+sentinel://s1/main?sentinel_password=SECRET&x=1", "redis+cluster://u:p@SECRET/word@c1",
             "unix://u:p@SECRET@/run/x?y=1", "redis://u:%zzSECRET@h", "redis://u:SECRET%@h", "u:SECRET@h:6379",
+            "redis://:SECRET", "redis://default:SECRET", "redis://me:SECRET/h:6379", "redis://:P@SECRET#1@redis:6379",
         ])
     func redis(url: String) {
         let quoted = "\"\(url)\""
@@ -55,7 +56,7 @@ struct ConfigurationSecretsTests {
         #expect(refused.first?.contains("or use redis.password_file") ?? false, "\(refused)")
     }
 
-    @Test("suggests a remedy for a password with an @ in a flag, without showing it")
+    @Test("A password with an @ in a flag is answered with the remedy, without showing it")
     func secondAt() {
         let refused = refusals(of: "", flags: .init(redisURL: "redis+sentinel://u:p@SECRET/x@s1/main"))
         #expect(refused.count == 1)

@@ -69,6 +69,7 @@ struct RedisConfigurationTests {
             "redis+sentinel://s1/main/x",
             "redis+sentinel://s1/main/0/1", "redis+sentinel://me@s1/main", "redis+sentinel://s1/my%20main",
             "redis+sentinel://s1/main?db=1", "redis+sentinel://s1/main?sentinel_username=me", "redis+sentinel://s1/main#x",
+            "redis://cache#x", "redis://:p@ss#1@cache:6379", "unix:///run/redis.sock#x",
         ]
     )
     func bad(url: String) {
@@ -79,11 +80,11 @@ struct RedisConfigurationTests {
         "The reason never contains the password",
         arguments: [
             "redis://me:hunter2@cache/x", "http://me:hunter2@cache", "redis+sentinel://me:hunter2@s1",
-            "redis+sentinel://me:hunter2/x@s1/main",
+            "redis+sentinel://me:hunter2/x@s1/main", "redis://me:98765/abc@cache:6379", "redis+sentinel://me:98765?x@s1/main",
         ])
     func secrecy(url: String) throws {
         let error = try #require(throws: RedisURLError.self) { try RedisConfiguration(url: url) }
-        #expect(!error.description.contains("hunter2"))
+        #expect(!error.description.contains("hunter2") && !error.description.contains("98765"))
     }
 
     @Test(

@@ -81,11 +81,11 @@ package struct RedisConfiguration: Sendable {
     /// again, and silently change the password.
     private static func checkEscapes(of url: String) throws(RedisURLError) {
         let bytes = Array(url.utf8)
-        func isHexadecimal(_ place: Int) -> Bool {
-            bytes.indices.contains(place) && Character(Unicode.Scalar(bytes[place])).isHexDigit
+        func isHexadecimal(_ index: Int) -> Bool {
+            bytes.indices.contains(index) && Character(Unicode.Scalar(bytes[index])).isHexDigit
         }
-        for place in bytes.indices where bytes[place] == UInt8(ascii: "%") {
-            guard isHexadecimal(place + 1), isHexadecimal(place + 2) else {
+        for index in bytes.indices where bytes[index] == UInt8(ascii: "%") {
+            guard isHexadecimal(index + 1), isHexadecimal(index + 2) else {
                 throw RedisURLError(reason: "it has a % without two hexadecimal digits; write a password's % as %25")
             }
         }
@@ -98,6 +98,9 @@ package struct RedisConfiguration: Sendable {
     private init(oneServer url: String) throws(RedisURLError) {
         guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased() else {
             throw RedisURLError(reason: "it is not a URL")
+        }
+        guard components.fragment == nil else {
+            throw RedisURLError(reason: "it has a #; percent-encode all special characters of the password")
         }
         let databaseText: String
         switch scheme {
@@ -167,7 +170,10 @@ extension RedisConfiguration.Address: CustomStringConvertible {
         guard var host = components.host, !host.isEmpty else { throw RedisURLError(reason: "it has no host") }
         if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
         let port = components.port ?? standardPort
-        guard (1...65535).contains(port) else { throw RedisURLError(reason: "port \(port) is not in the range 1 to 65535") }
+        guard (1...65535).contains(port) else {
+            // The message omits the number, which may be the beginning of a password.
+            throw RedisURLError(reason: "the port is not in the range 1 to 65535")
+        }
         self = .host(host, port: port)
     }
 
