@@ -260,7 +260,7 @@ extension Coordinator {
     /// - Parameters:
     ///   - subject: the name of the lock or the service.
     ///   - wait: the longest wait, in milliseconds.
-    ///   - tell: records the answer in the trace.
+    ///   - report: records the answer in the trace.
     private nonisolated func traced<Answer: Sendable>(
         _ step: StepTrace.Step, _ subject: String, wait: Int64, _ report: (StepTrace, Answer) -> Void,
         _ call: @escaping AsyncCall<Answer>

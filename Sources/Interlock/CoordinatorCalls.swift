@@ -186,7 +186,7 @@ package final class CoordinatorCalls {
     /// Returns a question that suggests the closest name; `nil` if no name is close, or if there are too many names to
     /// compare on the event loop.
     private static func suggestion(for name: String, among names: some Collection<String>) -> String? {
-        guard names.count <= 1000 else { return nil }
+        guard names.count <= 100 else { return nil }
         return ConfigurationText.closest(to: name, among: names.sorted()).map { "did you mean \($0)?" }
     }
 
@@ -195,7 +195,7 @@ package final class CoordinatorCalls {
     ///   - address: the host that reports.
     ///   - client: the name of its API key, whose limits on sessions and buckets apply; empty if it has none.
     ///   - isReturning: whether it has reported before, on another stream.
-    ///   - tell: called with new assignments until the session ends.
+    ///   - send: called with new assignments until the session ends.
     /// - Returns: the session, or `nil` if this client, or all clients together, have too many sessions.
     package func beginQuotas(
         domain: String, address: String, client: String = "", isReturning: Bool, send: @escaping ([QuotaAction.Of]) -> Void
@@ -266,7 +266,7 @@ package final class CoordinatorCalls {
     }
 
     /// Releases a followed lease whose holder has disconnected. A lease whose owner chose the token expires instead,
-    /// because a retry may hold that very lease; so does one that has other linked followers.
+    /// because a retry may hold that lease; so does one that has other linked followers.
     package func releaseFollowedLease(_ follower: LeaseFollower) {
         guard let (name, token, ttl) = locks.keeper.leaseToRelease(of: follower.id) else {
             return locks.keeper.unfollow(follower.id)
@@ -342,6 +342,9 @@ package final class CoordinatorCalls {
         }
         return .success(ServiceReference(service: service))
     }
+
+    /// Returns whether the service is configured.
+    package func hasService(_ name: String) -> Bool { services[name] != nil }
 
     /// Calls `body` with the named service, or `fail` if it is not configured.
     private func withService(_ name: String, fail: (InterlockError) -> Void, _ body: (GuardedService) -> Void) {

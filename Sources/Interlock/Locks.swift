@@ -36,7 +36,7 @@ public struct Locks: LockService {
             return LinkedLease(
                 lease, losses: followed.losses, onRelease: { try await release(lease) }, onDrop: followed.end)
         } catch {
-            // An owner may hold this very lease already. A lease that cannot be released expires.
+            // An owner may hold this lease already. A lease that cannot be released expires.
             if !lease.hasOwnerToken { _ = try? await release(lease) }
             throw error
         }

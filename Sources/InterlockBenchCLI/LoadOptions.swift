@@ -224,7 +224,7 @@ struct LoadOptions: ParsableArguments {
     /// Returns the path of the `interlock` next to this program, through an open file, so that replacing the file
     /// during the run has no effect.
     private static func sidecarProgram() throws -> String {
-        guard let path = OwnFolder.program(named: "interlock") else {
+        guard let path = ExecutableDirectory.program(named: "interlock") else {
             throw Failure(
                 "cannot start sidecars: there is no `interlock` next to this program; build it, or use running sidecars with "
                     + "--sidecars",

@@ -125,7 +125,7 @@ struct ConfigurationVerdict: Answer {
 extension ConfigurationVerdict.Problem {
     fileprivate init(_ problem: ConfigurationProblem) {
         var line: Int?
-        if case .file(_, let place) = problem.place { line = place }
+        if case .file(_, let location) = problem.location { line = location }
         self.init(line: line, path: problem.path, message: problem.message, description: problem.description)
     }
 }

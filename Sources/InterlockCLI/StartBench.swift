@@ -7,7 +7,7 @@ struct StartBench: ParsableCommand {
     static let program = "interlock-bench"
 
     static let configuration = CommandConfiguration(
-        commandName: "bench", abstract: "Put load on sidecars, inject faults, and check what clients saw.",
+        commandName: "bench", abstract: "Generate load on sidecars, inject faults, and check what clients observed.",
         discussion: "`interlock bench --help` lists its commands.")
 
     @Argument(parsing: .captureForPassthrough, help: ArgumentHelp("The arguments of interlock-bench.", valueName: "word"))
@@ -16,7 +16,7 @@ struct StartBench: ParsableCommand {
     func run() throws {
         // The arguments are passed as bytes, because they need not be UTF-8. `bench` becomes the program's own name.
         let words = ProgramArguments.pointer(toLast: words.count + 1)
-        if let path = OwnFolder.program(named: Self.program) { execv(path, words) } else { execvp(Self.program, words) }
+        if let path = ExecutableDirectory.program(named: Self.program) { execv(path, words) } else { execvp(Self.program, words) }
         let reason = String(cString: strerror(errno))
         throw Failure(
             "cannot start \(Self.program), which `interlock bench` needs next to this program or in PATH: \(reason); to build "

@@ -76,7 +76,7 @@ package struct AnswerReads: Sendable {
 
     /// Handles the requested turn.
     /// - Returns: `read`, or `none` if the turn is not used.
-    package mutating func turnCame() -> Action {
+    package mutating func sliceStarted() -> Action {
         guard turn == .awaited else { return .none }
         guard hold == .released else {
             turn = .none

@@ -4,7 +4,7 @@ internal import NIOHTTP2
 
 /// An HTTP/2 connection to a server, which carries many requests concurrently, each on its own stream (RFC 9113).
 /// Confined to its event loop.
-final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHome {
+final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOwner {
     typealias InboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
 

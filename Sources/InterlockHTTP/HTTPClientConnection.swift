@@ -51,7 +51,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         case switching(any HTTPClientReceiver, HTTPResponseHead)
     }
 
-    private let home: any HTTPClientConnectionHome
+    private let home: any HTTPClientConnectionOwner
     private let largeReads: LargeReads?
     fileprivate let fields: FieldBytes
     private var machine: HTTPClientStateMachine
@@ -68,7 +68,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     var retiresAt = NIODeadline.distantFuture
 
     private init(
-        home: any HTTPClientConnectionHome, carrier: HTTPClientStateMachine.Carrier, eventLoop: any EventLoop,
+        home: any HTTPClientConnectionOwner, carrier: HTTPClientStateMachine.Carrier, eventLoop: any EventLoop,
         largeReads: LargeReads? = nil
     ) {
         self.home = home
@@ -80,7 +80,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     /// Installs the codec and this handler in a connection's pipeline.
     package static func onConnection(
-        _ channel: any Channel, home: any HTTPClientConnectionHome, largeReads: LargeReads? = nil
+        _ channel: any Channel, home: any HTTPClientConnectionOwner, largeReads: LargeReads? = nil
     ) throws -> HTTPClientConnection {
         let connection = HTTPClientConnection(
             home: home, carrier: .connection, eventLoop: channel.eventLoop, largeReads: largeReads)
@@ -94,7 +94,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     /// Installs the codec and this handler in the pipeline of a stream of an HTTP/2 connection.
     static func onStream(
-        _ channel: any Channel, home: any HTTPClientConnectionHome, isTLS: Bool
+        _ channel: any Channel, home: any HTTPClientConnectionOwner, isTLS: Bool
     ) throws -> HTTPClientConnection {
         let connection = HTTPClientConnection(home: home, carrier: .stream, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
@@ -132,7 +132,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         }
     }
 
-    var isOpen: Bool { machine.isHome && isActive }
+    var isOpen: Bool { machine.isPooled && isActive }
 
     private var now: Duration { eventLoop.now.uptime }
 
@@ -327,7 +327,7 @@ extension HTTPClientConnection {
         switch action {
         case .none: break
         case .reportWritability(let isWritable): receiver?.writabilityChanged(isWritable)
-        case .reportAllReceived: receiver?.receivedAllThereIs()
+        case .reportAllReceived: receiver?.readComplete()
         case .free:
             resumeReading()
             home.free(self)
@@ -427,7 +427,7 @@ extension HTTPClientConnection {
 extension HTTPClientConnection: LargeReader {
     func readInTurn() -> Bool {
         // The read may no longer be needed.
-        guard let context, machine.reads.turnCame() == .read else { return false }
+        guard let context, machine.reads.sliceStarted() == .read else { return false }
         context.read()
         return true
     }

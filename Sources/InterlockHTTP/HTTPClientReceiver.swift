@@ -18,7 +18,7 @@ package protocol HTTPClientReceiver: AnyObject {
     /// `HTTPClientConnection.Interruption`.
     func failed(_ error: any Error)
     /// Handles the end of a read: all bytes that have arrived so far were delivered.
-    func receivedAllThereIs()
+    func readComplete()
     /// Handles a change in whether the connection accepts more of the request.
     func writabilityChanged(_ isWritable: Bool)
     /// Handles the server's switch to the protocol that the request offered; the connection waits for `handOver` or

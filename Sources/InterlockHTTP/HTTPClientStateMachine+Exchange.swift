@@ -47,19 +47,19 @@ extension HTTPClientStateMachine {
         var processing = Processing.unsent
         var flush = Flush.idle
         var tail = Tail.open(.address(0))
-        var outlook = Outlook.reusable
+        var disposition = Disposition.reusable
 
         init(past: Past) {
             self.past = past
         }
 
         mutating func take(_ head: AnswerHead) -> HeadAction {
-            guard outlook.isOpen else { return .ignore }
+            guard disposition.isOpen else { return .ignore }
             switch answer {
             case .awaited: processing = .heard
             case .switching, .switched: return .ignore
             case .begun:
-                outlook = .closing(.none)
+                disposition = .closing(.none)
                 return .close
             }
             switch head {
@@ -69,16 +69,16 @@ extension HTTPClientStateMachine {
                 return .keepForSwitch
             case .final(let keepsAlive):
                 answer = .begun
-                if !keepsAlive { outlook = .last }
+                if !keepsAlive { disposition = .last }
                 return .deliver
             case .flawed(let flaw):
-                outlook = .closing(.other)
+                disposition = .closing(.other)
                 return .reject(flaw)
             }
         }
 
         mutating func takeEnd() -> EndAction {
-            guard outlook.isOpen else { return .ignore }
+            guard disposition.isOpen else { return .ignore }
             switch answer {
             case .begun: return .deliver
             case .switched: return .ignore
@@ -86,7 +86,7 @@ extension HTTPClientStateMachine {
                 answer = .switched
                 return .switchProtocols
             case .awaited:
-                outlook = .closing(.other)
+                disposition = .closing(.other)
                 return .reject(.noHead)
             }
         }
@@ -94,7 +94,7 @@ extension HTTPClientStateMachine {
         /// The next use of the connection, once the answer is complete.
         var succession: Succession {
             // If the server answers early, the rest of the request is not sent.
-            guard outlook == .reusable, request == .sent, flush == .idle else { return .close }
+            guard disposition == .reusable, request == .sent, flush == .idle else { return .close }
             switch tail {
             case .complete, .open(.emptyLine): return .another
             // The decoder may hold the beginning of another answer, and would read the next one as its continuation.
@@ -103,15 +103,15 @@ extension HTTPClientStateMachine {
         }
 
         mutating func take(_ cause: Cause) -> ErrorAction {
-            switch outlook {
+            switch disposition {
             case .reusable, .last:
-                outlook = .closing(cause)
+                disposition = .closing(cause)
                 return .noteAndClose
             case .broken(let earlier):
-                outlook = .closing(earlier)
+                disposition = .closing(earlier)
                 return .close
             case .closing(.none):
-                outlook = .closing(cause)
+                disposition = .closing(cause)
                 return .note
             case .closing: return .ignore
             }
@@ -122,7 +122,7 @@ extension HTTPClientStateMachine {
             case .heard: return .failed
             case .unsent, .disowned: return .unprocessed
             case .sent(let sentAt):
-                switch outlook.cause {
+                switch disposition.cause {
                 case .refusedStream: return .unprocessed
                 case .other: return .failed
                 case .none, .connectionEnd:
@@ -135,7 +135,7 @@ extension HTTPClientStateMachine {
     }
 
     /// The fate of a connection that carries a request.
-    enum Outlook: Equatable {
+    enum Disposition: Equatable {
         /// Another request follows.
         case reusable
         /// The connection closes after the answer.
@@ -153,7 +153,7 @@ extension HTTPClientStateMachine {
             }
         }
 
-        var isHome: Bool {
+        var isPooled: Bool {
             switch self {
             case .reusable, .last, .broken: true
             case .closing: false

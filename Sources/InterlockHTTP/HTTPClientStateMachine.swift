@@ -154,10 +154,10 @@ package struct HTTPClientStateMachine: Sendable {
     }
 
     /// Whether the connection still belongs to its home.
-    package var isHome: Bool {
+    package var isPooled: Bool {
         switch state {
         case .unused, .answered: true
-        case .exchanging(let exchange): exchange.outlook.isHome
+        case .exchanging(let exchange): exchange.disposition.isPooled
         case .over: false
         }
     }
@@ -185,8 +185,8 @@ extension HTTPClientStateMachine {
 
     /// Records that the request offers another protocol, so that the connection may stop speaking HTTP.
     package mutating func upgradeOffered() {
-        guard case .exchanging(var exchange) = state, exchange.outlook == .reusable else { return }
-        exchange.outlook = .last
+        guard case .exchanging(var exchange) = state, exchange.disposition == .reusable else { return }
+        exchange.disposition = .last
         state = .exchanging(exchange)
     }
 
@@ -237,12 +237,12 @@ extension HTTPClientStateMachine {
     package mutating func abandon() -> Action {
         guard case .exchanging(let exchange) = state else { return close() }
         state = .over(.cut)
-        return exchange.outlook.isHome ? .close : .none
+        return exchange.disposition.isPooled ? .close : .none
     }
 
     /// Records that the receiver takes over the channel, for the protocol that the server switched to.
     package mutating func handOver() -> RequestAction {
-        guard case .exchanging(let exchange) = state, exchange.answer == .switched, exchange.outlook.isOpen else {
+        guard case .exchanging(let exchange) = state, exchange.answer == .switched, exchange.disposition.isOpen else {
             return .refuse
         }
         state = .over(.cut)
@@ -288,7 +288,7 @@ extension HTTPClientStateMachine {
         switch state {
         case .exchanging(var exchange):
             // An informational answer may have a body, which is not part of the answer.
-            guard exchange.outlook.isOpen, exchange.answer == .begun else { return .ignore }
+            guard exchange.disposition.isOpen, exchange.answer == .begun else { return .ignore }
             guard carrier == .connection, exchange.tail == .open(.address(end())) else { return .deliver }
             exchange.tail = .complete
             state = .exchanging(exchange)
@@ -343,9 +343,9 @@ extension HTTPClientStateMachine {
     /// the incomplete answer.
     package mutating func writeFailed(_ cause: Cause) -> ErrorAction {
         guard case .exchanging(var exchange) = state else { return .ignore }
-        switch exchange.outlook {
-        case .reusable, .last: exchange.outlook = .broken(cause)
-        case .closing(.none): exchange.outlook = .closing(cause)
+        switch exchange.disposition {
+        case .reusable, .last: exchange.disposition = .broken(cause)
+        case .closing(.none): exchange.disposition = .closing(cause)
         case .broken, .closing: return .ignore
         }
         state = .exchanging(exchange)
@@ -370,8 +370,8 @@ extension HTTPClientStateMachine {
     package mutating func close() -> Action {
         switch state {
         case .exchanging(var exchange):
-            guard exchange.outlook.isHome else { return .none }
-            exchange.outlook = .closing(exchange.outlook.cause)
+            guard exchange.disposition.isPooled else { return .none }
+            exchange.disposition = .closing(exchange.disposition.cause)
             state = .exchanging(exchange)
             return .close
         case .unused, .answered:
@@ -387,7 +387,7 @@ extension HTTPClientStateMachine {
         case .exchanging(let exchange):
             state = .over(.cut)
             let ending = exchange.ending(at: now())
-            return exchange.outlook.isHome ? .leaveAndFail(ending) : .fail(ending)
+            return exchange.disposition.isPooled ? .leaveAndFail(ending) : .fail(ending)
         case .unused, .answered:
             state = .over(.whole)
             return .leave

@@ -6,7 +6,7 @@ internal import NIOTLS
 
 /// The connections to one origin, which are reused: the most recently used HTTP/1.1 connection, or the first HTTP/2
 /// connection that has room. Confined to its event loop.
-package final class HTTPConnectionPool: HTTPClientConnectionHome {
+package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     package struct Settings: Sendable {
         /// The time limit for the connection and its TLS handshake.
         package var connectTimeout: TimeAmount

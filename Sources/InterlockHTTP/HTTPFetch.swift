@@ -31,7 +31,7 @@ package final class HTTPFetch: HTTPClientReceiver {
 
     /// - Parameters:
     ///   - body: the request's body, whose length the head announces, or `nil` for a request without a body.
-    ///   - mostBytes: the most bytes of the answer's body; a longer one is cut.
+    ///   - maximumBytes: the size at which the response body is truncated.
     ///   - completion: called once, possibly before `begin` returns.
     package init(
         _ request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: HTTPConnectionPool, maximumBytes: Int,
@@ -92,7 +92,7 @@ package final class HTTPFetch: HTTPClientReceiver {
         end(.failure(.brokenOff((error as? HTTPClientConnection.Interruption)?.cause ?? error)))
     }
 
-    package func receivedAllThereIs() {}
+    package func readComplete() {}
 
     package func writabilityChanged(_ isWritable: Bool) {}
 }

@@ -28,7 +28,8 @@ package enum HTTPProtocol {
         return configuration
     }
 
-    /// - Parameter mostResets: the most resets within ten seconds. An attacker opens streams only to reset them.
+    /// - Parameter maximumResets: the maximum number of resets within ten seconds. An attacker opens streams only to
+    ///   reset them.
     package static func streams(maximumResets: Int) -> NIOHTTP2Handler.StreamConfiguration {
         var configuration = NIOHTTP2Handler.StreamConfiguration()
         configuration.targetWindowSize = window

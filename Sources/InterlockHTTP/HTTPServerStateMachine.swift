@@ -50,7 +50,7 @@ package struct HTTPServerStateMachine: Sendable {
         case take
         /// Let the part wait, behind others.
         case wait
-        /// Let the part wait, and call `turnCame` in a later slice.
+        /// Let the part wait, and call `sliceStarted` in a later slice.
         case waitForTurn
     }
 
@@ -79,7 +79,7 @@ package struct HTTPServerStateMachine: Sendable {
         /// Release the receiver, extend the idle deadline, and read on.
         case dropRest
         case dropWaiting
-        /// Release the receiver, drop the parts that wait, and call `outputIsOut` once everything is written.
+        /// Release the receiver, drop the parts that wait, and call `outputFlushed` once everything is written.
         case finish
         case close
         case closeOutput
@@ -224,7 +224,7 @@ extension HTTPServerStateMachine {
     package var isTurnAwaited: Bool { taking == .turnAwaited }
 
     /// Starts the awaited slice. `nextWaiting` follows until it returns `wait`.
-    package mutating func turnCame() { taking = .first }
+    package mutating func sliceStarted() { taking = .first }
 
     /// - Returns: whether `nextWaiting` follows. Otherwise the parts are already being taken, or wait for a slice.
     package mutating func beginTaking() -> StepAction {
@@ -359,7 +359,7 @@ extension HTTPServerStateMachine {
     }
 
     /// Records that all output before the end is written. The rest of the last request may still arrive for a while.
-    package mutating func outputIsOut() -> Action {
+    package mutating func outputFlushed() -> Action {
         guard case .closing(_, let rest) = state else { return .none }
         guard rest == .coming else { return close() }
         state = .closing(.out, rest)

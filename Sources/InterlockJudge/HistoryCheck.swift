@@ -46,7 +46,7 @@ package struct HistoryCheck: Sendable {
     /// The number of violations so far.
     package private(set) var violationCount = 0
 
-    /// - Parameter toldViolations: the most violations in a report.
+    /// - Parameter listedViolations: the maximum number of violations in a report.
     package init(rules: HistoryRules, listedViolations: Int = Self.listedViolations) {
         services = rules.services
         faults = FaultLog(keepsLocks: rules.keepsLocks ?? false)

@@ -59,7 +59,7 @@ package struct BenchRun: Sendable {
     }
 
     /// - Parameters:
-    ///   - tell: takes messages for the user during the run, one line per call.
+    ///   - report: receives progress messages for the user, one line per call.
     ///   - progress: called once a second.
     /// - Throws: `LoadError`, `FleetError` or another error that prevents the run. Broken promises are in the report
     ///   instead.
@@ -98,7 +98,7 @@ package struct BenchRun: Sendable {
         plan.trustsWallClock = !fleet.faults.contains(.clock)
         report("starting \(fleet.sidecars) sidecar\(fleet.sidecars == 1 ? "" : "s") and a Redis")
         let prepared = plan
-        let report = try await OwnFleet.withFleet(settings, onFailure: report) { own in
+        let report = try await SpawnedFleet.withFleet(settings, onFailure: report) { own in
             var plan = prepared
             plan.sidecars = own.endpoints
             plan.redisProcessID = await own.redisProcessID
@@ -112,7 +112,7 @@ package struct BenchRun: Sendable {
     }
 
     private func drive(
-        _ plan: LoadPlan, faults: (fleet: OwnFleet, plan: FaultPlan)?, on loop: any EventLoop,
+        _ plan: LoadPlan, faults: (fleet: SpawnedFleet, plan: FaultPlan)?, on loop: any EventLoop,
         _ report: @escaping @Sendable (String) -> Void, _ progress: @escaping @Sendable (LoadProgress) -> Void
     ) async throws -> RunReport {
         let rules = HistoryRules(
@@ -141,7 +141,7 @@ package struct BenchRun: Sendable {
     }
 
     private func breakThings(
-        _ faults: (fleet: OwnFleet, plan: FaultPlan)?, after beginnings: AsyncStream<Void>, _ load: LoadRun,
+        _ faults: (fleet: SpawnedFleet, plan: FaultPlan)?, after beginnings: AsyncStream<Void>, _ load: LoadRun,
         _ recorder: HistoryRecorder, _ report: @escaping @Sendable (String) -> Void
     ) async -> FaultRig.Outcome {
         guard let faults, !faults.plan.faults.isEmpty else { return FaultRig.Outcome() }

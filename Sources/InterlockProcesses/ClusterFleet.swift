@@ -75,17 +75,17 @@ package actor ClusterFleet {
 
     private func join(primaries: Int) async throws {
         let count = HashSlot.count
-        for (place, member) in members.enumerated() {
-            _ = try await checked(member, ["CLUSTER", "SET-CONFIG-EPOCH", "\(place + 1)"])
-            guard place < primaries else { continue }
-            let slots = (count * place / primaries)..<(count * (place + 1) / primaries)
+        for (index, member) in members.enumerated() {
+            _ = try await checked(member, ["CLUSTER", "SET-CONFIG-EPOCH", "\(index + 1)"])
+            guard index < primaries else { continue }
+            let slots = (count * index / primaries)..<(count * (index + 1) / primaries)
             _ = try await checked(member, ["CLUSTER", "ADDSLOTS"] + slots.map { "\($0)" })
         }
         for member in members.dropFirst() {
             _ = try await checked(members[0], ["CLUSTER", "MEET", "127.0.0.1", "\(member.server.port ?? 0)"])
         }
-        for (place, member) in members.enumerated().dropFirst(primaries) {
-            let primary = members[place % primaries]
+        for (index, member) in members.enumerated().dropFirst(primaries) {
+            let primary = members[index % primaries]
             try await eventually(within: Self.patience, "a replica knows its primary") {
                 try await member.server.ask(["CLUSTER", "REPLICATE", primary.id]).text == "OK"
             }

@@ -7,7 +7,7 @@ package import RedisClient
 ///
 /// Use `withServer`, which always ends it.
 package actor RedisServer {
-    /// The listener besides the Unix socket.
+    /// The listener in addition to the Unix socket.
     package enum Listener: Hashable, Sendable {
         /// No other listener.
         case none
@@ -58,7 +58,7 @@ package actor RedisServer {
     /// Starts a server and waits until it serves.
     /// - Parameters:
     ///   - arguments: further arguments for the command line, such as `["--requirepass", "secret"]`.
-    ///   - listener: the listener besides the Unix socket.
+    ///   - listener: the listener in addition to the Unix socket.
     ///   - environment: variables in addition to those of this process.
     ///   - certificate: the certificate of a `tls` listener, or `nil` to create one.
     /// - Throws: `RedisServerError` with the server's log if it does not serve within 20 s. If another process took its

@@ -145,7 +145,7 @@ extension SidecarConfiguration {
         note("tracing", tracing != other.tracing)
         note("locks", locks != other.locks)
         note("fleet_size", fleetSize != other.fleetSize)
-        note("the data folder", dataDirectory != other.dataDirectory)
+        note("the data directory", dataDirectory != other.dataDirectory)
         return changes
     }
 }

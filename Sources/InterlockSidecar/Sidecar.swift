@@ -43,7 +43,7 @@ package struct Sidecar: Sendable {
     ///   - file: the file of the configuration, for the log; `nil` if it was not read from a file.
     ///   - metrics: the registry of the coordinator's metrics, which the caller has bootstrapped.
     ///   - reload: reads the configuration again on SIGHUP; `nil` if SIGHUP changes nothing.
-    /// - Throws: `SidecarError` if the data folder, the certificate or the Redis URL cannot be used.
+    /// - Throws: `SidecarError` if the data directory, the certificate or the Redis URL cannot be used.
     package init(
         configuration: SidecarConfiguration, file: String? = nil, environment: [String: String], metrics: PrometheusRegistry,
         logger: Logger,
@@ -62,7 +62,7 @@ package struct Sidecar: Sendable {
         } else {
             let directory =
                 if let chosen = configuration.dataDirectory { chosen } else {
-                    try DataFolder.standardPath(environment: environment)
+                    try DataDirectory.standardPath(environment: environment)
                 }
             let server = try PrivateRedis(dataDirectory: directory, logger: logger)
             privateRedis = server

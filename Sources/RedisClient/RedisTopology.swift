@@ -28,7 +28,7 @@ package final class RedisTopology {
     }
 
     /// Creates the connections for commands.
-    /// - Parameter tellsOfServers: whether the slot map of a cluster may be asked for over these connections; `false`
+    /// - Parameter reportsServers: whether the slot map of a cluster may be asked for over these connections; `false`
     ///   if their commands wait for long. The first such sender's connections are used.
     package func sender(reportsServers: Bool = true) -> any RedisSender {
         guard let cluster else {

@@ -81,7 +81,7 @@ package final class LiveHub {
     }
 
     private func received(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?) {
-        events.received(message, event) { if case .success = calls.service($0) { true } else { false } }
+        events.received(message, event) { calls.hasService($0) }
     }
 
     private func repeated(every pause: TimeAmount, _ action: @escaping () -> Void) -> RepeatedTask {
@@ -169,7 +169,7 @@ package final class LiveHub {
         follower.greet(wall: calls.wallTime())
         readInTurn(follower.topics)
         for topic in follower.topics { parts.refresh(topic) }
-        follower.sendNews()
+        follower.sendUpdates()
         if ticker == nil, followers[id] != nil { ticker = repeated(every: Self.tick) { [weak self] in self?.tickNow() } }
     }
 
@@ -204,7 +204,7 @@ package final class LiveHub {
             case .update(let id):
                 guard let follower = followers[id] else { continue }
                 follower.greet(wall: calls.wallTime())
-                follower.sendNews()
+                follower.sendUpdates()
                 follower.reportNone(after: Self.heartbeat)
             }
             guard slices.mayGoOn else { break }
@@ -289,7 +289,7 @@ private final class LiveFollower {
     }
 
     /// Sends the changed topics, if the client is reading.
-    func sendNews() {
+    func sendUpdates() {
         guard reply.isWritable else { return stalledTicks += 1 }
         stalledTicks = 0
         var news = ByteBuffer()

@@ -57,7 +57,7 @@ function attention() {
   return live(box, () => {
     if (!parts.sidecar) return;
     const sentences = alerts(parts.sidecar);
-    const isCalm = !sentences.length && !parts.sidecar.breakers.length && !parts.sidecar.limited.length;
+    const isCalm = !sentences.length && !parts.sidecar.breakers.length && !(parts.sidecar.limited ?? []).length;
     box.hidden = false;
     box.className = isCalm ? "calm" : sentences.length || parts.sidecar.breakers.length ? "urgent" : "notice";
     setText(title, isCalm ? "Nothing needs attention" : "Needs attention");

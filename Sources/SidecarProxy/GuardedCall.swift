@@ -336,7 +336,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         setAlarm()
     }
 
-    func receivedAllThereIs() {
+    func readComplete() {
         guard machine.requestPaused() == .proceed, let attempt else { return }
         attempt.connection?.flush()
         if attempt.isBackedUp { reply.read(false) }
@@ -474,7 +474,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         if failure.cause == .client {
             end(with: HTTPProblem.clientHasLeft)
         } else if !fallBack() {
-            let showsAddress = call.caller.role == .admin || call.isFromThisHost
+            let showsAddress = call.caller.role == .admin
             end(with: marked(HTTPProblem.failed(failure, service: service, showsAddress: showsAddress)))
         }
     }

@@ -14,10 +14,10 @@ enum ProxyFields {
     private static let ours = FieldNames(
         "host", "x-api-key", "interlock-subject", "interlock-service", "expect", "content-length")
     /// Fields that are needed before the body is read, and so cannot be trailers.
-    private static let atTheHead = FieldNames(
+    private static let forbiddenInTrailers = FieldNames(
         "authorization", "content-encoding", "content-range", "content-type", "cookie", "set-cookie")
     /// Fields that only this sidecar may set, and an upstream may not.
-    private static let saidByUs = FieldNames(
+    private static let sidecarResponseFields = FieldNames(
         "interlock-service", "interlock-state", "interlock-waited", "interlock-fallback")
 
     /// Returns the fields of the request to the upstream.
@@ -88,7 +88,7 @@ enum ProxyFields {
         var headers = HTTPHeaders()
         headers.reserveCapacity(received.count + 5)
         let named = namedByConnection(in: received)
-        for (name, value) in received where isPassedOn(name, named) && !saidByUs.contains(name) {
+        for (name, value) in received where isPassedOn(name, named) && !sidecarResponseFields.contains(name) {
             headers.add(name: name, value: value)
         }
         if isInformational { return headers }
@@ -104,7 +104,8 @@ enum ProxyFields {
         received.map { received in
             HTTPHeaders(
                 received.filter { name, _ in
-                    isPassedOn(name, []) && !ours.contains(name) && !saidByUs.contains(name) && !atTheHead.contains(name)
+                    isPassedOn(name, []) && !ours.contains(name) && !sidecarResponseFields.contains(name)
+                        && !forbiddenInTrailers.contains(name)
                 })
         }
     }

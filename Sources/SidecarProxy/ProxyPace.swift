@@ -9,16 +9,16 @@ protocol PacedCall: AnyObject {
     func goAhead()
 }
 
-/// Lets the proxy's calls begin in the order of their arrival, and only as many as keep the turns of the event loop
+/// Lets the proxy's calls begin in the order of their arrival, and only as many as keep the ticks of the event loop
 /// short. Confined to that loop.
 ///
-/// A turn is measured from the first call that begins or ends in it until all its other work is done. However busy the
+/// A tick is measured from the first call that begins or ends in it until all its other work is done. However busy the
 /// loop is, and however many calls are in progress, a few calls begin every two milliseconds.
 final class ProxyPace {
     private static let patience = TimeAmount.milliseconds(2)
     private static let maximumPatiences: Int64 = 16
     private static let look = TimeAmount.microseconds(250)
-    /// The part of a turn in which waiting calls may begin.
+    /// The part of a tick in which waiting calls may begin.
     private static let release = TimeAmount.nanoseconds(CallWindow.longTick / 2)
 
     private let eventLoop: any EventLoop
@@ -26,13 +26,13 @@ final class ProxyPace {
     private var window = CallWindow()
     private var waiting: Deque<any PacedCall> = []
     private var inFlight = 0
-    /// The most calls in progress at a time in this turn.
-    private var crest = 0
-    private var turnBegan: NIODeadline?
+    /// The most calls in progress at a time in this tick.
+    private var peakInFlight = 0
+    private var tickBegan: NIODeadline?
     private var lastBegin = NIODeadline.uptimeNanoseconds(0)
     private var isReleasing = false
     private var isCheckPlanned = false
-    /// Whether no turn has ended since the check was scheduled.
+    /// Whether no tick has ended since the check was scheduled.
     private var isQuiet = false
 
     init(eventLoop: any EventLoop, clock: (() -> NIODeadline)? = nil) {
@@ -45,7 +45,7 @@ final class ProxyPace {
         // A released call ended at once, and this one follows it. Waiting calls go first, within the release's limits.
         guard !isReleasing else { return waiting.append(call) }
         let now = clock()
-        let began = turn(now)
+        let began = noteTick(now)
         guard waiting.isEmpty, inFlight < window.size, (now - began).nanoseconds <= CallWindow.longTick else {
             waiting.append(call)
             return planCheck()
@@ -56,32 +56,32 @@ final class ProxyPace {
     /// Notes that a call that had begun has ended, or pauses before a retry.
     func ended() {
         inFlight -= 1
-        if !isReleasing { _ = turn(clock()) }
+        if !isReleasing { _ = noteTick(clock()) }
     }
 
     private func admit(_ call: any PacedCall, _ now: NIODeadline) {
         inFlight += 1
-        crest = max(crest, inFlight)
+        peakInFlight = max(peakInFlight, inFlight)
         lastBegin = now
         call.goAhead()
     }
 
-    /// - Returns: the time at which this turn began.
-    private func turn(_ now: NIODeadline) -> NIODeadline {
-        if let turnBegan { return turnBegan }
-        turnBegan = now
-        crest = inFlight
-        // Runs after everything that this turn has read.
-        eventLoop.assumeIsolated().execute { [self] in turnEnds() }
+    /// - Returns: the time at which this tick began.
+    private func noteTick(_ now: NIODeadline) -> NIODeadline {
+        if let tickBegan { return tickBegan }
+        tickBegan = now
+        peakInFlight = inFlight
+        // Runs after everything that this tick has read.
+        eventLoop.assumeIsolated().execute { [self] in tickEnded() }
         return now
     }
 
-    private func turnEnds() {
-        guard let began = turnBegan else { return }
-        turnBegan = nil
+    private func tickEnded() {
+        guard let began = tickBegan else { return }
+        tickBegan = nil
         isQuiet = false
         let now = clock()
-        window.noteTick(nanoseconds: (now - began).nanoseconds, inFlight: crest)
+        window.noteTick(nanoseconds: (now - began).nanoseconds, inFlight: peakInFlight)
         // If no call has begun for a while, some waiting calls go ahead although the window is full.
         let patiences = (now - lastBegin).nanoseconds / Self.patience.nanoseconds
         release(beyond: CallWindow.least * Int(min(patiences, Self.maximumPatiences)))
@@ -104,14 +104,14 @@ final class ProxyPace {
     }
 
     /// Schedules a check of the waiting calls, in case no call begins or ends until then. The check then counts as a
-    /// short turn, and the window widens: everything in progress waits for something other than this loop.
+    /// short tick, and the window widens: everything in progress waits for something other than this loop.
     private func planCheck() {
         guard !waiting.isEmpty, !isCheckPlanned else { return }
         isCheckPlanned = true
         isQuiet = true
         eventLoop.assumeIsolated().scheduleTask(in: Self.look) { [self] in
             isCheckPlanned = false
-            if isQuiet { _ = turn(clock()) } else { planCheck() }
+            if isQuiet { _ = noteTick(clock()) } else { planCheck() }
         }
     }
 }

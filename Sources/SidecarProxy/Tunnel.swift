@@ -82,7 +82,7 @@ final class Tunnel {
 
     private func received(_ bytes: ByteBuffer, from side: TunnelStateMachine.Side) { self[side.other]?.write(bytes) }
 
-    private func receivedAllThereIs(from side: TunnelStateMachine.Side) {
+    private func readComplete(from side: TunnelStateMachine.Side) {
         machine.received(now: now)
         setAlarm()
         self[side.other]?.flush()
@@ -148,7 +148,7 @@ final class Tunnel {
             tunnel.received(unwrapInboundIn(data), from: side)
         }
 
-        func channelReadComplete(context: ChannelHandlerContext) { tunnel.receivedAllThereIs(from: side) }
+        func channelReadComplete(context: ChannelHandlerContext) { tunnel.readComplete(from: side) }
 
         func channelWritabilityChanged(context: ChannelHandlerContext) {
             if context.channel.isWritable { tunnel.becameWritable(side) }

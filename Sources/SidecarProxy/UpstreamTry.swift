@@ -68,7 +68,7 @@ final class UpstreamTry: HTTPClientReceiver {
         call.upstreamSentEnd(self, trailers)
     }
 
-    func receivedAllThereIs() { call.upstreamSentAllThereIs(self) }
+    func readComplete() { call.upstreamSentAllThereIs(self) }
 
     func failed(_ error: any Error) {
         lease = .none

@@ -87,6 +87,6 @@ struct ConfigurationFile {
     }
 
     private func refusal(_ line: Int?, _ message: String) -> ConfigurationError {
-        ConfigurationError(problems: [.init(place: .file(path, line: line), path: nil, message: message)])
+        ConfigurationError(problems: [.init(location: .file(path, line: line), path: nil, message: message)])
     }
 }

@@ -10,20 +10,20 @@ package final class ConfigurationFindings {
     /// The environment variables that the file names.
     var variables: Set<String> = []
     /// The places of settings that later rules check, by path.
-    var places: [String: ConfigurationProblem.Place] = [:]
+    var locations: [String: ConfigurationProblem.Location] = [:]
 
     package init(fileName: String, readsSecrets: Bool) {
         self.fileName = fileName
         self.readsSecrets = readsSecrets
     }
 
-    package var wholeFile: ConfigurationProblem.Place { .file(fileName, line: nil) }
+    package var wholeFile: ConfigurationProblem.Location { .file(fileName, line: nil) }
 
     /// The problems of the file by line, then those of the files that it names, then those of the environment and
     /// flags.
     package var problemsInOrder: [ConfigurationProblem] {
         func rank(_ problem: ConfigurationProblem, _ offset: Int) -> (source: Int, line: Int, offset: Int) {
-            switch problem.place {
+            switch problem.location {
             case .file(fileName, let line): (0, line ?? 0, offset)
             case .file(_, let line): (1, line ?? 0, offset)
             case .variable, .flag: (2, 0, offset)
@@ -34,8 +34,8 @@ package final class ConfigurationFindings {
             .map(\.element)
     }
 
-    package func refuse(at place: ConfigurationProblem.Place, path: String?, _ message: String) {
-        problems.append(ConfigurationProblem(place: place, path: path, message: message))
+    package func refuse(at location: ConfigurationProblem.Location, path: String?, _ message: String) {
+        problems.append(ConfigurationProblem(location: location, path: path, message: message))
     }
 
     /// Adds the findings of another file that this one names.

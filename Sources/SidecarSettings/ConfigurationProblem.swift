@@ -1,7 +1,7 @@
 /// A mistake in a configuration: its place, and what was expected there.
 package struct ConfigurationProblem: Hashable, Sendable, CustomStringConvertible {
     /// The origin of a setting.
-    package enum Place: Hashable, Sendable {
+    package enum Location: Hashable, Sendable {
         /// A file and the line, counted from 1; `nil` if the mistake concerns the whole file.
         case file(String, line: Int?)
         /// An environment variable.
@@ -10,7 +10,7 @@ package struct ConfigurationProblem: Hashable, Sendable, CustomStringConvertible
         case flag(String)
     }
 
-    package var place: Place
+    package var location: Location
     /// The key, such as `services.catalog.limits[0].limit`; `nil` if the place is sufficient.
     package var path: String?
     /// The expected and the actual value. Never contains a secret.
@@ -19,11 +19,11 @@ package struct ConfigurationProblem: Hashable, Sendable, CustomStringConvertible
     /// The problem in one line: `interlock.yaml:7: services.catalog.limits[0].limit: expected a whole number of 1 or
     /// more, got "ten"`.
     package var description: String {
-        let place =
-            switch place {
+        let location =
+            switch location {
             case .file(let name, let line?): "\(name):\(line)"
             case .file(let name, nil), .variable(let name), .flag(let name): name
             }
-        return [place, path, message].compactMap(\.self).joined(separator: ": ")
+        return [location, path, message].compactMap(\.self).joined(separator: ": ")
     }
 }

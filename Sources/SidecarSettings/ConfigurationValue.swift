@@ -22,11 +22,11 @@ struct ConfigurationValue {
         return copy
     }
 
-    var place: ConfigurationProblem.Place { .file(findings.fileName, line: node.line) }
+    var location: ConfigurationProblem.Location { .file(findings.fileName, line: node.line) }
 
     /// Reports a mistake at this value.
     func refuse(_ message: String) {
-        findings.refuse(at: place, path: path.isEmpty ? nil : path, message)
+        findings.refuse(at: location, path: path.isEmpty ? nil : path, message)
     }
 
     /// Reports that something else was expected at this value.

@@ -29,8 +29,8 @@ struct DomainLint {
     private mutating func examine(_ rules: [DescriptorRule], at path: String) {
         let all = Dictionary(grouping: rules.filter { $0.value?.hasStars != false }) { ExactText($0.key) }
         var patterns: [ExactText: [DescriptorPattern]] = [:]
-        for (place, rule) in rules.enumerated() {
-            let path = "\(path)[\(place)]"
+        for (location, rule) in rules.enumerated() {
+            let path = "\(path)[\(location)]"
             let before = patterns[ExactText(rule.key)] ?? []
             examine(replacing: rule, at: path)
             if let cover = before.prefix(Self.maximumPatterns).first(where: { rule.isCovered(by: $0) }) {

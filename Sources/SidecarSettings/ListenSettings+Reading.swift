@@ -106,7 +106,7 @@ extension TLSSettings {
 extension ConfigurationValue {
     /// Reads HOST:PORT and records its place for rules that check all listeners together.
     fileprivate func endpoint() -> SocketEndpoint? {
-        findings.places[path] = place
+        findings.locations[path] = location
         return parsed(by: SocketEndpoint.init(parsing:))
     }
 }
@@ -167,9 +167,9 @@ extension APIKey {
     private static func unread(
         _ value: ConfigurationValue, _ check: (String) throws(ConfigurationExpectation) -> String
     ) -> String? {
-        guard let place = value.concealed().parsed(by: check) else { return nil }
-        value.findings.variables.insert(place)
-        return "unread:" + place
+        guard let location = value.concealed().parsed(by: check) else { return nil }
+        value.findings.variables.insert(location)
+        return "unread:" + location
     }
 
     private static func secret(

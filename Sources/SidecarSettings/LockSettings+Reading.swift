@@ -29,7 +29,7 @@ extension LockSettings {
             section.readOptional("max_hold", into: &maximumHold) { $0.duration(in: Self.leases) }
             section.read("fence_ttl", into: &fenceLifetime) { $0.duration(in: Self.fences) }
             section.read("wait_replicas", into: &waitReplicas) { value in
-                value.findings.places[Self.waitReplicasPath] = value.place
+                value.findings.locations[Self.waitReplicasPath] = value.location
                 return value.wholeNumber(in: Self.replicas)
             }
         }
@@ -42,7 +42,7 @@ extension RedisSettings {
     /// Reads `redis.urls`. Returns an empty list if a URL is invalid.
     static func quorum(_ value: ConfigurationValue) -> [String] {
         guard !value.isNull else { return [] }
-        value.findings.places[urlsPath] = value.place
+        value.findings.locations[urlsPath] = value.location
         guard case .sequence = value.node.content else {
             value.refuse(
                 expected: ConfigurationExpectation("a list of \(InterlockConfiguration.quorumSizes.lowerBound) or more URLs"))
@@ -94,13 +94,13 @@ extension SidecarConfiguration {
         if redis.url == nil, !findings.hasProblem(under: "redis.url") {
             let users = services.isEmpty ? "events and the list of sidecars" : "limits, breakers, events and the list of sidecars"
             findings.refuse(
-                at: findings.places[RedisSettings.urlsPath] ?? findings.wholeFile, path: RedisSettings.urlsPath,
+                at: findings.locations[RedisSettings.urlsPath] ?? findings.wholeFile, path: RedisSettings.urlsPath,
                 "requires redis.url, because the quorum stores only locks; \(users) are stored in redis.url")
         }
         if locks.waitReplicas > 0 {
             let path = LockSettings.waitReplicasPath
             findings.refuse(
-                at: findings.places[path] ?? findings.wholeFile, path: path,
+                at: findings.locations[path] ?? findings.wholeFile, path: path,
                 """
                 expected 0 with \(RedisSettings.urlsPath), whose majority replaces the wait for replicas, \
                 got \(locks.waitReplicas)

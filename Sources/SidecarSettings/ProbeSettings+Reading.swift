@@ -6,7 +6,7 @@ extension ProbeSettings {
 
     /// Reads `services.NAME.probe`.
     init?(reading value: ConfigurationValue) {
-        var targets: [(place: ConfigurationValue, target: Target?)] = []
+        var targets: [(location: ConfigurationValue, target: Target?)] = []
         var timeout: Duration?
         var expectation: ConfigurationValue?
         var settings = ProbeSettings(target: .http("/"))
@@ -35,7 +35,7 @@ extension ProbeSettings {
             value.refuse("expected one of the keys path, url and tcp: the target of the probe")
             return nil
         }
-        for other in targets.dropFirst() { other.place.refuse("expected only one of path, url and tcp") }
+        for other in targets.dropFirst() { other.location.refuse("expected only one of path, url and tcp") }
         // The default timeout is shorter than the interval, so that probes of a service never overlap.
         settings.timeout = timeout ?? min(settings.timeout, settings.interval * 4 / 5)
         guard let target = first.target else { return nil }

@@ -172,14 +172,14 @@ extension SidecarConfiguration {
             }
         }
 
-        static func variable(_ setting: Setting) -> ConfigurationProblem.Place { .variable(setting.variable) }
-        static func flag(_ setting: Setting) -> ConfigurationProblem.Place { .flag(setting.rawValue) }
+        static func variable(_ setting: Setting) -> ConfigurationProblem.Location { .variable(setting.variable) }
+        static func flag(_ setting: Setting) -> ConfigurationProblem.Location { .flag(setting.rawValue) }
     }
 
     /// Applies `overrides` to this configuration. Mistakes name the variable or the flag.
     mutating func apply(
         _ overrides: Overrides,
-        from place: (Overrides.Setting) -> ConfigurationProblem.Place,
+        from location: (Overrides.Setting) -> ConfigurationProblem.Location,
         _ findings: ConfigurationFindings
     ) {
         func parsed<Parsed>(
@@ -191,13 +191,13 @@ extension SidecarConfiguration {
             do {
                 return try parse(text)
             } catch {
-                findings.refuse(at: place(setting), path: nil, error.message(got: ConfigurationValue.quoted(text)))
+                findings.refuse(at: location(setting), path: nil, error.message(got: ConfigurationValue.quoted(text)))
                 return nil
             }
         }
         func endpoint(_ text: String?, _ setting: Overrides.Setting, _ path: String) -> SocketEndpoint? {
             let endpoint = parsed(text, setting, SocketEndpoint.init(parsing:))
-            if endpoint != nil { findings.places[path] = place(setting) }
+            if endpoint != nil { findings.locations[path] = location(setting) }
             return endpoint
         }
         if let url = parsed(overrides.redisURL, .redisURL, RedisSettings.checkedURL) {

@@ -50,7 +50,8 @@ extension SidecarConfiguration {
         }
         if listen.resp == listen.http, listen.resp.port != 0 {
             findings.refuse(
-                at: findings.places[ListenSettings.httpPath] ?? findings.places[ListenSettings.respPath] ?? findings.wholeFile,
+                at: findings.locations[ListenSettings.httpPath] ?? findings.locations[ListenSettings.respPath]
+                    ?? findings.wholeFile,
                 path: ListenSettings.httpPath,
                 "expected a different address from \(ListenSettings.respPath), got \(listen.http) for both"
             )
@@ -58,18 +59,18 @@ extension SidecarConfiguration {
     }
 
     private func refuseUnlessGuarded(_ endpoint: SocketEndpoint, _ path: String, _ findings: ConfigurationFindings) {
-        let place = findings.places[path] ?? findings.wholeFile
+        let location = findings.locations[path] ?? findings.wholeFile
         let keysWereRefused = findings.hasProblem(under: "auth")
         if keys.isEmpty {
             guard !keysWereRefused else { return }
             findings.refuse(
-                at: place,
+                at: location,
                 path: path,
                 "\(endpoint) can be reached from other hosts and needs auth.keys; add a key, or listen on 127.0.0.1"
             )
         } else if listen.tls == nil, !listen.allowsPlaintext, !findings.hasProblem(under: "listen.tls") {
             findings.refuse(
-                at: place,
+                at: location,
                 path: path,
                 """
                 \(endpoint) can be reached from other hosts and would carry keys unencrypted; set listen.tls, \

@@ -329,7 +329,7 @@ struct RunTests {
         #expect(outcome.status == .exited(0))
         #expect(outcome.output.contains("EXAMPLES"))
         let all = try await InterlockProcess.outcome(["--help"])
-        #expect(all.output.contains("Run a command under a lock"))
+        #expect(all.output.contains("Run a command while holding a lock"))
         #expect(!all.output.contains(RunChild.name))
     }
 

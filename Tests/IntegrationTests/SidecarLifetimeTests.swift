@@ -182,14 +182,14 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("A second sidecar in the same data folder is refused with the remedy")
+    @Test("A second sidecar in the same data directory is refused with the remedy")
     func dataFolder() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let arguments = SidecarProcess.serveArguments(file: "\(sidecar.folder)/interlock.yaml", folder: sidecar.folder)
             let second = try await InterlockProcess.outcome(arguments)
             #expect(second.status == .exited(69))
             #expect(second.output.isEmpty)
-            #expect(second.errors.contains("another sidecar uses the data folder \(sidecar.dataFolder)"))
+            #expect(second.errors.contains("another sidecar uses the data directory \(sidecar.dataFolder)"))
             #expect(second.errors.contains("--redis unix://"))
             let first = try await sidecar.interlock("status")
             #expect(first.status == .exited(0))

@@ -4,7 +4,8 @@
 import InterlockClient
 // end
 
-/// The examples of the page about the client. Values that the page does not define are parameters.
+/// The examples of the page about the client, and calls that only the tests make. Values that the page does not define
+/// are parameters.
 struct DocumentedClientExamples {
     var configuration: SidecarClientConfiguration
 
@@ -47,7 +48,6 @@ struct DocumentedClientExamples {
 
     /// - Returns: whether the lease was lost before it was released.
     func link(_ client: SidecarClient, work: @escaping @Sendable () async -> Void) async throws -> Bool {
-        // snippet: linked
         guard let linked = try await client.locks.acquireLinked("leader", ttl: .seconds(10)) else { return false }
         let watch = Task { [losses = linked.losses] in
             for await _ in losses { return true }
@@ -55,13 +55,11 @@ struct DocumentedClientExamples {
         }
         await work()
         try await linked.release()
-        // end
         return await watch.value
     }
 
     /// - Returns: the result of the call; `nil` if it was not made.
     func call(_ client: SidecarClient, fetch: () async throws -> Int) async throws -> Int? {
-        // snippet: call
         do {
             return try await client.services.call("catalog", subject: "shop-1", patience: .milliseconds(500)) {
                 try await fetch()
@@ -70,34 +68,28 @@ struct DocumentedClientExamples {
             print("\(error.code); try again in \(error.retryAfter ?? .zero)")
             return nil
         }
-        // end
     }
 
     /// - Returns: whether the call may be made.
     func take(_ client: SidecarClient) async throws -> Bool {
-        // snippet: limit
         let decision = try await client.limits.take(from: "catalog", cost: 2, subject: "shop-1")
         if !decision.isTaken { print("\(decision.remaining) left; try again in \(decision.retryAfter ?? .zero)") }
-        // end
         return decision.isTaken
     }
 
     /// - Returns: the state of the first breaker that changes.
     func watch(_ client: SidecarClient, following: () -> Void) async -> BreakerSnapshot.State? {
-        // snippet: events
         let changes = client.events.breakers.subscribe()
         for await connection in client.events.connection where connection == .following {
             following()  // read the state now: from here on nothing is missed
             break
         }
         for await event in changes { return event.breaker.state }
-        // end
         return nil
     }
 
     /// - Returns: the outcome of the acquire, in words.
     func judged(_ client: SidecarClient) async throws -> String {
-        // snippet: errors
         do {
             let lease = try await client.locks.acquire("orders", ttl: .seconds(30), owner: "web-1/job-7")
             return lease == nil ? "another has it" : "held"
@@ -110,6 +102,5 @@ struct DocumentedClientExamples {
             default: throw error  // a mistake in this program
             }
         }
-        // end
     }
 }

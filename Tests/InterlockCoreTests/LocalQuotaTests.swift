@@ -96,19 +96,19 @@ struct SubjectBookTests {
             ("x~crowd", "x~crowd"), ("~x~crowd", "~x~crowd"), ("~", "~"),
         ])
     func namedLikeOverflow(subject: String, counted: String) {
-        #expect(SubjectBook.counted(subject) == counted)
+        #expect(SubjectRegistry.counted(subject) == counted)
     }
 
     private static let start = Instant(nanoseconds: 1_000_000)
 
     /// Returns the names that get a counter.
-    private static func takenIn(_ names: [String], to book: inout SubjectBook, atMilliseconds time: Int64 = 0) -> [String] {
+    private static func takenIn(_ names: [String], to book: inout SubjectRegistry, atMilliseconds time: Int64 = 0) -> [String] {
         names.filter { book.takeIn($0, windowMilliseconds: 1000, now: start.advanced(byMilliseconds: time)) }
     }
 
     @Test("At most the allowed number of subjects have counters, and known subjects keep theirs")
     func capacity() {
-        var book = SubjectBook(capacity: 3)
+        var book = SubjectRegistry(capacity: 3)
         let known = ["a", "b", "c"]
         for _ in 0..<2 {
             let taken = Self.takenIn(known + ["d", "e"], to: &book)
@@ -121,7 +121,7 @@ struct SubjectBookTests {
 
     @Test("Subjects not seen for two windows are no longer counted even without new calls")
     func forgotten() {
-        var book = SubjectBook(capacity: 3)
+        var book = SubjectRegistry(capacity: 3)
         _ = Self.takenIn(["a", "b"], to: &book)
         let counts = [500, 1500, 2500].map {
             book.count(windowMilliseconds: 1000, now: Self.start.advanced(byMilliseconds: $0))
@@ -131,7 +131,7 @@ struct SubjectBookTests {
 
     @Test("A subject not seen for two windows loses its counter, and one that was seen keeps it")
     func slots() {
-        var book = SubjectBook(capacity: 2)
+        var book = SubjectRegistry(capacity: 2)
         for (names, time, expected) in [
             (["a", "b"], 0, ["a", "b"]), (["a"], 1500, ["a"]), (["c"], 2400, []), (["a", "c"], 2600, ["a", "c"]),
             // All counters are dropped because no subject was seen.

@@ -183,20 +183,20 @@ struct LockQueueTests {
         _ = queue.wake()
         _ = queue.beginAttempt()
         _ = queue.granted(1, ttl: 1000, now: start)
-        for id in 2...UInt64(LockQueue.longestTick) {
+        for id in 2...UInt64(LockQueue.longestTurn) {
             let succession = queue.beginRelease()
-            #expect(succession == .init(id: id, goesOn: true, hasOthers: true))
+            #expect(succession == .init(id: id, continuesTurn: true, hasOthers: true))
             if let succession { _ = queue.passedOn(succession, beginsTurn: false, ttl: 1000, now: start) }
         }
         let last = queue.beginRelease()
-        #expect(last?.goesOn == false)
+        #expect(last?.continuesTurn == false)
     }
 
     @Test("A holder from before the queue does not start a turn")
     func holderFromBefore() {
         var queue = queue(of: 2)
         let succession = queue.beginRelease()
-        #expect(succession == .init(id: 1, goesOn: false, hasOthers: true))
+        #expect(succession == .init(id: 1, continuesTurn: false, hasOthers: true))
     }
 
     @Test("Only one of two concurrent releases names a successor")

@@ -38,7 +38,7 @@ struct AnswerReadsTests {
             #expect(reads.requested() == .askForTurn)
             #expect(reads.requested() == .none)
             #expect(reads.completed() == .none)
-            #expect(reads.turnCame() == .read)
+            #expect(reads.sliceStarted() == .read)
             #expect(reads.completed() == .endTurn)
         }
     }
@@ -47,9 +47,9 @@ struct AnswerReadsTests {
     func emptyTurn() {
         var reads = Self.large().reads
         #expect(reads.requested() == .askForTurn)
-        #expect(reads.turnCame() == .read)
+        #expect(reads.sliceStarted() == .read)
         #expect(reads.requested() == .endTurnAndAsk)
-        #expect(reads.turnCame() == .read)
+        #expect(reads.sliceStarted() == .read)
         #expect(reads.completed() == .endTurn)
     }
 
@@ -58,7 +58,7 @@ struct AnswerReadsTests {
         var reads = Self.large().reads
         #expect(reads.requested() == .askForTurn)
         reads.receiverHolds()
-        #expect(reads.turnCame() == .none)
+        #expect(reads.sliceStarted() == .none)
         #expect(reads.completed() == .none)
         #expect(reads.receiverResumes() == .askForTurn)
     }

@@ -46,7 +46,7 @@ struct HTTPClientStateMachineTests {
             Self.answer(&machine)
             #expect(machine.allReceived() == .none)
             #expect(machine.readCompleted(isActive: true) == .free)
-            #expect(machine.isHome && machine.isAnswerWhole)
+            #expect(machine.isPooled && machine.isAnswerWhole)
             #expect(machine.begin() == .proceed)
             #expect(!machine.isAnswerWhole)
             Self.send(&machine)
@@ -86,7 +86,7 @@ struct HTTPClientStateMachineTests {
     func unasked() {
         var machine = Machine(.connection)
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .close)
-        #expect(!machine.isHome)
+        #expect(!machine.isPooled)
         #expect(machine.begin() == .refuse)
     }
 
@@ -145,7 +145,7 @@ struct HTTPClientStateMachineTests {
         var machine = Self.asked(.stream)
         Self.answer(&machine)
         #expect(machine.readCompleted(isActive: true) == .closeLater)
-        #expect(machine.isAnswerWhole && !machine.isHome)
+        #expect(machine.isAnswerWhole && !machine.isPooled)
         #expect(machine.ended(at: Self.now) == .none)
     }
 
@@ -265,7 +265,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.answerHead(.final(keepsAlive: false)) == .deliver)
         #expect(machine.writeFailed(.connectionEnd) == .note)
         #expect(machine.writeFailed(.connectionEnd) == .ignore)
-        #expect(machine.isHome)
+        #expect(machine.isPooled)
         #expect(machine.answerEnd() == .ignore)
         #expect(machine.allReceived() == .reportAllReceived)
         #expect(machine.readCompleted(isActive: true) == .none)

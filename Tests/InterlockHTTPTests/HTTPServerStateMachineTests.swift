@@ -130,7 +130,7 @@ struct HTTPServerStateMachineTests {
         #expect(Self.arrive(.end, &machine) == .wait)
         #expect(machine.isTurnAwaited)
         #expect(machine.beginTaking() == .refuse)
-        machine.turnCame()
+        machine.sliceStarted()
         #expect(Self.next(.head, &machine, mayGoOn: false) == .take)
         #expect(machine.take(.head) == .begin)
         machine.begin(.another, announced: nil)
@@ -200,7 +200,7 @@ struct HTTPServerStateMachineTests {
         #expect(Self.reads(&machine) == .refuse)
         #expect(Self.answer(&machine) == .finish)
         #expect(Self.reads(&machine) == .refuse)
-        #expect(machine.outputIsOut() == .close)
+        #expect(machine.outputFlushed() == .close)
     }
 
     @Test("A connection that is handed over is read, and closes when the sidecar shuts down")
@@ -229,7 +229,7 @@ struct HTTPServerStateMachineTests {
         #expect(Self.arrive(.head, &machine) == .wait)
         #expect(Self.answer(&machine, endsConnection: endsConnection) == .finish)
         #expect(machine.writabilityChanged(true) == .extend)
-        #expect(machine.outputIsOut() == .close)
+        #expect(machine.outputFlushed() == .close)
     }
 
     @Test("Nothing is delivered once the connection closes")
@@ -248,7 +248,7 @@ struct HTTPServerStateMachineTests {
     func rest() {
         var machine = Self.receiving(.nobody, .connection, .last)
         #expect(Self.answer(&machine) == .finish)
-        #expect(machine.outputIsOut() == .closeOutput)
+        #expect(machine.outputFlushed() == .closeOutput)
         #expect(machine.take(.body(1)) == .drop(.none))
         #expect(machine.take(.end) == .drop(.close))
     }
@@ -278,7 +278,7 @@ struct HTTPServerStateMachineTests {
         var machine = Self.complete()
         #expect(machine.clientLeft() == .reportDeparture)
         #expect(Self.answer(&machine) == .finish)
-        #expect(machine.outputIsOut() == .close)
+        #expect(machine.outputFlushed() == .close)
     }
 
     @Test("The rest of a request is not awaited from a client that has left")
@@ -286,17 +286,17 @@ struct HTTPServerStateMachineTests {
         var machine = Self.receiving(.relay)
         #expect(machine.clientLeft() == .reportDeparture)
         #expect(Self.answer(&machine) == .finish)
-        #expect(machine.outputIsOut() == .close)
+        #expect(machine.outputFlushed() == .close)
     }
 
     @Test("A client that leaves after its answer does not delay the end")
     func leftBehind() {
         var machine = Machine(.connection)
         #expect(machine.clientLeft() == .finish)
-        #expect(machine.outputIsOut() == .close)
+        #expect(machine.outputFlushed() == .close)
         machine = Self.receiving(.nobody, .connection, .last)
         #expect(Self.answer(&machine) == .finish)
-        #expect(machine.outputIsOut() == .closeOutput)
+        #expect(machine.outputFlushed() == .closeOutput)
         #expect(machine.clientLeft() == .close)
     }
 
@@ -315,7 +315,7 @@ struct HTTPServerStateMachineTests {
         var machine = Self.receiving(.collector)
         #expect(machine.failed(.malformed) == .breakRequest)
         #expect(Self.answer(&machine) == .finish)
-        #expect(machine.outputIsOut() == .closeOutput)
+        #expect(machine.outputFlushed() == .closeOutput)
     }
 
     @Test("Malformed bytes where a request should begin are refused")
@@ -422,7 +422,7 @@ struct HTTPServerStateMachineTests {
         var machine = Self.receiving(.collector)
         #expect(machine.callerRemoved() == .breakRequest)
         #expect(Self.answer(&machine) == .finish)
-        #expect(machine.outputIsOut() == .close)
+        #expect(machine.outputFlushed() == .close)
     }
 
     @Test("A removed key aborts a relay's answer, and an event stream ends a moment later")

@@ -340,7 +340,7 @@ struct ConfigurationRefusalTests {
         arguments: [
             ("a: [1\nb: 2\n", "file.yaml:2: invalid YAML: "),
             ("redis: {}\n\tlog: {}\n", "file.yaml:2: invalid YAML: found a tab; indent with spaces"),
-            ("é: {}\nredis: @a\n", "file.yaml:2: invalid YAML: found a value that begins with @, ` or %; put it in quotes"),
+            ("é: {}\nredis: @a\n", "file.yaml:2: invalid YAML: found a value that begins with @, `, %, | or >; put it in quotes"),
             ("redis: {}\n---\nlog: {}\n", "file.yaml:2: invalid YAML: "),
             ("redis: *nowhere\n", "file.yaml:1: invalid YAML: "),
             ("redis: {}\nlog: \u{1}\n", "file.yaml:2: invalid YAML: "),

@@ -16,7 +16,7 @@ struct DataFolderTests {
     /// Returns the error for a folder that is rejected; `nil` if it is accepted.
     private static func refusal(_ path: String) -> String? {
         do throws(SidecarError) {
-            _ = try DataFolder(path: path)
+            _ = try DataDirectory(path: path)
             return nil
         } catch {
             return "\(error)"

@@ -10,10 +10,10 @@ struct HTTP2UpstreamTests {
     private typealias Frame = HTTP2TestClient.Frame
 
     private static func with(
-        _ reply: @escaping PlayedHTTP2Server.Reply, configure: (inout ServiceDefinition) -> Void = { _ in },
+        _ reply: @escaping ScriptedHTTP2Server.Reply, configure: (inout ServiceDefinition) -> Void = { _ in },
         _ body: (HTTPTestAPI, _ connections: NIOLockedValueBox<Int>) async throws -> Void
     ) async throws {
-        try await PlayedHTTP2Server.with(reply) { server in
+        try await ScriptedHTTP2Server.with(reply) { server in
             var service = ServiceDefinition(
                 name: "shop", upstream: UpstreamSettings(url: "http://127.0.0.1:\(server.port)"))
             service.upstream?.speaksHTTP2 = true
@@ -23,7 +23,7 @@ struct HTTP2UpstreamTests {
     }
 
     private static func answer(_ stream: UInt32, _ status: String = "200") -> Frame {
-        PlayedHTTP2Server.answer(stream, status)
+        ScriptedHTTP2Server.answer(stream, status)
     }
 
     @Test("Calls share one connection, and those beyond the server's limit wait or use another")
@@ -40,7 +40,7 @@ struct HTTP2UpstreamTests {
             $0.upstream?.connectTimeout = .milliseconds(200)
             $0.upstream?.firstByteTimeout = .milliseconds(200)
         }
-        let reply: PlayedHTTP2Server.Reply = { number, frame in
+        let reply: ScriptedHTTP2Server.Reply = { number, frame in
             // The first connection goes silent after its first answer.
             frame.kind == .headers && (number > 1 || frame.stream == 1) ? [Self.answer(frame.stream)] : []
         }
@@ -74,7 +74,7 @@ struct HTTP2UpstreamTests {
 
     @Test("A server that sends GOAWAY finishes its streams, and later calls use another connection")
     func farewell() async throws {
-        let reply: PlayedHTTP2Server.Reply = { number, frame in
+        let reply: ScriptedHTTP2Server.Reply = { number, frame in
             guard frame.kind == .headers else { return [] }
             let farewell = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 1, 0, 0, 0, 0]))
             return number == 1 ? [farewell, Self.answer(frame.stream)] : [Self.answer(frame.stream)]
@@ -103,7 +103,7 @@ struct HTTP2UpstreamTests {
         arguments: [("GET", nil), ("POST", nil), ("POST", "body")] as [(String, String?)])
     func refused(method: String, body: String?) async throws {
         let refusals = NIOLockedValueBox(1)
-        let reply: PlayedHTTP2Server.Reply = { _, frame in
+        let reply: ScriptedHTTP2Server.Reply = { _, frame in
             guard frame.endsStream else { return [] }
             let isRefused = refusals.withLockedValue { left in
                 left -= 1
@@ -120,7 +120,7 @@ struct HTTP2UpstreamTests {
     @Test("A stream refused twice is given up, and is not a failure")
     func refusedAgain() async throws {
         let asked = NIOLockedValueBox(0)
-        let reply: PlayedHTTP2Server.Reply = { _, frame in
+        let reply: ScriptedHTTP2Server.Reply = { _, frame in
             guard frame.endsStream else { return [] }
             asked.withLockedValue { $0 += 1 }
             return [HTTP2TestClient.reset(frame.stream, code: 7)]
@@ -134,7 +134,7 @@ struct HTTP2UpstreamTests {
 
     @Test("A stream that GOAWAY leaves unprocessed is sent on another connection, whatever its method")
     func unprocessed() async throws {
-        let reply: PlayedHTTP2Server.Reply = { number, frame in
+        let reply: ScriptedHTTP2Server.Reply = { number, frame in
             guard frame.endsStream else { return [] }
             // The last processed stream is 0: none was processed.
             let farewell = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 0, 0, 0, 0, 0]))
@@ -149,7 +149,7 @@ struct HTTP2UpstreamTests {
 
     @Test("A stream reset for another reason is not sent again, and is a failure")
     func reset() async throws {
-        let reply: PlayedHTTP2Server.Reply = { _, frame in
+        let reply: ScriptedHTTP2Server.Reply = { _, frame in
             frame.endsStream ? [HTTP2TestClient.reset(frame.stream, code: 2)] : []
         }
         try await Self.with(reply, configure: Self.touchy) { api, _ in
@@ -163,7 +163,7 @@ struct HTTP2UpstreamTests {
         "A response with an invalid status fails the call at once",
         arguments: ["99", "099", "0", "1000", "+200", "20", "abc", "101"])
     func noStatus(status: String) async throws {
-        let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, status)] : [] }
+        let reply: ScriptedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, status)] : [] }
         try await Self.with(reply, configure: Self.touchy) { api, _ in
             try await api.expect(502, "GET", "/proxy/shop/a")
             let coordinator = api.coordinator
@@ -173,7 +173,7 @@ struct HTTP2UpstreamTests {
 
     @Test("A response with a negative status fails the call without stopping the sidecar")
     func negativeStatus() async throws {
-        let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "-1")] : [] }
+        let reply: ScriptedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "-1")] : [] }
         try await Self.with(reply, configure: Self.touchy) { api, _ in
             try await api.expect(502, "GET", "/proxy/shop/a")
         }
@@ -181,7 +181,7 @@ struct HTTP2UpstreamTests {
 
     @Test("A response that ends after an informational head fails the call")
     func endsInformational() async throws {
-        let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "103")] : [] }
+        let reply: ScriptedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "103")] : [] }
         try await Self.with(reply, configure: Self.touchy) { api, _ in
             try await api.expect(502, "GET", "/proxy/shop/a")
         }
@@ -189,7 +189,7 @@ struct HTTP2UpstreamTests {
 
     @Test("A malformed HTTP/2 response fails only its own call", arguments: [":status: 200", "", "malformed"])
     func broken(kind: String) async throws {
-        let reply: PlayedHTTP2Server.Reply = { number, frame in
+        let reply: ScriptedHTTP2Server.Reply = { number, frame in
             guard frame.kind == .headers else { return [] }
             guard number == 1 else { return [Self.answer(frame.stream)] }
             switch kind {

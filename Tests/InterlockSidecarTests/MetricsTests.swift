@@ -29,7 +29,7 @@ struct MetricsTests {
                 "# HELP interlock_build_info Always 1; its label is the version of Interlock.",
                 "# TYPE interlock_build_info gauge",
                 #"interlock_build_info{version="\#(SidecarVersion.current)"} 1"#,
-                "# HELP interlock_metrics_dropped_total Metrics dropped because of their number, or of a name that another type has.",
+                "# HELP interlock_metrics_dropped_total Metrics dropped because there are too many, or because another type has the name.",
                 "# TYPE interlock_metrics_dropped_total counter", "interlock_metrics_dropped_total 0",
             ])
         #expect(lines(registry) == lines(registry))

@@ -94,10 +94,10 @@ struct OutageMonitorTests {
 
     @Test("A service called over HTTP/2 is probed over HTTP/2, unless its probe is elsewhere")
     func http2() async throws {
-        let reply: PlayedHTTP2Server.Reply = { _, frame in
-            frame.endsStream ? [PlayedHTTP2Server.answer(frame.stream)] : []
+        let reply: ScriptedHTTP2Server.Reply = { _, frame in
+            frame.endsStream ? [ScriptedHTTP2Server.answer(frame.stream)] : []
         }
-        try await PlayedHTTP2Server.with(reply) { server in
+        try await ScriptedHTTP2Server.with(reply) { server in
             try await ProbedServer.with { _, otherPort in
                 var service = ServiceDefinition.probed("catalog", port: server.port, .fast())
                 service.upstream?.speaksHTTP2 = true

@@ -215,7 +215,7 @@ struct ProbeTests {
             group.next().execute { usleep(700_000) }
             let target: ProbeSettings.Target = isHTTP ? .http("/") : .tcp(host: "127.0.0.1", port: port)
             let finding = try await found(port: port, target, timeout: .milliseconds(100), eventLoopGroup: group)
-            guard case .unjudged(let reason) = finding, reason.description.hasPrefix("this sidecar itself was held up") else {
+            guard case .unjudged(let reason) = finding, reason.description.hasPrefix("this sidecar itself was delayed") else {
                 Issue.record("\(finding)")
                 return
             }

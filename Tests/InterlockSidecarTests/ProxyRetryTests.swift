@@ -168,16 +168,12 @@ struct ProxyRetryTests {
     }
 
     @Test(
-        "the address of an unreachable upstream is shown to admins and to callers on this host only",
-        arguments: [
-            (HTTPTestAPI.web, [:], true), (HTTPTestAPI.web, ["X-Forwarded-For": "192.0.2.1"], false),
-            (HTTPTestAPI.ops, ["X-Forwarded-For": "192.0.2.1"], true),
-        ] as [(APIKey, [String: String], Bool)])
-    func addressOfUpstream(key: APIKey, fields: [String: String], isShown: Bool) async throws {
+        "The address of an unreachable upstream is shown to admins only",
+        arguments: [(HTTPTestAPI.web, false), (HTTPTestAPI.ops, true)] as [(APIKey, Bool)])
+    func addressOfUpstream(key: APIKey, isShown: Bool) async throws {
         let nowhere: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
         try await ProxyTestAPI.with(keys: [HTTPTestAPI.web, HTTPTestAPI.ops], configure: nowhere, upstream: { _ in }) { proxy in
-            let headers = fields.merging(["X-Api-Key": key.secret]) { $1 }
-            let failed = try await proxy.client.send("POST", "/proxy/shop/a", headers: headers)
+            let failed = try await proxy.client.send("POST", "/proxy/shop/a", headers: ["X-Api-Key": key.secret])
             #expect(failed.status == 502)
             #expect(failed.text("detail")?.contains("127.0.0.1:1") == isShown, "\(failed.body)")
         }

@@ -119,7 +119,7 @@ struct TLSListenerTests {
                             .connect(host: "127.0.0.1", port: port).get())
                 }
                 // Younger connections are spared, because their clients may be about to send a request.
-                try await Task.sleep(for: .nanoseconds(2 * Newcomers<AnyObject>.grace))
+                try await Task.sleep(for: .nanoseconds(2 * UnidentifiedConnections<AnyObject>.grace))
                 return silent
             }
             let tls = try Self.client(offering: ["h2"])

@@ -128,10 +128,10 @@ struct UpstreamReuseTests {
     func ageOfHTTP2() async throws {
         var aged = try Self.settings("connections: { max_age: 20ms }")
         aged.speaksHTTP2 = true
-        let reply: PlayedHTTP2Server.Reply = { _, frame in
-            frame.endsStream ? [PlayedHTTP2Server.answer(frame.stream)] : []
+        let reply: ScriptedHTTP2Server.Reply = { _, frame in
+            frame.endsStream ? [ScriptedHTTP2Server.answer(frame.stream)] : []
         }
-        try await PlayedHTTP2Server.with(reply) { [aged] server in
+        try await ScriptedHTTP2Server.with(reply) { [aged] server in
             var service = ServiceDefinition(name: "shop", upstream: aged)
             service.upstream?.url = "http://127.0.0.1:\(server.port)"
             try await HTTPTestAPI.with(services: [service]) { api in

@@ -149,7 +149,7 @@ struct ClusterTests {
                 #expect(error?.code == .unavailable)
                 #expect(
                     error?.message
-                        == "Redis cannot serve: hash slot \(HashSlot(ofKey: name.text)) is moving to another server of the cluster and "
+                        == "Redis is unavailable: hash slot \(HashSlot(ofKey: name.text)) is moving to another server of the cluster and "
                         + "did not arrive in time")
             }
         }

@@ -36,12 +36,10 @@ enum DocumentedLibraryExamples {
     static func hold(
         _ coordinator: Coordinator, order: Int, add: @escaping @Sendable (Int, Int64) async throws -> Int
     ) async throws -> Int {
-        // snippet: lock
         let total = try await coordinator.locks.withLock("orders", ttl: .seconds(10), wait: .seconds(5)) { lease in
             // The guarded resource refuses a fence that is lower than one it has seen.
             try await add(order, lease.fence)
         }
-        // end
         return total
     }
 
@@ -59,22 +57,10 @@ enum DocumentedLibraryExamples {
     static func call(
         _ coordinator: Coordinator, fetch: (String) async throws -> [String]
     ) async throws -> [String] {
-        // snippet: call
         // The breaker, the limits and the concurrency are checked first; the outcome is reported afterwards.
         let items = try await coordinator.services.call("catalog", subject: "shop-1") {
             try await fetch("https://api.example.com/v2/items")
         }
-        // end
         return items
-    }
-
-    static func watch(_ coordinator: Coordinator) async throws {
-        // snippet: events
-        let status = try await coordinator.breakers.status(of: "catalog")
-        print("catalog is \(status.state)")
-        for await event in coordinator.events.breakers.subscribe() {
-            print("\(event.service) is \(event.breaker.state), says \(event.origin)")
-        }
-        // end
     }
 }

@@ -1,14 +1,8 @@
 // The code between `snippet` and `end` appears verbatim in `docs/swift/guarded-calls.md`; see
 // `DocumentedExamples.swift`.
 
-// snippet: imports
 import Interlock
-import Logging
-import ServiceLifecycle
-import UnixSignals
-// end
 
-// snippet: types
 struct CatalogError: Error {
     var status: Int
     var retryAfter: Duration?
@@ -18,7 +12,6 @@ struct Article: Sendable {
     var number: Int
     var title: String
 }
-// end
 
 /// The examples that are bodies of functions; `page` stands in for their catalog service.
 struct DocumentedServiceExamples {
@@ -36,7 +29,6 @@ struct DocumentedServiceExamples {
     }
 
     func refused(_ coordinator: Coordinator) async throws -> [Article]? {
-        // snippet: refused
         do {
             return try await coordinator.services.call("catalog", subject: "shop-1", patience: .milliseconds(500)) {
                 try await page(1, "")
@@ -48,7 +40,6 @@ struct DocumentedServiceExamples {
             default: throw error  // a mistake in this program
             }
         }
-        // end
     }
 
     func judged(_ coordinator: Coordinator) async throws -> [Article] {
@@ -90,21 +81,10 @@ struct DocumentedServiceExamples {
 
     func observed(_ work: WorkQueue) async throws -> [WorkState] {
         var seen: [WorkState] = []
-        // snippet: observed
         let item = try work.add("page 1", service: "catalog") { try await page(1, "") }
         for await state in item.states {
             seen.append(state)
         }
-        // end
         return seen
-    }
-
-    func serve(_ coordinator: Coordinator, logger: Logger) async throws {
-        // snippet: group
-        let work = WorkQueue(coordinator.services, maximumExecuting: 4)
-        let group = ServiceGroup(
-            services: [coordinator, work], gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
-        try await group.run()
-        // end
     }
 }

@@ -77,7 +77,7 @@ struct HandOverTests {
                 last = sidecar
                 stillWaiting[sidecar] -= 1
                 // The limit applies only while callers of the other sidecar still wait.
-                if stillWaiting[1 - sidecar] > 0 { #expect(run <= LockQueue.longestTick) }
+                if stillWaiting[1 - sidecar] > 0 { #expect(run <= LockQueue.longestTurn) }
             }
         }
     }

@@ -180,7 +180,7 @@ BUGS = [
         ("half-open", "recovery", "open-breakers"),
         story="SimulationTests.BreakerFaultTests/trialAtALimit\\(",
     ),
-    # The sidecar remembers a refusal for ever.
+    # The sidecar remembers a refusal forever.
     Bug(
         "refusal-remembered-for-ever",
         "RefusalMemory.swift",
@@ -371,8 +371,8 @@ BUGS = [
     Bug(
         "siblings-stay-with-a-demoted-server",
         "ServerAgreement.swift",
-        "        guard isDemoted, place != nil || runID != nil else { return [] }\n",
-        "        guard isDemoted, place != nil || runID != nil, slots.isEmpty else { return [] }\n",
+        "        guard isDemoted, peer != nil || runID != nil else { return [] }\n",
+        "        guard isDemoted, peer != nil || runID != nil, slots.isEmpty else { return [] }\n",
         ("kept-leases", "free-locks"),
         story="SimulationTests.MovedServerStoryTests/siblings\\(",
     ),
@@ -405,8 +405,8 @@ BUGS = [
     Bug(
         "given-up-connection-used-again",
         "HTTPClientStateMachine.swift",
-        "        state = .over(.cut)\n        return exchange.outlook.isHome ? .close : .none\n",
-        "        state = .unused(.reused)\n        return exchange.outlook.isHome ? .free : .none\n",
+        "        state = .over(.cut)\n        return exchange.disposition.isPooled ? .close : .none\n",
+        "        state = .unused(.reused)\n        return exchange.disposition.isPooled ? .free : .none\n",
         ("bytes", "outcomes"),
     ),
     Bug(

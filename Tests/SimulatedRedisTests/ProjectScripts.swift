@@ -21,7 +21,7 @@ struct ProjectScripts {
         let locks = LockScripts(LockSettings(), isOnCluster: false)
         let all = [
             locks.acquire, locks.release, locks.breakLock, locks.leave, locks.inspect, locks.share, locks.shareRenew,
-            locks.shareRelease, locks.renew, locks.standing, locks.quorumAcquire, locks.quorumFence, locks.quorumRenew,
+            locks.shareRelease, locks.renew, locks.leaseState, locks.quorumAcquire, locks.quorumFence, locks.quorumRenew,
             QuorumReleaseScript.source, QuorumBreakScript.source, QuorumInspectScript.source, TakeScript.source,
             RefundScript.source, PeekScript.source, ThrottleScript.source, PublishScript.source, FleetScript.source,
             locks.fencedRenew, locks.fencedRelease, locks.fencedShareRenew, locks.fencedShareRelease,

@@ -52,7 +52,7 @@ struct FenceStoryTests {
     @Test(
         "The next waiter of a sidecar's turn has a higher fence, whatever happened to the counter",
         arguments: [1, 1000, 4_000_000, nil] as [Int64?])
-    func goesOn(after lost: Int64?) throws {
+    func continuesTurn(after lost: Int64?) throws {
         let stage = Stage()
         try Self.makeClockKnown(on: stage)
         let holder = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 30_000)))?.lease)

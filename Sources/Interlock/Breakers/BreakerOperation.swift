@@ -15,7 +15,7 @@ package enum BreakerOperation: Sendable {
     case close(BreakerCause, expect: Int64)
     /// Reports an outage, for `lapse` milliseconds unless it is repeated; with `quorum`, that many sidecars must report
     /// it. A seconding report has no effect alone. Nothing is changed in a state older than the generation `known`.
-    case down(reason: String, lapse: Int64, quorum: Int?, isSeconding: Bool, known: Int64)
+    case down(reason: String, lapse: Int64, quorum: Int?, isConfirmation: Bool, known: Int64)
     case up(expect: Int64, isFollowedByTrial: Bool, quorum: Int?)
     /// Forces the state, or ends a forced state. The new generation is always later than `known`.
     case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String, known: Int64)

@@ -53,7 +53,7 @@ struct BreakerScript: ScriptCommand {
         encoder.append(keys.breakerWindow(service, settings.window))
         encoder.append(keys.breakerTrials(service))
         encoder.append(keys.breakerVotes(service))
-        encoder.append(keys.breakerWindowBefore(service))
+        encoder.append(keys.legacyBreakerWindow(service))
         encoder.append(call)
     }
 
@@ -117,12 +117,12 @@ struct BreakerScript: ScriptCommand {
         case .close(let cause, let expect):
             call.add(expect: expect)
             call.add("cause", text: cause.rawValue)
-        case .down(let reason, let lapse, let quorum, let isSeconding, let known):
+        case .down(let reason, let lapse, let quorum, let isConfirmation, let known):
             call.add("at_least", text: "\(known)")
             call.add("reason", text: reason)
             call.add("lapse", lapse)
             call.add("quorum", quorum)
-            if isSeconding { call.add("seconds", true) }
+            if isConfirmation { call.add("seconds", true) }
         case .up(let expect, let isFollowedByTrial, let quorum):
             call.add(expect: expect)
             if isFollowedByTrial { call.add("trial", true) }

@@ -36,7 +36,7 @@ final class DomainCoordinator {
     }
 
     /// The maximum number of local counters of a domain; about 10 MB.
-    private static let maximumAlone = 50_000
+    private static let maximumLocalCounters = 50_000
 
     private let runtime: CoordinatorRuntime
     /// The longest time to wait for Redis before a request is decided without it.
@@ -206,7 +206,8 @@ final class DomainCoordinator {
         case .deny: apply(domain, batch, .noneGranted(batch.limits), cause: .redis, sentAt: now, now: now)
         case .local:
             var counters =
-                domain.localCounters ?? LocalCounters(capacity: min(domain.limiter.domain.maximumCounters, Self.maximumAlone))
+                domain.localCounters
+                ?? LocalCounters(capacity: min(domain.limiter.domain.maximumCounters, Self.maximumLocalCounters))
             let verdict = counters.judge(batch.limits, sidecars: runtime.sidecars, now: now)
             domain.localCounters = counters
             apply(domain, batch, verdict, cause: .local, sentAt: now, now: now)

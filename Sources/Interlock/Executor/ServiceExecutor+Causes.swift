@@ -73,8 +73,8 @@ extension ServiceExecutor {
         let majority = probe.origin == .all ? runtime.sidecars / 2 + 1 : nil
         let lapse = probe.outageLapse.wholeMilliseconds
         let generation = service.gate.breaker.snapshot.generation
-        func down(_ reason: String, quorum: Int?, isSeconding: Bool = false) -> BreakerOperation {
-            .down(reason: Self.cut(reason), lapse: lapse, quorum: quorum, isSeconding: isSeconding, known: generation)
+        func down(_ reason: String, quorum: Int?, isConfirmation: Bool = false) -> BreakerOperation {
+            .down(reason: Self.cut(reason), lapse: lapse, quorum: quorum, isConfirmation: isConfirmation, known: generation)
         }
         let operation: BreakerOperation
         switch finding {
@@ -85,7 +85,7 @@ extension ServiceExecutor {
             return
         case .down(let reason): operation = down(reason, quorum: majority)
         case .suspected(let reason): operation = down(reason, quorum: majority ?? (runtime.sidecars < 2 ? nil : 2))
-        case .seconded(let reason): operation = down(reason, quorum: 2, isSeconding: true)
+        case .seconded(let reason): operation = down(reason, quorum: 2, isConfirmation: true)
         }
         run(operation, on: service) { [self] result in
             if case .failure(let error) = result, !error.isUnavailability {

@@ -372,7 +372,7 @@ extension ServiceExecutor {
         let definitions = service.gate.definition.limits
         let applicable = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
         guard !applicable.isEmpty else { return completion(.success([])) }
-        let subject = subject.map(SubjectBook.counted).map { service.subjects.hasRoom(for: $0) ? $0 : SubjectBook.crowd }
+        let subject = subject.map(SubjectRegistry.counted).map { service.subjects.hasRoom(for: $0) ? $0 : SubjectRegistry.crowd }
         let script = PeekScript(
             keyNames: applicable.map { index in
                 runtime.keys.rate(

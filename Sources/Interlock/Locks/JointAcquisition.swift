@@ -110,7 +110,7 @@ final class JointAcquisition {
     }
 
     /// Releases the locks acquired so far. If the owner chose the token they expire instead, because a retry may
-    /// already hold those very leases.
+    /// already hold those leases.
     private func releaseAll() {
         defer { taken = [] }
         guard request.template.owner == nil else { return }

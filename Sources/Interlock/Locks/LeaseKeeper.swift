@@ -15,7 +15,7 @@ final class LeaseKeeper {
         var onEnd: (LeaseEnd) -> Void
     }
 
-    /// One lease. There can be very many of these.
+    /// One lease. There can be many of these.
     private final class Entry {
         /// Increases with each new entry.
         let number: UInt64
@@ -36,7 +36,7 @@ final class LeaseKeeper {
         /// Whether Redis reports changes of the lock's key to this sidecar.
         var isWatched = false
         var isBroken = false
-        /// The time at which the key was first found missing without a known reason.
+        /// The time at which the key was first missing without a known reason.
         var goneSince: Instant?
         /// Whether the lease has run out by the local clock and Redis is being asked for the actual TTL.
         var isBeingAsked = false
@@ -84,7 +84,7 @@ final class LeaseKeeper {
         }
     }
 
-    /// The leases of one lock: usually one, possibly very many for a shared lock or a semaphore.
+    /// The leases of one lock: usually one, possibly many for a shared lock or a semaphore.
     private enum Leases {
         case one(Entry)
         case many([ExactText: Entry])
@@ -190,7 +190,7 @@ final class LeaseKeeper {
     }
 
     /// Returns the lease to release when this follower leaves, or `nil` if it must be kept: because another follower is
-    /// linked to it, or because its owner chose the token and a retry may hold this very lease elsewhere.
+    /// linked to it, or because its owner chose the token and a retry may hold this lease elsewhere.
     func leaseToRelease(of id: FollowerID) -> (name: String, token: String, ttl: Int64)? {
         guard let entry = followed[id], !entry.hasOwnerToken, !entry.isLinked(where: { $0.id != id }) else { return nil }
         return (entry.name, entry.token, entry.lease.ttl)
@@ -200,8 +200,8 @@ final class LeaseKeeper {
     func follows(_ name: String, token: String) -> Bool { entry(name, token) != nil }
 
     /// Stops following a lease that its holder is releasing.
-    /// - Parameter fence: the fence of the only grant that is meant, or `nil` for the token's current grant. The same
-    ///   applies below.
+    /// - Parameter fence: the fence of the only grant that is concerned, or `nil` for the token's current grant. The
+    ///   same applies below.
     func released(_ name: String, token: String, fence: Int64? = nil) {
         guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         end(entry, nil)

@@ -22,7 +22,7 @@ extension LockCoordinator {
         }
         var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl, fence: fence)
         runtime.pipeline.send(script) { [self] result in
-            guard case .success(.perhapsInGroup) = result else {
+            guard case .success(.heldByGroup) = result else {
                 return renewed(result, script, name.text, sentAt: sentAt, completion)
             }
             script.isGroup = true
@@ -41,7 +41,7 @@ extension LockCoordinator {
             replicate(script) { [self] replicated in
                 promise(script, of: name, sentAt: sentAt, replicated, completion)
             }
-        case .success(.lost), .success(.perhapsInGroup):
+        case .success(.lost), .success(.heldByGroup):
             leases.ended(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())
             completion(.lost)
         case .failure(let error):

@@ -21,7 +21,7 @@ extension LockCoordinator {
                 queue.map { queue in
                     ReleaseScript.Successor(
                         token: succession.waiter.token, ttl: succession.waiter.request.ttl,
-                        goesOn: succession.decision.goesOn,
+                        continuesTurn: succession.decision.continuesTurn,
                         ticket: queue.ticket(hasOthers: succession.decision.hasOthers, now: sentAt))
                 }
             })
@@ -29,7 +29,7 @@ extension LockCoordinator {
             // The next holder is handled first, because others wait for it in turn.
             if let queue, let succession { passed(result, from: queue, to: succession, sentAt: sentAt) }
             switch result {
-            case .success(.perhapsInGroup):
+            case .success(.heldByGroup):
                 connection.send(
                     ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id, fence: fence), completion: done)
             case .success(.lost): done(.success(false))
@@ -55,7 +55,7 @@ extension LockCoordinator {
             waiter.request.mode == .exclusive, var decision = queue.decisions.beginRelease()
         else { return nil }
         // A holder that was not served from this queue does not continue one of its turns.
-        if queue.holder != token { decision.goesOn = false }
+        if queue.holder != token { decision.continuesTurn = false }
         return SuccessionInFlight(decision: decision, waiter: waiter)
     }
 
@@ -85,14 +85,14 @@ extension LockCoordinator {
             doubt(waiter)
             stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.releaseUnanswered(), on: queue)
-        case .success(.lost), .success(.perhapsInGroup), .failure:
+        case .success(.lost), .success(.heldByGroup), .failure:
             stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.releaseFailed(), on: queue)
         }
     }
 
     /// Releases the grant of a waiter that has left. If the owner chose the token the lease is kept, because a retry
-    /// may already hold that very lease.
+    /// may already hold that lease.
     func releaseGrant(_ waiter: LockWaiter) {
         guard waiter.request.owner == nil else { return }
         release(waiter.request.name.text, token: waiter.token, ttl: waiter.request.ttl, over: pipeline)

@@ -64,8 +64,8 @@ extension LockCoordinator: LeaseReviewer {
     /// its size while leases of it overlap, and the granted call gets no other hint.
     func note(_ asked: Int, slots: Int, of name: String) {
         guard asked != slots else { return }
-        if misfits.count >= Self.maximumMisfits { misfits = [] }
-        guard misfits.insert("\(asked) \(name)").inserted else { return }
+        if loggedSizeMismatches.count >= Self.maximumMisfits { loggedSizeMismatches = [] }
+        guard loggedSizeMismatches.insert("\(asked) \(name)").inserted else { return }
         runtime.logger.log(.lockPermitsDiffer, ["lock": name, "asked": "\(asked)", "permits": "\(slots)"])
     }
 

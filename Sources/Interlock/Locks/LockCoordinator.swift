@@ -37,7 +37,7 @@ final class LockCoordinator {
     var leftoverRetry: Deadlines.Entry?
     var nextReview: Deadlines.Entry?
     /// The semaphores and requested sizes that were already logged as differing. Bounded.
-    var misfits: Set<String> = []
+    var loggedSizeMismatches: Set<String> = []
 
     init(
         runtime: CoordinatorRuntime, settings: LockSettings, scripts: LockScripts, pipeline: any RedisSender, watch: KeyWatch
@@ -128,8 +128,8 @@ final class LockCoordinator {
             case .success(.held):
                 guard isWaiting else { return }
                 if orWaits { enqueue(waiter) } else { refuse(waiter) }
-            case .success(.heldOtherwise(let mode)):
-                if isWaiting { fail(waiter, .heldOtherwise(waiter.request, mode)) }
+            case .success(.heldInAnotherMode(let mode)):
+                if isWaiting { fail(waiter, .heldInAnotherMode(waiter.request, mode)) }
             case .failure(let error):
                 if isWaiting { fail(waiter, InterlockError(error)) }
                 if error.mayHaveGranted { releaseGrant(waiter) }
@@ -197,7 +197,7 @@ final class LockCoordinator {
             switch result {
             case .success(.holds):
                 acknowledged("the renewal in time; the lease keeps its previous end") { done($0.map { .tooFew($0) } ?? .enough) }
-            case .success(.lost), .success(.perhapsInGroup): done(.lost)
+            case .success(.lost), .success(.heldByGroup): done(.lost)
             case .failure(let error): done(.tooFew(InterlockError(error)))
             }
         }
@@ -401,8 +401,8 @@ final class LockCoordinator {
             if self.queue(queue.name) === queue { wakeChannels.waits(for: queue.name) }
             stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.refused(waiter.id, ttl: ttl, position: position, now: now), on: queue)
-        case .success(.heldOtherwise(let mode)):
-            if serve(waiter) { fail(waiter, .heldOtherwise(waiter.request, mode)) }
+        case .success(.heldInAnotherMode(let mode)):
+            if serve(waiter) { fail(waiter, .heldInAnotherMode(waiter.request, mode)) }
             stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.failed(waiter.id), on: queue)
         case .failure(let error) where error.isPostponement || error.code == .answerLost:

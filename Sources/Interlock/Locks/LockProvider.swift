@@ -89,7 +89,7 @@ extension InterlockError {
                 + "\"\(keys.prefix)\"; choose another name or another prefix")
     }
 
-    static func heldOtherwise(_ request: LockRequest, _ mode: LockMode) -> InterlockError {
+    static func heldInAnotherMode(_ request: LockRequest, _ mode: LockMode) -> InterlockError {
         func words(_ mode: LockMode) -> String {
             switch mode {
             case .exclusive: "exclusively"

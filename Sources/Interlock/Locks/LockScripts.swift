@@ -7,7 +7,7 @@ final class LockScripts: Sendable {
     let quorumAcquire, quorumFence, quorumRenew: RedisScript
     /// The same scripts for one grant only; see `fenced.lua` and `share-fenced.lua`.
     let fencedRenew, fencedRelease, fencedShareRenew, fencedShareRelease: RedisScript
-    let standing, counts: RedisScript
+    let leaseState, counts: RedisScript
     /// The longest lease, in milliseconds, whose fence a counter may issue: a counter lasts at least as long.
     let longestCounted: Int64
 
@@ -31,7 +31,7 @@ final class LockScripts: Sendable {
         fencedRelease = script("fenced-release")
         fencedShareRenew = script("fenced-share-renew")
         fencedShareRelease = script("fenced-share-release")
-        standing = script("standing")
+        leaseState = script("standing")
         counts = script("counts")
         longestCounted = (settings.fenceLifetime - CoordinatorRuntime.clockDelay).wholeMilliseconds
     }
@@ -137,7 +137,7 @@ struct AcquireScript: ScriptCommand {
         /// starting with 0.
         case held(ttl: Int64?, position: Int?)
         /// Held in a mode that conflicts with the requested one.
-        case heldOtherwise(LockMode)
+        case heldInAnotherMode(LockMode)
     }
 
     var keys: LockKeys
@@ -211,7 +211,7 @@ struct AcquireScript: ScriptCommand {
                     fence: value, group: parts.count > 2 ? parts[2].text : nil,
                     nextEnd: nextEnd.flatMap { $0 < 0 ? nil : min($0, ScriptNumber.mostExact) }))
         case 3:
-            return .heldOtherwise(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
+            return .heldInAnotherMode(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
         default:
             let position = parts.count > 2 ? parts[2].integer : nil
             return .held(
@@ -226,13 +226,13 @@ enum TokenState {
     case holds
     case lost
     /// A group holds the lock; only the scripts of groups can tell whether the token is in it.
-    case perhapsInGroup
+    case heldByGroup
 
     init(_ reply: RedisReply, script: String) throws(RedisError) {
         switch reply.integer {
         case 1: self = .holds
         case 0: self = .lost
-        case -1: self = .perhapsInGroup
+        case -1: self = .heldByGroup
         default: throw reply.unexpected(for: script)
         }
     }
@@ -293,13 +293,13 @@ struct ReleaseScript: ScriptCommand {
         var token: String
         var ttl: Int64
         /// Whether this sidecar's turn may go on although other sidecars wait.
-        var goesOn: Bool
+        var continuesTurn: Bool
         var ticket: AcquireScript.Ticket
     }
 
     enum Reply {
         case lost
-        case perhapsInGroup
+        case heldByGroup
         /// Free, or granted to another sidecar. `isFirst`: this sidecar's waiters are next.
         case released(isFirst: Bool)
         /// Passed on to the successor.
@@ -328,11 +328,11 @@ struct ReleaseScript: ScriptCommand {
     private func encode(_ successor: Successor, into encoder: inout CommandEncoder) {
         encoder.append(successor.token)
         encoder.append(successor.ttl)
-        encoder.append(successor.goesOn ? "on" : "over")
+        encoder.append(successor.continuesTurn ? "on" : "over")
         encoder.append(successor.ticket.token)
         encoder.append(successor.ticket.lifetime)
         encoder.append(successor.ticket.hasOthers ? successor.ticket.lifetime : 0)
-        guard successor.goesOn, successor.ticket.hasOthers, successor.ttl <= keys.scripts.longestCounted else { return }
+        guard successor.continuesTurn, successor.ticket.hasOthers, successor.ttl <= keys.scripts.longestCounted else { return }
         encoder.appendServerTime()
     }
 
@@ -341,7 +341,7 @@ struct ReleaseScript: ScriptCommand {
             switch try TokenState(reply, script: script.name) {
             case .holds: return .released(isFirst: false)
             case .lost: return .lost
-            case .perhapsInGroup: return .perhapsInGroup
+            case .heldByGroup: return .heldByGroup
             }
         }
         guard let parts = reply.array, let kind = parts.first?.integer else { throw reply.unexpected(for: script.name) }
@@ -495,12 +495,12 @@ struct InspectScript: ScriptCommand {
     }
 }
 
-/// See `standing.lua`.
+/// See `leaseState.lua`.
 struct LeaseStateScript: ScriptCommand {
     /// The grants to check; on a cluster exactly one, because others may be in different hash slots.
     var grants: [(keys: LockKeys, lease: LeaseTable.Listed)]
 
-    var script: RedisScript { grants[0].keys.scripts.standing }
+    var script: RedisScript { grants[0].keys.scripts.leaseState }
     var keyCount: Int { 4 * grants.count }
 
     func encodeArguments(into encoder: inout CommandEncoder) {

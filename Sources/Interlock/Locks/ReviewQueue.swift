@@ -66,7 +66,7 @@ struct ReviewQueue<Key> {
     }
 
     /// Returns the name and the token of a review.
-    /// - Parameter place: the offset of its text, as returned by `filter`.
+    /// - Parameter position: the offset of its text, as returned by `filter`.
     func names(of review: Review, at position: Int) -> (name: String, token: String) {
         let middle = position + Int(review.nameLength)
         return (

@@ -3,7 +3,7 @@
 -- Times are whole microseconds of Redis' clock. Redis creates a script's functions on every call, which slows down
 -- fixed windows, which need none of them: `open_cells` and `open_log` create what only the other algorithms need.
 
--- Calls a command in parts if it has very many arguments, because Lua's stack holds only about 8,000.
+-- Calls a command in parts if it has many arguments, because Lua's stack holds only about 8,000.
 local function call_in_parts(command, key, arguments, use)
   local most = 4000
   for first = 1, #arguments, most do

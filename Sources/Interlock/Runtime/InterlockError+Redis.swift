@@ -11,9 +11,9 @@ extension InterlockError {
                 "Redis: other software uses the key of this name with a different type; choose another name or prefix")
         // Covers every wording of the error, for a script and for a command.
         case .server(.readOnly):
-            self.init(.unavailable, "Redis cannot serve: the server is a replica, which accepts no writes")
+            self.init(.unavailable, "Redis rejected the command: the server is a read-only replica")
         case .server(let condition) where condition.isUnavailability:
-            self.init(.unavailable, "Redis cannot serve: \(error.message)")
+            self.init(.unavailable, "Redis is unavailable: \(error.message)")
         case _ where error.isUnavailability:
             self.init(.unavailable, "Redis cannot be reached: \(error.message)")
         default:

@@ -118,7 +118,7 @@ package final class KeySpace: Sendable {
     /// The key of a breaker's history.
     package func breakerHistory(_ service: String) -> String { breaker(service) + ":history" }
     /// The key of the window in earlier versions, which had one for all lengths. Remove this once no sidecar runs them.
-    func breakerWindowBefore(_ service: String) -> String { breaker(service) + ":window" }
+    func legacyBreakerWindow(_ service: String) -> String { breaker(service) + ":window" }
     /// The key of the outcomes in the window, in slices.
     package func breakerWindow(_ service: String, _ window: BreakerSettings.Window) -> String {
         switch window {

@@ -57,7 +57,7 @@ final class GuardedService {
     /// Whether the digest is in the breaker's hash, where sidecars of 0.1.0 compare it with theirs.
     var isDeclared = false
     /// The subjects that have their own counters.
-    private(set) var subjects: SubjectBook
+    private(set) var subjects: SubjectRegistry
     /// The earliest time of the next log entry about unreported permits.
     var nextWarningAt = Instant(nanoseconds: .min)
     /// Fires when a call's wait for a slot ends, or when a permit lapses while calls wait.
@@ -68,7 +68,7 @@ final class GuardedService {
     init(definition: ServiceDefinition) {
         name = definition.name
         gate = ServiceGate(definition: definition)
-        subjects = SubjectBook(capacity: definition.maximumSubjects)
+        subjects = SubjectRegistry(capacity: definition.maximumSubjects)
         metrics = ServiceMetrics(service: definition.name)
         digest = definition.digest
         subjectDemand = definition.subjectDemand
@@ -76,12 +76,12 @@ final class GuardedService {
 
     /// Returns the subject under which a call counts: its own, or the crowd's if the service knows too many subjects.
     func counted(_ subject: String?, now: Instant) -> String? {
-        let subject = subject.map(SubjectBook.counted)
+        let subject = subject.map(SubjectRegistry.counted)
         guard let subject, let memory = gate.definition.longestSubjectMemory,
             !subjects.takeIn(subject, windowMilliseconds: memory, now: now)
         else { return subject }
         metrics.crowded.increment()
-        return SubjectBook.crowd
+        return SubjectRegistry.crowd
     }
 
     /// Returns the number of subjects that have their own counters.

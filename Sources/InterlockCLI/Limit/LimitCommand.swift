@@ -56,7 +56,7 @@ extension LimitCommand {
             let (limit, ended) = try await sidecar.withClient("limit take \(service)") { client in
                 let limit = try await client.limits.take(
                     from: service, cost: cost, subject: subject, wait: wait.duration)
-                return (limit, limit.isTaken ? nil : await EndedWait(wait.duration, at: client))
+                return (limit, limit.isTaken ? nil : await WaitSummary(wait.duration, at: client))
             }
             let reading = LimitReading(limit, of: service)
             try Terminal.show(reading, asJSON: output.json)
@@ -74,7 +74,7 @@ extension LimitCommand {
 
         /// Returns the advice for a refused call. A call is refused at once if the limits cannot allow it within its
         /// wait.
-        private static func advice(_ wait: EndedWait?) -> String {
+        private static func advice(_ wait: WaitSummary?) -> String {
             guard let wait else { return ", or use --wait" }
             return wait.mayBeLonger ? ", or use a longer --wait" : "; the longest wait is \(wait.description)"
         }

@@ -71,13 +71,13 @@ extension LockCommand {
             try await sidecar.withClient("lock acquire \(name)") { client in
                 let lease = try await client.locks.acquire(
                     name, ttl: ttl.duration, wait: wait.duration, mode: sharing.mode, owner: owner, label: label)
-                guard let lease else { throw Failure(refusal(await EndedWait(wait.duration, at: client)), .no) }
+                guard let lease else { throw Failure(refusal(await WaitSummary(wait.duration, at: client)), .no) }
                 return lease
             }
         }
 
         /// Returns the reason why the lock was not acquired, with advice.
-        private func refusal(_ wait: EndedWait?) -> String {
+        private func refusal(_ wait: WaitSummary?) -> String {
             let show = "see `interlock lock show \(name)`"
             guard let wait else { return "the lock \(name) is held by another client: use --wait to wait for it, or \(show)" }
             let advice = wait.mayBeLonger ? "use a longer --wait, or \(show)" : show

@@ -130,12 +130,12 @@ extension LockCommand {
     /// `interlock lock break`: takes a lock from its holder.
     struct Break: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Break a lock: take it away from its holder.",
+            abstract: "Release a lock that another client holds.",
             usage: "interlock lock break <name> [<options>]",
             discussion: """
                 If API keys are configured, this command needs one with the role admin. Holders with a linked lease, and \
                 holders that subscribed to losses, are notified immediately; others notice when they renew. The next grant has \
-                a higher fence. With --fence, a lock that has changed hands in the meantime is left alone. Exits with 1 if the \
+                a higher fence. With --fence, a lock that another client has since acquired is not affected. Exits with 1 if the \
                 lock is not held, or is held with another fence.
 
                 EXAMPLES

@@ -5,7 +5,7 @@ import InterlockCore
 /// `interlock run`: runs a command under a lock.
 struct Run: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Run a command under a lock, or while leading.",
+        abstract: "Run a command while holding a lock, or as the elected leader.",
         discussion: """
             Acquires the lock, runs the command without a shell, renews the lease while it runs, and releases the lock when it \
             ends. Signals are forwarded to the command. Its environment has INTERLOCK_LOCK, INTERLOCK_TOKEN and \
@@ -44,7 +44,9 @@ struct Run: AsyncParsableCommand {
     var lead: String?
 
     @Option(
-        help: .duration("How long the lock stays held after its holder dies, such as 5s, 30s or 2m.", default: .standardLease),
+        help: .duration(
+            "The length of the lease, after which the lock is free if its holder dies, such as 5s, 30s or 2m.",
+            default: .standardLease),
         transform: DurationArgument.init(argument:))
     var ttl = DurationArgument.standardLease
 
@@ -58,7 +60,7 @@ struct Run: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The exit code if the lock is held; with 0, prints nothing, which suits cron and timers.", valueName: "code"))
+            "The exit code if the lock is held; 0 also prints nothing, for cron and timers.", valueName: "code"))
     var heldExitCode = ExitStatus.notAcquired.code
 
     @OptionGroup var sharing: SharingOptions
@@ -68,7 +70,7 @@ struct Run: AsyncParsableCommand {
         transform: DurationArgument.init(argument:))
     var atLeast: DurationArgument?
 
-    @Flag(help: "Never let the command run without a lease: end it with SIGKILL in time.")
+    @Flag(help: "Never let the command run without a lease: end it with SIGKILL before the lease expires.")
     var strict = false
 
     @Flag(help: "Keep INTERLOCK_API_KEY in the command's environment, for a command that uses Interlock itself.")

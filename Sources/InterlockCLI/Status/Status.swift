@@ -65,6 +65,7 @@ struct SidecarReading: Answer {
         }
         services = try await client.breakers.all().map { BreakerReading($0) }
         guard status.redis.isUp, countsFleet else { return }
+        // Costs one command to Redis for each sidecar.
         members = (try? await client.fleet()) ?? []
         let (names, isComplete) = try await client.locks.names(limit: LockListing.standardLimit)
         locksInFleet = (names.count, isComplete)

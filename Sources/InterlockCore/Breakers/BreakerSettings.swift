@@ -24,7 +24,7 @@ public struct BreakerSettings: Hashable, Sendable {
     /// The number of failures in a row, as the fleet reports them, that trips the breaker at any rate; `nil` for no
     /// such limit.
     public var consecutiveFailures: Int?
-    /// The number of different sidecars that must find the service failing before the breaker trips for the fleet. With
+    /// The number of sidecars that must find the service failing before the breaker trips for the fleet. With
     /// fewer, it trips only for the sidecars that found it.
     public var reporters: Int
     /// The range of the open time, which starts at the lower bound and doubles with each failed trial up to the upper

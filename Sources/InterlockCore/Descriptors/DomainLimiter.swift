@@ -21,13 +21,13 @@ package struct DomainLimiter: Sendable {
     }
 
     private static let maximumInFlight = 2
-    private static let worthFollowing = 64
+    private static let minimumSecondBatch = 64
 
     package let domain: RateLimitDomain
     package let index: DescriptorIndex
     /// The known counters, by the longest time that they last, in milliseconds. A counter of one second is not
     /// remembered for a month.
-    private var subjects: [Int64: SubjectBook] = [:]
+    private var subjects: [Int64: SubjectRegistry] = [:]
     private var refusals = RefusalMemory()
     private var arrived: Deque<DescriptorBatch.Request> = []
     private var inFlight: [DescriptorBatch] = []
@@ -46,7 +46,7 @@ package struct DomainLimiter: Sendable {
     package var hasArrivals: Bool { !arrived.isEmpty }
     /// Whether a batch may be sent now.
     package var mayFlush: Bool {
-        inFlight.isEmpty || (inFlight.count < Self.maximumInFlight && arrived.count >= Self.worthFollowing)
+        inFlight.isEmpty || (inFlight.count < Self.maximumInFlight && arrived.count >= Self.minimumSecondBatch)
     }
 
     /// Returns the limiter for changed rules. Refusals and known counters are forgotten; admitted requests keep the
@@ -129,10 +129,10 @@ package struct DomainLimiter: Sendable {
     ) -> DescriptorPlan.Item {
         var counter = counter
         let span = Self.span(of: limit)
-        if !subjects[span, default: SubjectBook(capacity: domain.maximumCounters)]
+        if !subjects[span, default: SubjectRegistry(capacity: domain.maximumCounters)]
             .takeIn(ask.override == nil ? counter : counter + ":" + limit.name, windowMilliseconds: span, now: now)
         {
-            counter = SubjectBook.crowd + (rule.map { "." + $0.path } ?? "")
+            counter = SubjectRegistry.crowd + (rule.map { "." + $0.path } ?? "")
         }
         let bound = DescriptorStatus.Bound.limited(limit: limit.limit, window: limit.window)
         let known =
@@ -158,7 +158,7 @@ package struct DomainLimiter: Sendable {
     }
 
     /// Returns a time by which the limit's counters have lapsed, in milliseconds. It doubles the window, because
-    /// callers bring limits of all sizes and each distinct time has its own `SubjectBook`.
+    /// callers bring limits of all sizes and each distinct time has its own `SubjectRegistry`.
     private static func span(of limit: LimitDefinition) -> Int64 {
         var span = limit.windowMilliseconds
         while span < limit.memoryMilliseconds { span *= 2 }

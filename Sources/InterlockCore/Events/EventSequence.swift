@@ -12,9 +12,9 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     public static var capacities: ClosedRange<Int> { 1...65_536 }
 
     private let subscriptions: EventSubscriptions
-    private let select: @Sendable (EventNews) -> Element?
+    private let select: @Sendable (SubscriptionMessage) -> Element?
 
-    init(_ subscriptions: EventSubscriptions, select: @escaping @Sendable (EventNews) -> Element?) {
+    init(_ subscriptions: EventSubscriptions, select: @escaping @Sendable (SubscriptionMessage) -> Element?) {
         self.subscriptions = subscriptions
         self.select = select
     }

@@ -6,7 +6,7 @@ package final class EventSubscriptions: Sendable {
     /// The destination of one subscription's events.
     private struct Sink: Sendable {
         /// Returns `false` if an older event was dropped.
-        var push: @Sendable (EventNews) -> Bool
+        var push: @Sendable (SubscriptionMessage) -> Bool
         var finish: @Sendable () -> Void
     }
 
@@ -37,7 +37,7 @@ package final class EventSubscriptions: Sendable {
     /// Passes all news, mapped by `select`, to `buffer`, beginning with the connection's state, until the registration
     /// ends or `finish` is called. The buffer is then finished.
     func add<Element: Sendable>(
-        _ buffer: NewestBuffer<Element>, select: @escaping @Sendable (EventNews) -> Element?
+        _ buffer: NewestBuffer<Element>, select: @escaping @Sendable (SubscriptionMessage) -> Element?
     ) -> EventRegistration {
         let sink = Sink(
             push: { news in select(news).map { buffer.push($0) } ?? true },
@@ -61,7 +61,7 @@ package final class EventSubscriptions: Sendable {
         }
     }
 
-    package func publish(_ news: EventNews) {
+    package func publish(_ news: SubscriptionMessage) {
         let sinks = state.withLock { $0.sinks }
         for sink in sinks.values where !sink.push(news) { onDrop() }
     }

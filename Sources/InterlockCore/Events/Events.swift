@@ -14,7 +14,7 @@ public struct Events: Sendable {
         payloads { if case .breaker(let payload) = $0 { payload } else { nil } }
     }
 
-    /// Changes of locks besides grants and releases.
+    /// Changes of locks other than grants and releases.
     public var locks: EventSequence<InterlockEvent<LockEvent>> {
         payloads { if case .lock(let payload) = $0 { payload } else { nil } }
     }
@@ -41,7 +41,7 @@ public struct Events: Sendable {
     }
 
     /// Events and changes of the connection, in order.
-    package var news: EventSequence<EventNews> { EventSequence(subscriptions) { $0 } }
+    package var news: EventSequence<SubscriptionMessage> { EventSequence(subscriptions) { $0 } }
 
     /// The number of subscriptions.
     package var subscriptionCount: Int { subscriptions.count }

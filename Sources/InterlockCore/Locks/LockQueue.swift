@@ -4,13 +4,13 @@ internal import DequeModule
 /// sidecars that wait for the lock.
 ///
 /// While a call waits here, this sidecar has a ticket in Redis. When its turn comes, the head claims the lock. A
-/// release through this sidecar passes the lock on to the next local waiter, up to `longestTick` times while other
+/// release through this sidecar passes the lock on to the next local waiter, up to `longestTurn` times while other
 /// sidecars wait. A queue exists only while a call waits in it.
 package struct LockQueue: Sendable {
     package typealias WaiterID = UInt64
 
     /// The most waiters that one turn serves while other sidecars wait.
-    package static let longestTick = 8
+    package static let longestTurn = 8
     /// The time for which a sidecar whose turn has come keeps it without claiming it.
     package static let claimWindowMilliseconds: Int64 = 300
     /// The longest delay that a lost message can cause.
@@ -49,13 +49,13 @@ package struct LockQueue: Sendable {
     package struct Succession: Equatable, Sendable {
         package var id: WaiterID
         /// Whether the turn may continue although other sidecars wait.
-        package var goesOn: Bool
+        package var continuesTurn: Bool
         /// Whether more calls wait here behind it.
         package var hasOthers: Bool
 
-        package init(id: WaiterID, goesOn: Bool, hasOthers: Bool) {
+        package init(id: WaiterID, continuesTurn: Bool, hasOthers: Bool) {
             self.id = id
-            self.goesOn = goesOn
+            self.continuesTurn = continuesTurn
             self.hasOthers = hasOthers
         }
     }
@@ -145,7 +145,7 @@ package struct LockQueue: Sendable {
         served = 1
         hasTicket = !isTicketLeaving
         nextAttempt = nextEnd.map { now.advanced(byMilliseconds: max(0, $0) + 1) }
-        // The wake-up may have been meant for the next waiter, sent by the very script that granted this one.
+        // The wake-up may have been meant for the next waiter, sent by the script that granted this one.
         if isWoken, let head = waiters.first { return attempt(head.id) }
         return nextStep(orRestFor: ttl, isFirst: true, now: now)
     }
@@ -159,7 +159,7 @@ package struct LockQueue: Sendable {
     }
 
     /// Records that the lock is held for `ttl` more milliseconds, or without end if `ttl` is `nil`.
-    /// - Parameter place: this sidecar's position in the queue, from 0.
+    /// - Parameter position: this sidecar's position in the queue, from 0.
     package mutating func refused(_ id: WaiterID, ttl: Int64?, position: Int?, now: Instant) -> Action {
         let isWoken = endAttempt(id)
         served = 0
@@ -200,7 +200,7 @@ package struct LockQueue: Sendable {
     package mutating func beginRelease() -> Succession? {
         guard successor == nil, let head = waiters.first else { return nil }
         successor = head.id
-        return Succession(id: head.id, goesOn: (1..<Self.longestTick).contains(served), hasOthers: waiters.count > 1)
+        return Succession(id: head.id, continuesTurn: (1..<Self.longestTurn).contains(served), hasOthers: waiters.count > 1)
     }
 
     /// Records that the release passed the lock on to the successor that it named.

@@ -4,7 +4,7 @@
 /// A server that came back empty has lost the lease and would grant the lock again. A renewal restores the lease on it,
 /// so that a rolling restart never leaves the lease on fewer servers than a majority:
 ///
-/// - only after a majority has renewed the lease in this very round, and within the validity that the round gives. A
+/// - only after a majority has renewed the lease in this round, and within the validity that the round gives. A
 ///   restore adds to a majority and never makes one, and an expired lease is not restored;
 /// - only into a free lock: `quorum-fence.lua` decides on the server, and not later than this round may take;
 /// - with a fence that is not below the lease's. The servers that renewed it are a majority, so one of them is among

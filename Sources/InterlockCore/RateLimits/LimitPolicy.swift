@@ -1,4 +1,4 @@
-/// The behavior of a service at a limit, besides refusing the call.
+/// The behavior of a service at a limit other than refusing the call.
 public struct LimitPolicy: Hashable, Sendable {
     /// The handling of a call at the limit.
     public enum Action: String, CaseIterable, Sendable {

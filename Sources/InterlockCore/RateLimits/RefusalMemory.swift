@@ -28,7 +28,7 @@ struct RefusalMemory: Sendable {
         var retryAt: Instant
         /// The time at which the full capacity is available again.
         var wholeAt: Instant
-        /// The time at which the waiting calls may ask; see `RoomDivision`.
+        /// The time at which the waiting calls may ask; see `CapacitySplit`.
         var releaseAt: Instant
         /// The number of this sidecar's calls that wait for this counter. No other call overtakes them.
         var waiters = 0
@@ -81,7 +81,7 @@ struct RefusalMemory: Sendable {
     private static let past = Instant(nanoseconds: .min)
 
     private var refusals: [CounterID: Refusal] = [:]
-    /// The earliest time of the next sweep. Without it, each of very many new refusals would trigger one.
+    /// The earliest time of the next sweep. Without it, each of many new refusals would trigger one.
     private var nextSweepAt = RefusalMemory.past
 
     var isEmpty: Bool { refusals.isEmpty }

@@ -176,7 +176,7 @@ extension ServiceLimiter {
         } else if !hasGranted {
             refusal.rounds = 1
         }
-        let delay = RoomDivision.delay(of: definition, rounds: refusal.rounds, sidecars: judgement.sidecars)
+        let delay = CapacitySplit.delay(of: definition, rounds: refusal.rounds, sidecars: judgement.sidecars)
         refusal.releaseAt = refusal.retryAt.advanced(byMicroseconds: delay)
         // Waiting calls ask again at `holdsUntil`, unless their turn comes shortly after it: then they ask only once.
         let holdsUntil = judgement.now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds)

@@ -4,9 +4,9 @@ internal import DequeModule
 ///
 /// Usually one batch is under way. A second may follow it if it is large enough to be worth it and no call waits. Calls
 /// that arrive meanwhile form the next batch. No call overtakes a waiting call that needs the same counter. The caller
-/// calls `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `settle`.
+/// calls `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `apply`.
 ///
-/// `sidecars` parameters take the number of sidecars that may be at the same limits; see `RoomDivision`.
+/// `sidecars` parameters take the number of sidecars that may be at the same limits; see `CapacitySplit`.
 package struct ServiceLimiter: Sendable {
     /// The result of admitting a call.
     package enum Admission: Equatable, Sendable {
@@ -70,11 +70,11 @@ package struct ServiceLimiter: Sendable {
     /// a small one waits for the verdict and grows meanwhile.
     package var mayFlush: Bool {
         guard let last = inFlight.last else { return true }
-        return inFlight.count < Self.maximumInFlight && arrived.limits.runs.count >= Self.worthFollowing
+        return inFlight.count < Self.maximumInFlight && arrived.limits.runs.count >= Self.minimumSecondBatch
             && !arrived.hasWaiters && waiting.isEmpty && !last.hasWaiters
     }
     private static let maximumInFlight = 2
-    private static let worthFollowing = 64
+    private static let minimumSecondBatch = 64
     /// Whether any calls have arrived for the next batch.
     package var hasArrivals: Bool { !arrived.isEmpty }
     /// Whether so many requests have arrived that answering them would delay all other calls by half a millisecond.
@@ -267,7 +267,7 @@ extension ServiceLimiter {
 
     /// Returns the waiting calls whose counter may have room again, followed by the arrivals that overtake no waiting
     /// call. With several sidecars, each counter's calls ask for one part of its capacity at a time; see
-    /// `RoomDivision`. O(waiting and arrived).
+    /// `CapacitySplit`. O(waiting and arrived).
     private mutating func joinedByWaiters(now: Instant, sidecars: Int) -> ServiceBatch {
         var batch = emptyBatch
         var resting: Deque<Waiter> = []
@@ -280,7 +280,7 @@ extension ServiceLimiter {
                 continue
             }
             let definition = definitions[waiter.binding.definition]
-            if let part = RoomDivision.part(of: definition.capacity, sidecars: sidecars) {
+            if let part = CapacitySplit.part(of: definition.capacity, sidecars: sidecars) {
                 let cost = released[waiter.binding, default: 0] + waiter.request.cost
                 guard cost <= part || cost == waiter.request.cost else {
                     paused.insert(waiter.binding)
@@ -294,7 +294,7 @@ extension ServiceLimiter {
         }
         waiting = resting
         for counter in paused {
-            let pause = RoomDivision.pause(of: definitions[counter.definition], sidecars: sidecars)
+            let pause = CapacitySplit.pause(of: definitions[counter.definition], sidecars: sidecars)
             refusals.pause(counter, until: now.advanced(byMicroseconds: pause))
         }
         let newcomers = removeArrivals()

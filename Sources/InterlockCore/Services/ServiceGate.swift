@@ -30,7 +30,7 @@ package struct ServiceGate: ~Copyable {
     private var trialsAskedFor = 0
     /// The calls that wait for a slot or through a pause, by number.
     var waitingCalls: [UInt64: GateCall] = [:]
-    /// The steps that the current input causes, besides the call's own step.
+    /// The steps that the current input causes, in addition to the call's own step.
     var effects: [GateStep] = []
     /// Whether the service is still in the configuration.
     package private(set) var isConfigured = true

@@ -162,9 +162,9 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
     /// Redis' clock jumps.
     case clockJump
     /// Any fault except a jump of Redis' clock.
-    case otherThanClock
+    case anyExceptClockJump
     /// Any fault except silent sidecars and dying programs.
-    case otherThanSilence
+    case anyExceptSilence
     /// A sidecar cannot reach Redis, or a server of its quorum. A full Redis does not count.
     case cutOff
     /// Any fault.
@@ -172,14 +172,14 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
 }
 
 extension FaultKind {
-    private static let beyondSilence: Set<FaultEffect> = [.otherThanClock, .otherThanSilence, .any]
+    private static let beyondSilence: Set<FaultEffect> = [.anyExceptClockJump, .anyExceptSilence, .any]
     /// The effects of a Redis that cannot be used.
     private static let withoutRedis: Set<FaultEffect> = beyondSilence.union([.outage, .disturbedLocks, .disturbedServices])
 
     package var effects: Set<FaultEffect> {
         switch self {
-        case .kill: [.outage, .silence, .newProcess, .disturbedServices, .lateNews, .otherThanClock, .any]
-        case .pause: [.outage, .silence, .disturbedServices, .heldBack, .lateNews, .otherThanClock, .any]
+        case .kill: [.outage, .silence, .newProcess, .disturbedServices, .lateNews, .anyExceptClockJump, .any]
+        case .pause: [.outage, .silence, .disturbedServices, .heldBack, .lateNews, .anyExceptClockJump, .any]
         case .redisRestart: Self.withoutRedis.union([.cutOff, .lostNews])
         case .redisPause: Self.withoutRedis.union([.cutOff, .heldBack, .lateNews])
         case .redisWipe:
@@ -190,7 +190,7 @@ extension FaultKind {
         case .reset: Self.withoutRedis.union([.cutOff, .lateNews, .brokenConnections])
         case .clock:
             [
-                .clockJump, .lostExclusivity, .lostLeases, .lostCounts, .disturbedLocks, .disturbedServices, .otherThanSilence,
+                .clockJump, .lostExclusivity, .lostLeases, .lostCounts, .disturbedLocks, .disturbedServices, .anyExceptSilence,
                 .any,
             ]
         case .full: Self.withoutRedis
@@ -198,7 +198,7 @@ extension FaultKind {
         case .scripts, .otherFleet, .reload: Self.beyondSilence.union([.disturbedServices])
         case .lockOfOtherSoftware: Self.beyondSilence.union([.lostExclusivity, .lostLeases, .disturbedLocks])
         case .counterOfOtherSoftware: Self.beyondSilence.union([.lostCounts, .disturbedServices])
-        case .vanish: [.disturbedServices, .otherThanClock, .any]
+        case .vanish: [.disturbedServices, .anyExceptClockJump, .any]
         case .quorumServer: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff])
         case .quorumRestart: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff, .forgottenVotes])
         case .reshard, .nodeJoin, .nodeLeave:

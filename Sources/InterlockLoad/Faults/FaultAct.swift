@@ -4,7 +4,7 @@ package import InterlockProcesses
 /// A concrete fault: what is broken, where and how severely.
 ///
 /// To add a kind, name it in `FaultKind` with its target, effects and requirements, add its acts here, draw their
-/// severity in `FaultDraw`, and cause and repair them in `FaultRig`. `OwnFleet` starts the servers that the kind
+/// severity in `FaultDraw`, and cause and repair them in `FaultRig`. `SpawnedFleet` starts the servers that the kind
 /// requires.
 package enum FaultAct: Hashable, Sendable, Codable {
     /// A sidecar is killed (SIGKILL) and restarted at the same address.

@@ -37,14 +37,14 @@ package struct FaultPlan: Hashable, Sendable, Codable {
         self.init(seed: seed, faults: [], calmFrom: max(.zero, duration - recovery))
         var draw = FaultDraw(seed: seed, kinds: kinds, sidecars: sidecars, lease: lease)
         /// The number of consecutive draws that did not fit into the rest of the run.
-        var misfits = 0
-        while misfits < FaultKind.rigged.count, let (act, lasts) = draw.next() {
+        var loggedSizeMismatches = 0
+        while loggedSizeMismatches < FaultKind.rigged.count, let (act, lasts) = draw.next() {
             let begins = begin(of: act, gap: gap, &draw)
             guard begins + lasts + Self.mending <= calmFrom else {
-                misfits += 1
+                loggedSizeMismatches += 1
                 continue
             }
-            misfits = 0
+            loggedSizeMismatches = 0
             faults.append(PlannedFault(number: faults.count, act: act, begins: begins, lasts: lasts))
         }
     }

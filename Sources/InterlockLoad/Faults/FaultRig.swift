@@ -26,7 +26,7 @@ package struct FaultRig: Sendable {
         var isBroken = false
     }
 
-    let fleet: OwnFleet
+    let fleet: SpawnedFleet
     /// The hash slots of the cluster that carry load.
     let hotSlots: [HashSlot]
     let vanish: (@Sendable (Int) async -> Void)?
@@ -44,7 +44,7 @@ package struct FaultRig: Sendable {
     ///   - log: takes one line per action, with its time since the start of the run.
     ///   - note: records an event in the history of the run before it returns.
     package init(
-        fleet: OwnFleet, plan: FaultPlan, hotKeys: [String] = [], time: TimeSource = .system,
+        fleet: SpawnedFleet, plan: FaultPlan, hotKeys: [String] = [], time: TimeSource = .system,
         vanish: (@Sendable (Int) async -> Void)? = nil,
         log: @escaping @Sendable (String) -> Void = { _ in }, note: @escaping @Sendable (HistoryEvent.What) async -> Void
     ) {

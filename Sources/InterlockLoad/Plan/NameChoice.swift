@@ -11,14 +11,14 @@ package struct NameChoice: Sendable {
     /// The largest useful exponent. Beyond it, practically every draw is the first name.
     package static let steepest = 20.0
 
-    private enum Law: Sendable {
+    private enum Distribution: Sendable {
         case uniform
         case zipf(Zipf)
     }
 
     /// The number of names.
     package let count: Int
-    private let law: Law
+    private let law: Distribution
 
     /// - Parameter count: the number of names, from 1 to `maximumNames`.
     package init(among count: Int, skew: NameSkew) {
@@ -48,7 +48,7 @@ private struct Zipf: Sendable {
     private let first: Double
     private let last: Double
     /// The distance below a whole number within which a point is accepted without evaluating `h`.
-    private let sureTail: Double
+    private let acceptanceBound: Double
 
     init(count: Int, exponent: Double) {
         precondition(exponent > 0, "the exponent of Zipf's law must be above 0")
@@ -56,7 +56,7 @@ private struct Zipf: Sendable {
         self.exponent = exponent
         first = Self.integral(1.5, exponent) - 1
         last = Self.integral(Double(count) + 0.5, exponent)
-        sureTail = 2 - Self.inverse(Self.integral(2.5, exponent) - Self.h(2, exponent), exponent)
+        acceptanceBound = 2 - Self.inverse(Self.integral(2.5, exponent) - Self.h(2, exponent), exponent)
     }
 
     func next(using random: inout SeededRandom) -> Int {
@@ -64,7 +64,7 @@ private struct Zipf: Sendable {
             let area = last + random.unit() * (first - last)
             let point = Self.inverse(area, exponent)
             let candidate = min(max((point + 0.5).rounded(.down), 1), count)
-            if candidate - point <= sureTail
+            if candidate - point <= acceptanceBound
                 || area >= Self.integral(candidate + 0.5, exponent) - Self.h(candidate, exponent)
             {
                 return Int(candidate)

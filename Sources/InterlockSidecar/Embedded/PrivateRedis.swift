@@ -5,17 +5,17 @@ internal import ServiceLifecycle
 package import SidecarSettings
 internal import Subprocess
 
-/// The embedded Redis: a private `redis-server` on a Unix socket in the sidecar's data folder.
+/// The embedded Redis: a private `redis-server` on a Unix socket in the sidecar's data directory.
 ///
 /// The kernel kills it when the sidecar dies for any reason, because it is started through `setpriv --pdeathsig`.
 package struct PrivateRedis: Service {
-    private let folder: DataFolder
+    private let folder: DataDirectory
     private let logger: Logger
 
-    /// Prepares the data folder.
+    /// Prepares the data directory.
     /// - Throws: `SidecarError` if the folder cannot be used.
     package init(dataDirectory: String, logger: Logger) throws(SidecarError) {
-        folder = try DataFolder(path: dataDirectory)
+        folder = try DataDirectory(path: dataDirectory)
         self.logger = logger
     }
 

@@ -33,7 +33,7 @@ struct ProbeDeadline: Sendable {
                 do {
                     // The sleep is cancelled if the probe finishes first.
                     try await Task.sleep(until: end, clock: Self.clock)
-                    return timeIsOver(since: end)
+                    return deadlineReached(since: end)
                 } catch {
                     return .found(.unjudged("the probe was stopped"))
                 }
@@ -48,7 +48,7 @@ struct ProbeDeadline: Sendable {
         switch ending {
         case .found(let finding):
             return finding
-        case .timeIsOver(let late, let lag):
+        case .deadlineReached(let late, let lag):
             // An event loop that has shut down fails the task, but then there are no more probes.
             lateness = max(late, (try? await lag.get()) ?? .zero)
         }
@@ -60,9 +60,9 @@ struct ProbeDeadline: Sendable {
     }
 
     /// Measures the delay of this sidecar only, without the time that a cancelled probe takes to end.
-    private func timeIsOver(since end: ContinuousClock.Instant) -> Ending {
+    private func deadlineReached(since end: ContinuousClock.Instant) -> Ending {
         let now = Self.clock.now
-        return .timeIsOver(lateness: now - end, lag: eventLoopGroup.any().submit { Self.clock.now - now })
+        return .deadlineReached(lateness: now - end, lag: eventLoopGroup.any().submit { Self.clock.now - now })
     }
 }
 
@@ -71,5 +71,5 @@ private enum Ending: Sendable {
     case found(ProbeFinding)
     /// The time is over: `lateness` is the delay with which this sidecar noticed, and `lag` the delay of a task on the
     /// event loop.
-    case timeIsOver(lateness: Duration, lag: EventLoopFuture<Duration>)
+    case deadlineReached(lateness: Duration, lag: EventLoopFuture<Duration>)
 }

@@ -51,7 +51,7 @@ struct ServiceWatch: Sendable {
         if let election {
             await runElections(election)
         } else {
-            await probeOnAndOn(as: .all)
+            await runProbeLoop(as: .all)
         }
     }
 
@@ -67,41 +67,41 @@ struct ServiceWatch: Sendable {
     }
 
     private func runElections(_ election: ProbeElection) async {
-        var away: ContinuousClock.Instant?
-        var alone: OutageWatch?
+        var redisDownSince: ContinuousClock.Instant?
+        var localWatch: OutageWatch?
         // An outage that this sidecar suspects and another one must confirm.
         var suspicion: OutageWatch?
         while !Task.isCancelled {
             // An unreachable Redis must not delay a sidecar that probes alone.
-            let mayAsk = alone == nil ? true : await election.isPossible
+            let mayAsk = localWatch == nil ? true : await election.isPossible
             switch mayAsk ? await runElection(in: election) : .redisUnreachable {
             case .elected(let lease, let atOnce):
-                (away, alone) = (nil, nil)
+                (redisDownSince, localWatch) = (nil, nil)
                 if !atOnce { suspicion = nil }
                 logger.log(.probeElected)
-                suspicion = await election.whileElected(lease) { [suspicion] in await probeOnAndOn(as: .elected, from: suspicion)
+                suspicion = await election.whileElected(lease) { [suspicion] in await runProbeLoop(as: .elected, from: suspicion)
                 }
                 guard suspicion != nil else { continue }
                 logger.log(.probeDoubted)
                 // The pause gives the other candidates time to be elected. Cancellation ends the loop.
                 try? await Task.sleep(for: max(election.turnTime, min(settings.interval, Self.longestJitter)), clock: Self.clock)
             case .otherElected:
-                (away, alone, suspicion) = (nil, nil, nil)
+                (redisDownSince, localWatch, suspicion) = (nil, nil, nil)
             case .redisUnreachable:
                 suspicion = nil
                 let now = Self.clock.now
-                let since = away ?? now
-                away = since
+                let since = redisDownSince ?? now
+                redisDownSince = since
                 let patience = since + settings.interval
                 guard now >= patience else {
                     // The pause before the next election. Cancellation ends the loop.
                     try? await Task.sleep(until: min(patience, now + Self.longestPause), clock: Self.clock)
                     continue
                 }
-                var watch = alone ?? newWatch
-                if alone == nil { logger.log(.probeUnelected) }
+                var watch = localWatch ?? newWatch
+                if localWatch == nil { logger.log(.probeUnelected) }
                 await probeOnce(&watch, as: .alone)
-                alone = watch
+                localWatch = watch
                 // The configured interval between probes. Cancellation ends the loop.
                 try? await Task.sleep(until: now + settings.interval, clock: Self.clock)
             }
@@ -131,7 +131,7 @@ struct ServiceWatch: Sendable {
     /// - Returns: the state of the probes if another sidecar must confirm an outage, or `nil` if the task was
     ///   cancelled.
     @discardableResult
-    private func probeOnAndOn(as prober: ProbeReading.Prober, from suspicion: OutageWatch? = nil) async -> OutageWatch? {
+    private func runProbeLoop(as prober: ProbeReading.Prober, from suspicion: OutageWatch? = nil) async -> OutageWatch? {
         var watch = suspicion ?? newWatch
         while !Task.isCancelled {
             let began = Self.clock.now

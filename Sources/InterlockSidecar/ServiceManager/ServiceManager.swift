@@ -28,8 +28,8 @@ extension ServiceManager {
         case "@": address = .abstract(String(name.dropFirst()))
         default: return nil
         }
-        let isMeant = environment["WATCHDOG_PID"].map { $0 == "\(processID)" } ?? true
-        if isMeant, let microseconds = environment["WATCHDOG_USEC"].flatMap({ Int64($0) }), microseconds > 0 {
+        let watchdogApplies = environment["WATCHDOG_PID"].map { $0 == "\(processID)" } ?? true
+        if watchdogApplies, let microseconds = environment["WATCHDOG_USEC"].flatMap({ Int64($0) }), microseconds > 0 {
             watchdog = .microseconds(microseconds)
         }
     }

@@ -21,13 +21,13 @@ package final class ClusterDirectory {
     private let environment: RedisEnvironment
     private var followers: [Follower] = []
     /// Connections to every server that may know the slot map, open only while no command connection is up.
-    private var scouts: [RedisPipeline] = []
+    private var discoveryConnections: [RedisPipeline] = []
     private var round: (at: NIODeadline, task: Scheduled<Void>)?
     private var nextRound = NIODeadline.uptimeNanoseconds(0)
     private var isInDoubt = false
     /// Hash slots with a `MOVED` error that the followers have not been notified of yet.
     private var moved: Set<HashSlot> = []
-    private var troubledSince: NIODeadline?
+    private var degradedSince: NIODeadline?
     private var isStarted = false
     private var isClosed = false
     /// The time of the last change and the primaries that it removed, until every follower is connected.
@@ -75,7 +75,7 @@ package final class ClusterDirectory {
     package func close() -> EventLoopFuture<Void> {
         isClosed = true
         round?.task.cancel()
-        return .andAllComplete(scouts.map { $0.close() }, on: environment.eventLoop)
+        return .andAllComplete(discoveryConnections.map { $0.close() }, on: environment.eventLoop)
     }
 
     /// Adds a follower once and has it read the slot map.
@@ -160,8 +160,8 @@ package final class ClusterDirectory {
         let up = connections.filter(\.isUp)
         let isMisbehaving = up.isEmpty || up.count < connections.count || view.covered < HashSlot.count
         if up.isEmpty {
-            if scouts.isEmpty { sendScouts() }
-            for scout in scouts where scout.isUp { ask(scout) }
+            if discoveryConnections.isEmpty { openDiscoveryConnections() }
+            for scout in discoveryConnections where scout.isUp { ask(scout) }
         } else {
             dismissScouts()
             var random = environment.random
@@ -170,9 +170,9 @@ package final class ClusterDirectory {
             }
         }
         isInDoubt = false
-        troubledSince = isMisbehaving ? troubledSince ?? now : nil
-        guard let troubledSince else { return planRound(at: now + Self.checkInterval) }
-        let isLong = now - troubledSince >= Self.longTrouble.after
+        degradedSince = isMisbehaving ? degradedSince ?? now : nil
+        guard let degradedSince else { return planRound(at: now + Self.checkInterval) }
+        let isLong = now - degradedSince >= Self.longTrouble.after
         planRound(at: now + (isLong ? Self.longTrouble.interval : Self.troubleInterval))
     }
 
@@ -228,7 +228,7 @@ package final class ClusterDirectory {
             unknown(
                 because: RedisError(
                     .connectionFailed, "\(connection.address) is not a cluster: use redis:// or rediss://"))
-        } else if connection.isUp || scouts.allSatisfy({ $0.lastFailure != nil }) {
+        } else if connection.isUp || discoveryConnections.allSatisfy({ $0.lastFailure != nil }) {
             unknown(because: RedisError(error.code, "\(connection.address): \(error.message)"))
         }
     }
@@ -247,11 +247,11 @@ package final class ClusterDirectory {
     // MARK: Scouts
 
     /// Opens connections to every server that was ever named, because none is left to ask.
-    private func sendScouts() {
+    private func openDiscoveryConnections() {
         view.forgetEpochs()
         var addresses = settings.seeds
         for address in view.primaries + view.replicas where !addresses.contains(address) { addresses.append(address) }
-        scouts = addresses.prefix(2 * ClusterSettings.most).map { address in
+        discoveryConnections = addresses.prefix(2 * ClusterSettings.most).map { address in
             let scout = RedisPipeline(configuration: configuration.server(at: address, of: view), environment: environment)
             scout.onUp = { [weak self] in self?.ask($0) }
             scout.onDown = { [weak self, weak scout] error in
@@ -264,9 +264,9 @@ package final class ClusterDirectory {
     }
 
     private func dismissScouts() {
-        guard !scouts.isEmpty else { return }
-        let dismissed = scouts
-        scouts = []
+        guard !discoveryConnections.isEmpty else { return }
+        let dismissed = discoveryConnections
+        discoveryConnections = []
         // Closed in a later tick, because a scout's reply may be in progress.
         environment.eventLoop.assumeIsolated().execute { for scout in dismissed { _ = scout.close() } }
     }

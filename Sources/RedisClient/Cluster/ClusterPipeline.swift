@@ -49,7 +49,7 @@ package final class ClusterPipeline: RedisSender {
 
     private let reportsServers: Bool
 
-    /// - Parameter tellsOfServers: whether the directory may ask these connections for the slot map.
+    /// - Parameter reportsServers: whether the directory may ask these connections for the slot map.
     init(
         configuration: RedisConfiguration, environment: RedisEnvironment, directory: ClusterDirectory, reportsServers: Bool
     ) {
@@ -110,8 +110,8 @@ package final class ClusterPipeline: RedisSender {
     }
 
     private func primary(of slot: HashSlot) -> RedisPipeline? {
-        guard let place = directory.view.place(of: slot), primaries.indices.contains(place) else { return nil }
-        return primaries[place]
+        guard let position = directory.view.index(of: slot), primaries.indices.contains(position) else { return nil }
+        return primaries[position]
     }
 
     // MARK: Sending
@@ -232,18 +232,18 @@ package final class ClusterPipeline: RedisSender {
         switch redirection {
         case .moved(let slot, let address):
             directory.moved(slot, to: address)
-            servers[address]?.doubtClock()
+            servers[address]?.invalidateServerTime()
             call.redirections += 1
             if call.redirections <= Self.promptRedirections { retry(call) } else { postpone(call) }
         case .ask(let address):
             directory.doubts()
-            let guest = guest(at: address)
-            if guest.isUp {
-                attempt(call, at: guest, isAsking: true)
-            } else if guest.lastFailure != nil {
+            let temporaryConnection = temporaryConnection(at: address)
+            if temporaryConnection.isUp {
+                attempt(call, at: temporaryConnection, isAsking: true)
+            } else if temporaryConnection.lastFailure != nil {
                 postpone(call)
             } else {
-                expect(guest, call)
+                expect(temporaryConnection, call)
             }
         case .tryAgain, .down:
             directory.doubts()
@@ -312,9 +312,9 @@ package final class ClusterPipeline: RedisSender {
     }
 
     /// Queues a command until the server that imports its hash slot is connected or fails.
-    private func expect(_ guest: RedisPipeline, _ call: any ClusterCall) {
+    private func expect(_ temporaryConnection: RedisPipeline, _ call: any ClusterCall) {
         guard admit(call) else { return }
-        expected[guest.address, default: []].append(call)
+        expected[temporaryConnection.address, default: []].append(call)
     }
 
     private func guestIsDecided(_ address: Address) {
@@ -400,7 +400,7 @@ package final class ClusterPipeline: RedisSender {
     }
 
     /// Returns the connection to a server that imports a hash slot and may not serve any yet.
-    private func guest(at address: Address) -> RedisPipeline {
+    private func temporaryConnection(at address: Address) -> RedisPipeline {
         if !directory.view.primaries.contains(address) {
             guests[address] = environment.eventLoop.now
             planSweep()
@@ -445,7 +445,7 @@ extension ClusterPipeline: ClusterFollower {
         primaries = addresses.map { open($0) }
         // Sorted, so that a simulation does not depend on the hash seed of its process.
         let sorted = servers.sorted { $0.key.description < $1.key.description }
-        for (_, server) in sorted { server.doubtClock() }
+        for (_, server) in sorted { server.invalidateServerTime() }
         for (address, server) in sorted where !addresses.contains(address) {
             if let used = guests[address], now - used < Self.guestTime { continue }
             guests[address] = nil

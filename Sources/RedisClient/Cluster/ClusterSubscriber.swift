@@ -12,7 +12,7 @@ package final class ClusterSubscriber: RedisListener {
     private let directory: ClusterDirectory
     private var servers: [RedisConfiguration.Address: RedisSubscriber] = [:]
     /// The server at which the plain channels are subscribed.
-    private var ear: RedisConfiguration.Address?
+    private var channelServer: RedisConfiguration.Address?
     /// The shard channels, with the hash slot of each and the server at which it is subscribed.
     private var shardChannels: [String: (slot: HashSlot, server: RedisConfiguration.Address?)] = [:]
     private var hasShards = true
@@ -33,7 +33,7 @@ package final class ClusterSubscriber: RedisListener {
         self.directory = directory
     }
 
-    package var isFollowing: Bool { ear.flatMap { servers[$0]?.isFollowing } ?? false }
+    package var isFollowing: Bool { channelServer.flatMap { servers[$0]?.isFollowing } ?? false }
 
     package func start() { directory.add(self) }
 
@@ -57,25 +57,25 @@ package final class ClusterSubscriber: RedisListener {
     }
 
     private func isUp(_ address: RedisConfiguration.Address) {
-        if ear == nil { subscribe(at: address) }
+        if channelServer == nil { subscribe(at: address) }
         directory.reached()
     }
 
     private func isDown(_ address: RedisConfiguration.Address, _ error: RedisError) {
         // A server that refuses the subscription is up and retries by itself, and the others would refuse it too.
-        if ear == address, !(servers[address]?.isUp ?? false) { leaveEar() }
+        if channelServer == address, !(servers[address]?.isUp ?? false) { releaseChannelServer() }
         onDown?(error, address)
     }
 
     private func subscribe(at address: RedisConfiguration.Address) {
-        ear = address
+        channelServer = address
         servers[address]?.subscribe(channels)
     }
 
     /// Moves the plain channels to another server that is up, or to the next one that comes up.
-    private func leaveEar() {
-        if let ear { servers[ear]?.subscribe([]) }
-        ear = nil
+    private func releaseChannelServer() {
+        if let channelServer { servers[channelServer]?.subscribe([]) }
+        channelServer = nil
         if let next = directory.view.primaries.first(where: { servers[$0]?.isUp ?? false }) { subscribe(at: next) }
     }
 
@@ -129,6 +129,6 @@ extension ClusterSubscriber: ClusterFollower {
             _ = subscriber.close()
             onDown?(RedisError(.notConnected, "\(address) is no longer a primary of the cluster"), address)
         }
-        if let ear, servers[ear] == nil { leaveEar() }
+        if let channelServer, servers[channelServer] == nil { releaseChannelServer() }
     }
 }

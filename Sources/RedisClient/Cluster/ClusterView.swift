@@ -52,12 +52,12 @@ package struct ClusterView: Sendable {
     }
 
     /// Returns the index of the hash slot's primary in `primaries`, or `nil` if it has none.
-    package func place(of slot: HashSlot) -> Int? {
+    package func index(of slot: HashSlot) -> Int? {
         let owner = owners[slot.number]
         return owner == Self.nobody ? nil : Int(owner)
     }
 
-    package func owner(of slot: HashSlot) -> Address? { place(of: slot).map { primaries[$0] } }
+    package func owner(of slot: HashSlot) -> Address? { index(of: slot).map { primaries[$0] } }
 
     /// The number of hash slots that each of `primaries` serves.
     package var slotCounts: [Int] {
@@ -90,11 +90,11 @@ package struct ClusterView: Sendable {
         var claimed = Array(repeating: false, count: HashSlot.count)
         for claim in answer.claims {
             let epoch = answer.epochs[claim.id] ?? 0
-            guard let place = place(adding: claim.primary) else { continue }
+            guard let index = self.index(adding: claim.primary) else { continue }
             for number in claim.slots.lowerBound.number...claim.slots.upperBound.number {
                 claimed[number] = true
-                guard epoch > epochs[number] || epoch == epochs[number] && mayCorrect(number, to: place) else { continue }
-                owners[number] = place
+                guard epoch > epochs[number] || epoch == epochs[number] && mayCorrect(number, to: index) else { continue }
+                owners[number] = index
                 epochs[number] = epoch
             }
         }
@@ -111,8 +111,8 @@ package struct ClusterView: Sendable {
     }
 
     /// Returns whether a claim of the known epoch may assign the hash slot to this primary.
-    private func mayCorrect(_ number: Int, to place: UInt16) -> Bool {
-        guard owners[number] != place, !corrections.isEmpty, let slot = HashSlot(Int64(number)) else { return true }
+    private func mayCorrect(_ number: Int, to index: UInt16) -> Bool {
+        guard owners[number] != index, !corrections.isEmpty, let slot = HashSlot(Int64(number)) else { return true }
         return corrections[slot] == nil
     }
 
@@ -120,8 +120,8 @@ package struct ClusterView: Sendable {
     /// `dropUnusedPrimaries`.
     /// - Returns: whether the assignment is new.
     package mutating func moved(_ slot: HashSlot, to primary: Address, now: NIODeadline) -> Bool {
-        guard owner(of: slot) != primary, let place = place(adding: primary) else { return false }
-        owners[slot.number] = place
+        guard owner(of: slot) != primary, let index = self.index(adding: primary) else { return false }
+        owners[slot.number] = index
         corrections[slot] = now + Self.correctionTime
         last = nil
         return true
@@ -134,8 +134,8 @@ package struct ClusterView: Sendable {
 
     // MARK: Primaries
 
-    private mutating func place(adding primary: Address) -> UInt16? {
-        if let place = primaries.firstIndex(of: primary) { return UInt16(place) }
+    private mutating func index(adding primary: Address) -> UInt16? {
+        if let index = primaries.firstIndex(of: primary) { return UInt16(index) }
         guard primaries.count < Self.most else { return nil }
         primaries.append(primary)
         return UInt16(primaries.count - 1)

@@ -75,8 +75,8 @@ package struct CommandEncoder {
     }
 
     /// Returns the hash slot of the key that is the argument at this index; the command's name has index 0.
-    func slot(ofArgument place: Int) -> HashSlot {
-        HashSlot(ofKey: bytes[ends[place - 1]..<ends[place]])
+    func slot(ofArgument index: Int) -> HashSlot {
+        HashSlot(ofKey: bytes[ends[index - 1]..<ends[index]])
     }
 
     /// Discards the collected command.
@@ -115,8 +115,8 @@ package struct CommandEncoder {
 
     private mutating func write(_ time: Int64, from start: Int) {
         var rest = time
-        for place in stride(from: start + Self.unknownServerTime.utf8.count - 1, through: start, by: -1) {
-            bytes[place] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
+        for index in stride(from: start + Self.unknownServerTime.utf8.count - 1, through: start, by: -1) {
+            bytes[index] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
             rest /= 10
         }
     }

@@ -4,7 +4,7 @@
 /// does.
 struct PeerCheck {
     /// The oldest Redis whose commands the scripts use.
-    private static let leastVersion = (major: 6, minor: 2)
+    private static let minimumVersion = (major: 6, minor: 2)
 
     /// The reply of `HELLO`, which any user may send; empty if the peer does not know it.
     var hello: [String: String] = [:]
@@ -68,7 +68,7 @@ struct PeerCheck {
         guard info["valkey_version"] == nil, let version = info["redis_version"] ?? hello["version"] else { return nil }
         let numbers = version.split(separator: ".").map { Int($0) }
         guard numbers.count >= 2, let major = numbers[0], let minor = numbers[1] else { return nil }
-        return (major, minor) < (Self.leastVersion.major, Self.leastVersion.minor) ? version : nil
+        return (major, minor) < (Self.minimumVersion.major, Self.minimumVersion.minor) ? version : nil
     }
 }
 
@@ -83,7 +83,7 @@ struct Hello: NamedCommand {
 }
 
 /// A minimal script. Running it shows whether the server runs scripts for this user.
-struct LeastScript: ScriptCommand {
+struct ProbeScript: ScriptCommand {
     private static let shared = RedisScript(name: "the least script", source: Array("return 1".utf8))
 
     /// A key that the script names without accessing it, or `nil` for none.

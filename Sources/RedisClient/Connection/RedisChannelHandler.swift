@@ -95,7 +95,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
     }
 
     /// Discards the reading of the server's clock and reads it again; see `ServerClock`.
-    func doubtClock() {
+    func invalidateServerTime() {
         exchange.clock?.doubt()
         readClock()
     }

@@ -30,7 +30,7 @@ final class RedisLink {
     private var isMoving = false
     private var backoff: Backoff
     /// The earliest time to log again that Redis refuses commands.
-    private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
+    private var nextRefusalLogAt = NIODeadline.uptimeNanoseconds(0)
     /// Completed once the last channel is gone after `close`.
     private var closePromise: EventLoopPromise<Void>?
 
@@ -173,8 +173,8 @@ final class RedisLink {
         if configuration.isOfCluster, case .server(let condition) = error.code, condition.isRedirection { return }
         let now = eventLoop.now
         onRefusal?(error)
-        guard now >= nextComplaint else { return }
-        nextComplaint = now + .minutes(1)
+        guard now >= nextRefusalLogAt else { return }
+        nextRefusalLogAt = now + .minutes(1)
         environment.logger.log(.refused, ["redis": server.displayName, "error": error.message])
     }
 
@@ -219,7 +219,7 @@ final class RedisLink {
                 if check.scriptFailure == nil, case .failure(let error) = result { check.scriptFailure = error }
             }
             // A proxy needs a key to route by, but a server of a cluster owns only some keys.
-            let script = LeastScript(key: configuration.isOfCluster ? nil : key)
+            let script = ProbeScript(key: configuration.isOfCluster ? nil : key)
             handler.send(source: script, timeout: timeout) { noteScript($0) }
             handler.send(script, timeout: timeout) { noteScript($0) }
         }

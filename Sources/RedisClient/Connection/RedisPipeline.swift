@@ -150,7 +150,7 @@ package final class RedisPipeline: RedisSender {
 
     /// Distrusts the estimate of the server's clock for a while, because the server may have taken over keys from
     /// another.
-    func doubtClock() { link.handler?.doubtClock() }
+    func invalidateServerTime() { link.handler?.invalidateServerTime() }
 
     /// Closes the connection for good and fails pending commands.
     package func close() -> EventLoopFuture<Void> {

@@ -69,7 +69,7 @@ package final class RedisSubscriber: RedisListener {
 
     /// - Parameters:
     ///   - channels: the channels, or none to receive invalidations only.
-    ///   - hearsInvalidations: whether to receive invalidations; see `onInvalidated`.
+    ///   - receivesInvalidations: whether to receive invalidations; see `onInvalidated`.
     ///   - checkInterval: the interval between checks of the peer; after two without a message the connection is
     ///     closed.
     package convenience init(

@@ -9,14 +9,14 @@ package struct ServerAgreement: Sendable {
     /// One of the connections.
     package typealias Member = Int
 
-    private struct Place {
+    private struct Peer {
         /// The run ID, or `nil` if the server does not report it.
         var runID: String?
         var dialedAt: NIODeadline
     }
 
     /// The run IDs that the open connections have seen.
-    private var places: [Member: Place] = [:]
+    private var peers: [Member: Peer] = [:]
     /// The number of times in a row that members were sent away because of their run IDs before all were at one server.
     private var rounds = 0
     /// The most rounds before run IDs are ignored: the address then leads to several servers in turn.
@@ -33,9 +33,9 @@ package struct ServerAgreement: Sendable {
     package mutating func reached(
         _ member: Member, runID: String?, dialedAt: NIODeadline, areOthersUp: Bool
     ) -> [Member] {
-        places[member] = Place(runID: runID, dialedAt: dialedAt)
+        peers[member] = Peer(runID: runID, dialedAt: dialedAt)
         guard let runID else { return [] }
-        let others = places.filter { $0.key != member && $0.value.runID != nil && $0.value.runID != runID }
+        let others = peers.filter { $0.key != member && $0.value.runID != nil && $0.value.runID != runID }
         guard !others.isEmpty else {
             if areOthersUp { rounds = 0 }
             return []
@@ -53,14 +53,14 @@ package struct ServerAgreement: Sendable {
     ///   - runID: the run ID of that server, if known.
     /// - Returns: the members that must leave: those at that server, and those whose server is unknown.
     package mutating func lost(_ member: Member, isDemoted: Bool, runID: String?) -> [Member] {
-        let place = places.removeValue(forKey: member)
-        guard isDemoted, place != nil || runID != nil else { return [] }
-        let demoted = place?.runID ?? runID
-        return places.filter { $0.value.runID == nil || demoted == nil || $0.value.runID == demoted }.keys.sorted()
+        let peer = peers.removeValue(forKey: member)
+        guard isDemoted, peer != nil || runID != nil else { return [] }
+        let demoted = peer?.runID ?? runID
+        return peers.filter { $0.value.runID == nil || demoted == nil || $0.value.runID == demoted }.keys.sorted()
     }
 
     /// Forgets a connection that is closed for good.
     package mutating func removed(_ member: Member) {
-        places[member] = nil
+        peers[member] = nil
     }
 }

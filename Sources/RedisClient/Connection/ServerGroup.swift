@@ -14,7 +14,7 @@ final class ServerGroup {
     private var members: [Member] = []
     private var lastNumber = 0
     private var agreement = ServerAgreement()
-    private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
+    private var nextRefusalLogAt = NIODeadline.uptimeNanoseconds(0)
 
     init(environment: RedisEnvironment) {
         self.environment = environment
@@ -69,8 +69,8 @@ final class ServerGroup {
 
     private func complain(_ arrival: RedisArrival) {
         let now = environment.eventLoop.now
-        guard now >= nextComplaint else { return }
-        nextComplaint = now + .minutes(1)
+        guard now >= nextRefusalLogAt else { return }
+        nextRefusalLogAt = now + .minutes(1)
         environment.logger.log(.severalServers, ["redis": arrival.name])
     }
 }

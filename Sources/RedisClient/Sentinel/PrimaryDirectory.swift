@@ -17,7 +17,7 @@ package final class PrimaryDirectory {
     /// The former primary and the time of the last switch, until every follower is connected.
     private var switching: (from: PrimaryChoice.Primary, since: NIODeadline)?
     /// The earliest time to log that a Sentinel names a former primary: after a failover they learn of it one by one.
-    private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
+    private var nextRefusalLogAt = NIODeadline.uptimeNanoseconds(0)
     private var check: Scheduled<Void>?
     private var wasOutOfReach = false
     private var isClosed = false
@@ -98,7 +98,7 @@ package final class PrimaryDirectory {
         switch choice.received(named, from: number) {
         case .undecided, .unchanged: break
         case .found(let primary):
-            nextComplaint = environment.eventLoop.now + Self.newsTime
+            nextRefusalLogAt = environment.eventLoop.now + Self.newsTime
             environment.logger.log(.primaryFound, fields(of: primary))
             followers.notify { $0.dialAgain() }
         case .moved(let former, let primary): move(from: former, to: primary)
@@ -111,7 +111,7 @@ package final class PrimaryDirectory {
 
     private func move(from former: PrimaryChoice.Primary, to primary: PrimaryChoice.Primary) {
         switches += 1
-        nextComplaint = environment.eventLoop.now + Self.newsTime
+        nextRefusalLogAt = environment.eventLoop.now + Self.newsTime
         switching = (switching?.from ?? former, environment.eventLoop.now)
         let reason = RedisError(.answerLost, "\(primary.address) is now the primary, and \(former.address) is no longer")
         followers.notify { $0.leave(because: reason) }
@@ -119,8 +119,8 @@ package final class PrimaryDirectory {
 
     private func refuse(_ former: PrimaryChoice.Primary, namedBy number: Int) {
         let now = environment.eventLoop.now
-        guard now >= nextComplaint, let primary = choice.primary else { return }
-        nextComplaint = now + .minutes(1)
+        guard now >= nextRefusalLogAt, let primary = choice.primary else { return }
+        nextRefusalLogAt = now + .minutes(1)
         environment.logger.log(
             .formerPrimary,
             fields(of: primary).merging([

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 
 /// The time in the form of the `Date` field (RFC 9110, section 5.6.7), formatted at most once a second.
-/// Benchmark: "HTTP door, LIMIT.TAKE, 32 connections" in Benchmarks/figures/sidecar.py.
+/// Benchmark: "HTTP API, LIMIT.TAKE, 32 connections" in Benchmarks/figures/sidecar.py.
 /// Confined to one event loop.
 package final class HTTPDate {
     private let clock: () -> Int64

@@ -6,7 +6,7 @@ internal import SidecarTelemetry
 /// Logs once a minute that the file descriptors are exhausted, whichever listener notices.
 final class DescriptorShortage: Sendable {
     /// Descriptors belong to the process, so all listeners share one log limit.
-    private static let lines = OnceAMinute()
+    private static let lines = LogRateLimiter()
 
     private let listener: String
     private let logger: Logger

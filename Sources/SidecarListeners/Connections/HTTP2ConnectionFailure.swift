@@ -10,7 +10,7 @@ final class HTTP2ConnectionFailure: NIOHTTP2FrameDelegate {
     }
 
     /// Returns whether this error ends the connection, not only a stream.
-    func isMeant(by error: any Error) -> Bool {
+    func watchdogApplies(by error: any Error) -> Bool {
         hasHappened || !(error is any NIOHTTP2Error || error is NIOHTTP2Errors.StreamError)
     }
 }

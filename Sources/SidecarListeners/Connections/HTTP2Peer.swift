@@ -9,18 +9,18 @@ enum HTTP2Peer {
     private static let linger = TimeAmount.seconds(1)
 
     /// Announces that no stream after `last` is served.
-    static func sayFarewell(on context: ChannelHandlerContext, last: HTTP2StreamID, _ written: EventLoopPromise<Void>? = nil) {
+    static func sendGoAway(on context: ChannelHandlerContext, last: HTTP2StreamID, _ written: EventLoopPromise<Void>? = nil) {
         let farewell = HTTP2Frame.FramePayload.goAway(lastStreamID: last, errorCode: .noError, opaqueData: nil)
         context.writeAndFlush(NIOAny(HTTP2Frame(streamID: .rootStream, payload: farewell)), promise: written)
     }
 
     /// Closes shortly after everything is written. Closing at once with unread input could cost the client the last
     /// writes.
-    static func endGently(_ context: ChannelHandlerContext, last: HTTP2StreamID) {
+    static func closeAfterFlush(_ context: ChannelHandlerContext, last: HTTP2StreamID) {
         let written = context.eventLoop.makePromise(of: Void.self)
         written.futureResult.assumeIsolated().whenComplete { _ in
             context.eventLoop.assumeIsolated().scheduleTask(in: linger) { context.close(promise: nil) }
         }
-        sayFarewell(on: context, last: last, written)
+        sendGoAway(on: context, last: last, written)
     }
 }

@@ -16,7 +16,7 @@ final class RefusedClients: Sendable {
     private let listener: ListenerName
     private let counter: Counter
     private let logger: Logger
-    private let lines = OnceAMinute()
+    private let lines = LogRateLimiter()
 
     init(_ reason: Reason, at listener: ListenerName, logger: Logger) {
         self.reason = reason

@@ -10,7 +10,7 @@ protocol TimedConnection: ChannelInboundHandler {
     var firstRequestBy: NIODeadline { get }
 
     /// Called when the alarm's deadline has passed.
-    func timeIsOver()
+    func deadlineReached()
     /// Called once, when the connection has ended.
     func hasEnded()
 }
@@ -18,7 +18,7 @@ protocol TimedConnection: ChannelInboundHandler {
 extension TimedConnection {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
-        let alarm = LazyAlarm(on: context.eventLoop) { [self] in timeIsOver() }
+        let alarm = LazyAlarm(on: context.eventLoop) { [self] in deadlineReached() }
         self.alarm = alarm
         alarm.set(firstRequestBy)
     }

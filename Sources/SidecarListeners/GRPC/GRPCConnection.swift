@@ -360,7 +360,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         call.end()
         calls[call.stream] = nil
         guard calls.isEmpty else { return }
-        if isShuttingDown { return endGently() }
+        if isShuttingDown { return closeAfterFlush() }
         idleSince = listener.now
     }
 
@@ -391,15 +391,15 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         over(call)
     }
 
-    func timeIsOver() {
+    func deadlineReached() {
         if isEnding {
             context?.close(promise: nil)
             return
         }
         let now = listener.now
         // A GOAWAY waits for the end of the handshake, which may never come.
-        if lastCaller == nil, firstRequestBy <= now { return hasSpoken ? endGently() : evict() }
-        if let idleSince, idleSince + listener.idleTimeout <= now { return endGently() }
+        if lastCaller == nil, firstRequestBy <= now { return hasSpoken ? closeAfterFlush() : evict() }
+        if let idleSince, idleSince + listener.idleTimeout <= now { return closeAfterFlush() }
         let limit = now - Self.patience
         for call in callsInOrder where !call.isRead && (call.reader == nil ? call.began : call.partSince ?? now) <= limit {
             call.fail(
@@ -419,24 +419,24 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         }
         guard let lastCaller, isRemoved(lastCaller), !isShuttingDown else { return }
         isShuttingDown = true
-        if calls.isEmpty { return endGently() }
-        if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
+        if calls.isEmpty { return closeAfterFlush() }
+        if let context { HTTP2Peer.sendGoAway(on: context, last: lastStream) }
     }
 
     /// Refuses new calls; those under way are answered.
     func shutDown() {
         isShuttingDown = true
         for call in callsInOrder { call.whenShuttingDown?() }
-        if calls.isEmpty { return endGently() }
-        if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
+        if calls.isEmpty { return closeAfterFlush() }
+        if let context { HTTP2Peer.sendGoAway(on: context, last: lastStream) }
     }
 
-    private func endGently() {
+    private func closeAfterFlush() {
         guard !isEnding else { return }
         isEnding = true
         isShuttingDown = true
         alarm?.set(listener.now + listener.unreadTimeout)
-        if let context { HTTP2Peer.endGently(context, last: lastStream) }
+        if let context { HTTP2Peer.closeAfterFlush(context, last: lastStream) }
     }
 
     // MARK: Channel
@@ -461,6 +461,6 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if breakage.isMeant(by: error) { context.close(promise: nil) }
+        if breakage.watchdogApplies(by: error) { context.close(promise: nil) }
     }
 }

@@ -25,7 +25,7 @@ package final class GRPCListenerContext: ListenerContext {
     private var connections: [ObjectIdentifier: (number: Int, connection: GRPCConnection)] = [:]
     private var lastNumber = 0
     /// Connections without an accepted call.
-    private var newcomers: Newcomers<GRPCConnection>
+    private var newcomers: UnidentifiedConnections<GRPCConnection>
 
     init(
         methods: [GRPCMethod], access: AccessControl, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
@@ -37,7 +37,7 @@ package final class GRPCListenerContext: ListenerContext {
         self.scheduler = scheduler
         self.maximumConnections = maximumConnections
         self.firstRequestTimeout = firstRequestTimeout
-        newcomers = Newcomers(most: isTLS ? Newcomers<GRPCConnection>.maximumWithTLS : nil)
+        newcomers = UnidentifiedConnections(most: isTLS ? UnidentifiedConnections<GRPCConnection>.maximumWithTLS : nil)
         flushes = FlushQueue(eventLoop: eventLoop)
         refusedLogins = RefusedClients(.unknownKey, at: .grpc, logger: logger)
     }

@@ -20,7 +20,7 @@ final class RateLimitService {
     private let calls: CoordinatorCalls
     private let logger: Logger
     private let unknownDomains = Counter(label: "interlock_descriptor_unknown_domains_total")
-    private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
+    private var nextRefusalLogAt = NIODeadline.uptimeNanoseconds(0)
 
     init(calls: CoordinatorCalls, logger: Logger) {
         self.calls = calls
@@ -45,8 +45,8 @@ final class RateLimitService {
         guard !isKnown else { return }
         // An unknown domain has no limits, as in the reference implementation.
         unknownDomains.increment()
-        if call.connection.now >= nextComplaint {
-            nextComplaint = call.connection.now + Self.pause
+        if call.connection.now >= nextRefusalLogAt {
+            nextRefusalLogAt = call.connection.now + Self.pause
             logger.log(.domainUnknown, ["domain": Excerpt(question.domain).description])
         }
         let statuses = question.asks.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }

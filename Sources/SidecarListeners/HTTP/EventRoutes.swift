@@ -19,7 +19,7 @@ struct EventRoutes {
         answer.ifUndelivered = { registration.end() }
         answer.body = .stream { writer in
             defer { registration.end() }
-            try await writer.write(": the events of this fleet follow\n\n")
+            try await writer.write(": the events of this fleet, from now on\n\n")
             try await stream.forward(signals, to: writer) { ServerSentEvents.event($0.type, json: $0.json) }
         }
         return answer

@@ -90,7 +90,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         slices.charge(Self.costOfEnd)
         if slotKind == .ordinary { listener.streamEnded() }
         guard streams.isEmpty else { return }
-        if isShuttingDown { return endGently() }
+        if isShuttingDown { return closeAfterFlush() }
         alarm?.set(listener.now + (slotKind == .kept ? Self.idleTimeoutOfKept : listener.idleTimeout))
     }
 
@@ -100,21 +100,21 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         listener.admitted(self, caller)
     }
 
-    func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {
-        for stream in Array(streams.values) { stream.endIfRemoved(isRemoved) }
+    func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool) {
+        for stream in Array(streams.values) { stream.closeIfKeyRevoked(isRemoved) }
         if let lastCaller, isRemoved(lastCaller) { shutDown() }
     }
 
     func shutDown() {
         isShuttingDown = true
-        if streams.isEmpty { return endGently() }
-        if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
+        if streams.isEmpty { return closeAfterFlush() }
+        if let context { HTTP2Peer.sendGoAway(on: context, last: lastStream) }
     }
 
-    private func endGently() {
+    private func closeAfterFlush() {
         isShuttingDown = true
         alarm?.set(listener.now + listener.idleTimeout)
-        if let context { HTTP2Peer.endGently(context, last: lastStream) }
+        if let context { HTTP2Peer.closeAfterFlush(context, last: lastStream) }
     }
 
     private func close() { context?.close(promise: nil) }
@@ -133,7 +133,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     func hasEnded() { listener.disconnected(self) }
 
     /// Called when the connection's deadline has passed.
-    func timeIsOver() { if isShuttingDown { close() } else { shutDown() } }
+    func deadlineReached() { if isShuttingDown { close() } else { shutDown() } }
 
     /// Ignores frames of the connection itself, which its protocol handler has processed.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
@@ -145,7 +145,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         if PeerLiveness.isSilence(error) { for stream in streams.values { stream.fallSilent() } }
-        if breakage.isMeant(by: error) { closeBehindTurns() }
+        if breakage.watchdogApplies(by: error) { closeBehindTurns() }
     }
 }
 

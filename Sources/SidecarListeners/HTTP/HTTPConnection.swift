@@ -144,20 +144,20 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         guard let context else { return }
         if parent == nil {
             let written = context.eventLoop.makePromise(of: Void.self)
-            written.futureResult.assumeIsolated().whenComplete { [self] _ in outputIsOut() }
+            written.futureResult.assumeIsolated().whenComplete { [self] _ in outputFlushed() }
             writer.write(.body(.byteBuffer(ByteBuffer())), to: context, promise: written)
             writer.flush(context)
         } else {
             // A stream that has ended takes no more writes.
             writer.flush(context)
-            outputIsOut()
+            outputFlushed()
         }
         readOn()
     }
 
-    private func outputIsOut() {
+    private func outputFlushed() {
         perform(.linger)
-        perform(machine.outputIsOut())
+        perform(machine.outputFlushed())
     }
 
     // MARK: Channel
@@ -240,7 +240,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         perform(machine.clientLeft())
     }
 
-    func timeIsOver() { perform(machine.timedOut()) }
+    func deadlineReached() { perform(machine.timedOut()) }
 
     func shutDown() {
         let action = machine.shutDown(isWritable: isWritable)
@@ -248,7 +248,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         if action == .finish { perform(.linger) }
     }
 
-    func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {
+    func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool) {
         guard context != nil, let caller, isRemoved(caller) else { return }
         let action = machine.callerRemoved()
         if action != .none { peer.departure.happen() }
@@ -306,7 +306,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     /// Takes the next request in a later slice.
     private func awaitTurn() {
         slices.later { [self] in
-            machine.turnCame()
+            machine.sliceStarted()
             takeOn()
             guard !isTurnAwaited else { return }
             let events = lastEvents
@@ -319,7 +319,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     /// Called when everything that has arrived is taken.
     private func allReceived() {
         if machine.isReceiverAwaited { chooseReceiver(hasBody: true) }
-        relay?.receivedAllThereIs()
+        relay?.readComplete()
     }
 
     private func makeReply(to head: HTTPRequestHead, _ match: HTTPRouter.Match?, _ span: Span? = nil) -> HTTPReply? {
@@ -371,7 +371,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     /// - Returns: the request's target and route, and its client as an element of `Forwarded`.
     private func find(_ head: HTTPRequestHead) throws(HTTPProblem) -> (HTTPTarget, HTTPRouter.Match, forwarded: String) {
-        if parent != nil { try HTTPGate.refuseUnclear(head) } else { try HTTPGate.refuseUnknownCoding(head.headers) }
+        if parent != nil { try HTTPGate.rejectMalformed(head) } else { try HTTPGate.refuseUnknownCoding(head.headers) }
         let uri = try HTTPTarget.uri(of: head)
         let known = found.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
         let target = known?.target ?? HTTPTarget(uri)

@@ -26,7 +26,7 @@ package struct HTTPGate: Sendable {
     }
 
     /// Refuses requests that NIO's HTTP/1.1 decoder refuses but its HTTP/2 decoder accepts.
-    static func refuseUnclear(_ head: HTTPRequestHead) throws(HTTPProblem) {
+    static func rejectMalformed(_ head: HTTPRequestHead) throws(HTTPProblem) {
         if case .RAW(let method) = head.method, !HTTPToken.isValid(method) {
             throw HTTPProblem(.invalid, "the method is not a valid token (RFC 9110, section 9.1)")
         }

@@ -3,7 +3,7 @@ protocol HTTPListenerConnection: AnyObject {
     /// Accepts no further request, because the sidecar shuts down.
     func shutDown()
     /// Ends the connection or its requests if the key of their caller was removed.
-    func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool)
+    func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool)
     /// Closes the connection of an unknown client to make room for another one.
     func evict()
 }

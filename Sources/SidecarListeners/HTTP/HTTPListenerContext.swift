@@ -44,7 +44,7 @@ package final class HTTPListenerContext: ListenerContext {
     private var connections: [ObjectIdentifier: (number: Int, connection: any HTTPListenerConnection)] = [:]
     private var lastNumber = 0
     /// Connections without an accepted request.
-    private var newcomers: Newcomers<AnyObject>
+    private var newcomers: UnidentifiedConnections<AnyObject>
     private var fromReserve = 0
     /// The number of streams of HTTP/2 connections in ordinary slots.
     private var streams = 0
@@ -65,7 +65,7 @@ package final class HTTPListenerContext: ListenerContext {
         self.date = date
         self.scheduler = scheduler
         self.logger = logger
-        newcomers = Newcomers(most: isTLS ? Newcomers<AnyObject>.maximumWithTLS : nil)
+        newcomers = UnidentifiedConnections(most: isTLS ? UnidentifiedConnections<AnyObject>.maximumWithTLS : nil)
         refusedLogins = RefusedClients(.unknownKey, at: .http, logger: logger)
     }
 
@@ -129,7 +129,7 @@ package final class HTTPListenerContext: ListenerContext {
     }
 
     func checkCallers() {
-        for connection in inOrder { connection.endIfRemoved { gate.access.current($0) == nil } }
+        for connection in inOrder { connection.closeIfKeyRevoked { gate.access.current($0) == nil } }
     }
 
     func disconnected(_ connection: any HTTPListenerConnection) {

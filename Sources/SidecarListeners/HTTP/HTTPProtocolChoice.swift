@@ -28,7 +28,7 @@ final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPLi
         firstRequestBy = listener.now + listener.firstRequestTimeout(at: slotKind)
     }
 
-    func timeIsOver() { close() }
+    func deadlineReached() { close() }
 
     func hasEnded() { listener.disconnected(self) }
 
@@ -37,7 +37,7 @@ final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPLi
     /// A client that has not completed the handshake, or has sent nothing, cannot delay the shutdown.
     func shutDown() { close() }
 
-    func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {}
+    func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool) {}
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.context != nil else { return context.fireChannelRead(data) }

@@ -84,7 +84,7 @@ final class RememberedLeases: Sendable {
     }
 
     /// The leases of one caller.
-    private struct Shelf {
+    private struct CallerLeases {
         var entries: [ExactText: Entry] = [:]
         /// The number of leases that are being acquired.
         var reserved = 0
@@ -104,12 +104,12 @@ final class RememberedLeases: Sendable {
     }
 
     /// The shelves, by the callers' key names.
-    private let shelves = NIOLockedValueBox<[String: Shelf]>([:])
+    private let shelves = NIOLockedValueBox<[String: CallerLeases]>([:])
 
     /// Reserves room for a lease that is being acquired, until `cancel`.
     /// - Returns: `false` if there is no room.
     func reserve(for caller: String) -> Bool {
-        shelves.withLockedValue { $0[caller, default: Shelf()].reserve() }
+        shelves.withLockedValue { $0[caller, default: CallerLeases()].reserve() }
     }
 
     /// Ends a reservation: the lease is remembered, or was not granted.
@@ -119,7 +119,7 @@ final class RememberedLeases: Sendable {
 
     func remember(_ lock: String, token: String, fence: Int64, takenBy caller: String, milliseconds: Int64) {
         let entry = Entry(token: token, fence: fence, deadline: .now + .milliseconds(milliseconds))
-        shelves.withLockedValue { $0[caller, default: Shelf()].entries[ExactText(lock)] = entry }
+        shelves.withLockedValue { $0[caller, default: CallerLeases()].entries[ExactText(lock)] = entry }
     }
 
     func lease(of lock: String, takenBy caller: String) -> (token: String, fence: Int64)? {

@@ -7,9 +7,4 @@ enum Forwarded {
         let named = host.map { ";host=\"\($0.filter { $0 != "\"" && $0 != "\\" })\"" } ?? ""
         return "for=\(client)\(named);proto=\(isTLS ? "https" : "http")"
     }
-
-    /// Returns whether an element is for a client at a loopback address.
-    static func isFromLoopback(_ element: String) -> Bool {
-        ["for=127.", "for=\"[::1]\"", "for=\"[::ffff:127."].contains { element.hasPrefix($0) }
-    }
 }

@@ -59,10 +59,6 @@ package struct HTTPCall: Sendable {
     var peer: PeerPresence { request.peer }
     package var shutdown: Occurrence { request.shutdown }
     package var forwarded: String { request.forwarded }
-    /// Whether the client connected from this host, and does not forward a request of another.
-    package var isFromThisHost: Bool {
-        Forwarded.isFromLoopback(forwarded) && header("Forwarded") == nil && header("X-Forwarded-For") == nil
-    }
     /// The request's span, for use on the event loop; `nil` if the request is not traced.
     package var span: Span? { request.span?.value }
 

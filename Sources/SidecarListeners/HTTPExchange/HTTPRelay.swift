@@ -10,7 +10,7 @@ package protocol HTTPRelay: AnyObject {
     /// Called when the request is complete.
     func receivedEnd(_ trailers: HTTPHeaders?)
     /// Called when everything that has arrived was delivered.
-    func receivedAllThereIs()
+    func readComplete()
     /// Called when the client starts or stops accepting more of the answer.
     func writabilityChanged(_ isWritable: Bool)
     /// Called when the deadline that `setAlarm` set has passed.

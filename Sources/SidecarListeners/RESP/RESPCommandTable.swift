@@ -13,8 +13,8 @@ package struct RESPCommandTable: Sendable {
 
         var name: String { RESPCommandTable.names[rawValue] }
 
-        /// Whether the command is answered at once, and takes long if there is much to list.
-        var mayTakeLong: Bool {
+        /// Whether the command is answered synchronously and its cost grows with the number of entries to list.
+        var isUnboundedListing: Bool {
             switch self {
             case .command, .info, .lockGrants, .breakerList, .liveView: true
             default: false

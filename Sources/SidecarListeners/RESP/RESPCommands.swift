@@ -73,7 +73,7 @@ package final class RESPCommands {
             }
             return
         }
-        if entry.command.mayTakeLong {
+        if entry.command.isUnboundedListing {
             guard !connection.isUnread else { return }
             connection.isLong()
         }

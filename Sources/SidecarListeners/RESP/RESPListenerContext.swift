@@ -30,7 +30,7 @@ package final class RESPListenerContext: ListenerContext {
     private var isShuttingDown = false
     private var connections: [Int64: RESPConnection] = [:]
     /// Connections without a finished TLS handshake, or without a key.
-    private var newcomers: Newcomers<RESPConnection>
+    private var newcomers: UnidentifiedConnections<RESPConnection>
     private var lastConnectionID: Int64 = 0
 
     package init(
@@ -44,7 +44,7 @@ package final class RESPListenerContext: ListenerContext {
         self.maximumConnections = maximumConnections
         self.stallTimeout = stallTimeout
         self.loginTimeout = loginTimeout
-        newcomers = Newcomers(most: isTLS ? Newcomers<RESPConnection>.maximumWithTLS : nil)
+        newcomers = UnidentifiedConnections(most: isTLS ? UnidentifiedConnections<RESPConnection>.maximumWithTLS : nil)
         flushes = FlushQueue(eventLoop: scheduler.eventLoop)
         self.scheduler = scheduler
         slicesOfOrphans = ConnectionSlices(scheduler)

@@ -72,7 +72,7 @@ package struct RESPOptions {
             }
             return (start + 1)..<(start + 1 + count)
         default:
-            guard start < request.count else { throw InterlockError(.invalid, "\(option.rawValue) has no value") }
+            guard start < request.count else { throw InterlockError(.invalid, "\(option.rawValue) requires a value") }
             return start..<(start + 1)
         }
     }
@@ -112,7 +112,8 @@ package struct RESPOptions {
         guard let value = request.integer(index), (1...RequestLimits.longestMilliseconds).contains(value) else {
             throw InterlockError(
                 .invalid,
-                "ttl-ms: expected milliseconds, such as 30000 for 30 s, got \"\(Excerpt(request.text(index)))\"")
+                "ttl-ms: expected milliseconds from 1 to \(RequestLimits.longestMilliseconds), such as 30000 for 30 s, got \"\(Excerpt(request.text(index)))\""
+            )
         }
         return value
     }

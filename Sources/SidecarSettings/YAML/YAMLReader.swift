@@ -186,7 +186,7 @@ private final class YAMLEvents {
             guard words.hasSuffix("found character that cannot start any token") else { return .malformed(words, line: line + 1) }
             let hasTab = isTab(line: line, column: Int(found.problem_mark.column))
             return .malformed(
-                hasTab ? "found a tab; indent with spaces" : "found a value that begins with @, ` or %; put it in quotes",
+                hasTab ? "found a tab; indent with spaces" : "found a value that begins with @, `, %, | or >; put it in quotes",
                 line: line + 1)
         }
         let line = 1 + bytes.prefix(Int(found.problem_offset)).count { $0 == UInt8(ascii: "\n") }

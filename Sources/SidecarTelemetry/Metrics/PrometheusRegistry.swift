@@ -82,7 +82,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         }
     }
 
-    /// Removes a metric. O(n) in series, because metrics are seldom destroyed.
+    /// Removes a metric. O(n) in series, because metrics are rarely destroyed.
     package func remove(_ handler: AnyObject) {
         state.withLockedValue { state in
             for (name, family) in state.families {

@@ -38,7 +38,9 @@ enum ConfigurationPromises {
 
     private static func checkProblem(_ problem: ConfigurationProblem, lines: Int) throws(FuzzFinding) {
         let shown = problem.description
-        guard case .file(fileName, let line) = problem.place else { throw FuzzFinding("a problem is not in the file: \(shown)") }
+        guard case .file(fileName, let line) = problem.location else {
+            throw FuzzFinding("a problem is not in the file: \(shown)")
+        }
         let isOfWholeFile = problem.path == nil && problem.message.hasPrefix("expected at most")
         // A mistake at the end of the file may be reported after its last line.
         try expect(line.map { (1...(lines + 1)).contains($0) } ?? isOfWholeFile, "a line is not in 1-\(lines + 1): \(shown)")

@@ -49,7 +49,7 @@ enum ConnectionPromises {
             case 17..<22: try change(event, choice)
             default: try read(event, choice)
             }
-            try expect(machine.isHome != hasLeft, "the connection is at home: \(machine.isHome), and has left: \(hasLeft)")
+            try expect(machine.isPooled != hasLeft, "the connection is at home: \(machine.isPooled), and has left: \(hasLeft)")
             try expect(answer == nil || !machine.isAnswerWhole, "the answer is complete while its request is under way")
         }
 
@@ -130,7 +130,7 @@ enum ConnectionPromises {
             case (22, _): try resume()
             case (_, 0): try perform(machine.reads.completed())
             default:
-                let action = machine.reads.turnCame()
+                let action = machine.reads.sliceStarted()
                 try expect(action == .none || turn == .awaited && !isHeld, "a turn is used that was not asked for, or is held")
                 if turn == .awaited { turn = action == .read ? .taken : .none }
             }

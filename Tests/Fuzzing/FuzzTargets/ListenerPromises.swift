@@ -90,7 +90,7 @@ enum ListenerPromises {
             reply.writeEnd(nil)
         }
 
-        func receivedAllThereIs() {}
+        func readComplete() {}
 
         func writabilityChanged(_ isWritable: Bool) {}
 

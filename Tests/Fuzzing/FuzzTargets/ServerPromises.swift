@@ -98,7 +98,7 @@ enum ServerPromises {
         private mutating func takeWaiting(_ choice: Int) throws(FuzzFinding) {
             let isOwed = isTurnAwaited && !isTaking
             if isOwed {
-                machine.turnCame()
+                machine.sliceStarted()
                 (isTurnAwaited, isTaking) = (false, true)
             }
             guard isTaking else { return }
@@ -220,7 +220,7 @@ enum ServerPromises {
             case 21: try perform(machine.callerRemoved())
             case 22 where choice == 1: try perform(machine.close())
             case 22 where phase == .closing:
-                let action = machine.outputIsOut()
+                let action = machine.outputFlushed()
                 try expect(action == .close || isRestComing, "a connection stays without anything to wait for")
                 try perform(action)
             case 23 where machine.isReceiverAwaited: choose(choice & 1 == 0 ? .collector : .relay, isEmpty: false)

@@ -24,7 +24,7 @@ enum UpstreamPromises {
     }
 
     /// One request and its outcome.
-    private final class Call: HTTPClientReceiver, HTTPClientConnectionHome {
+    private final class Call: HTTPClientReceiver, HTTPClientConnectionOwner {
         struct Outcome: Equatable {
             var head: HTTPResponseHead?
             var body = ByteBuffer()
@@ -102,7 +102,7 @@ enum UpstreamPromises {
 
         func failed(_ error: any Error) { outcome.ends.append(.failed) }
 
-        func receivedAllThereIs() {}
+        func readComplete() {}
 
         func writabilityChanged(_ isWritable: Bool) {}
 

@@ -5,8 +5,8 @@ import Testing
 @Suite("Answers")
 struct AnswerTests {
     /// An acquire that waits for up to a second; the patience is half a second.
-    private func acquire(ended: Double?, _ ending: OperationEnding = .refused(.held)) -> MadeHistory {
-        var history = MadeHistory()
+    private func acquire(ended: Double?, _ ending: OperationEnding = .refused(.held)) -> SyntheticHistory {
+        var history = SyntheticHistory()
         history.add(0, .invoked(client: 1, sidecar: 0, .acquire(lock: 1, mode: .exclusive, ttl: 100, wait: 1000)))
         if let ended { history.add(ended, .ended(client: 1, ending)) }
         return history

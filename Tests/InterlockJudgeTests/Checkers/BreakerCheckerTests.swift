@@ -5,12 +5,12 @@ import Testing
 
 @Suite("Open breakers")
 struct BreakerCheckerTests {
-    private func history() -> MadeHistory {
-        MadeHistory(services: [ServiceRules(name: "search", limits: [])])
+    private func history() -> SyntheticHistory {
+        SyntheticHistory(services: [ServiceRules(name: "search", limits: [])])
     }
 
     /// Sidecar 0 knows from 100 on that the breaker is open until 2000.
-    private func open(until: Double? = 2000) -> MadeHistory {
+    private func open(until: Double? = 2000) -> SyntheticHistory {
         var history = history()
         history.breaker(.open, generation: 7, at: 100, until: until)
         return history

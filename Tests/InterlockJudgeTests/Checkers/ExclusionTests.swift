@@ -6,7 +6,7 @@ import Testing
 struct ExclusionTests {
     @Test("A lease granted a millisecond before another's end overlaps with it")
     func overlapByOneMillisecond() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
         history.grant(2, to: 2, fence: 2, asked: 50, answered: 99)
         #expect(history.broken == [.exclusion])
@@ -14,7 +14,7 @@ struct ExclusionTests {
 
     @Test("A lease granted at another's end does not overlap")
     func handOverAtTheEnd() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
         history.grant(2, to: 2, fence: 2, asked: 50, answered: 100)
         #expect(history.broken.isEmpty)
@@ -22,7 +22,7 @@ struct ExclusionTests {
 
     @Test("A client holds nothing once it has requested the release")
     func releasedWhenInvoked() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5)
         history.release(1, of: 1, asked: 50, answered: 90)
         history.grant(2, to: 2, fence: 2, asked: 20, answered: 51)
@@ -31,7 +31,7 @@ struct ExclusionTests {
 
     @Test("A renewed lease is held longer")
     func renewed() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
         history.renew(1, of: 1, asked: 60, answered: 65, valid: 100)
         history.grant(2, to: 2, fence: 2, asked: 70, answered: 159)
@@ -40,7 +40,7 @@ struct ExclusionTests {
 
     @Test("A renewal without an answer does not extend a lease")
     func renewalWithoutAnswer() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
         history.renew(1, of: 1, asked: 60, answered: 65, valid: 100, ending: .unknown(reason: "answer-lost"))
         history.grant(2, to: 2, fence: 2, asked: 70, answered: 101)
@@ -49,7 +49,7 @@ struct ExclusionTests {
 
     @Test("A lost lease is not held")
     func lost() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
         history.renew(1, of: 1, asked: 60, answered: 65, valid: 100, ending: .refused(.lost))
         history.grant(2, to: 2, fence: 2, asked: 70, answered: 80)
@@ -58,7 +58,7 @@ struct ExclusionTests {
 
     @Test("A renewal that shortens a lease applies when it is requested")
     func shortened() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 1000)
         history.renew(1, of: 1, asked: 60, answered: 400, valid: 50, ending: .unknown(reason: "answer-lost"))
         history.grant(2, to: 2, fence: 2, asked: 110, answered: 120)
@@ -67,7 +67,7 @@ struct ExclusionTests {
 
     @Test("A renewal granted after the lease ended and another began is a violation")
     func renewedAnew() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
         history.grant(2, to: 2, fence: 2, asked: 150, answered: 160)
         history.renew(1, of: 1, asked: 200, answered: 205, valid: 100)
@@ -76,7 +76,7 @@ struct ExclusionTests {
 
     @Test("A client that waited longer than its lease is valid holds nothing until it has renewed")
     func waitedTooLong() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 200, valid: 100)
         history.grant(2, to: 2, fence: 2, asked: 150, answered: 260, valid: 10)
         #expect(history.broken.isEmpty)
@@ -84,7 +84,7 @@ struct ExclusionTests {
 
     @Test("A writer with a reader is a violation, whichever is first", arguments: [true, false])
     func writerWithReader(isWriterFirst: Bool) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, mode: isWriterFirst ? .exclusive : .shared)
         history.grant(2, to: 2, fence: 2, asked: 10, answered: 15, mode: isWriterFirst ? .shared : .exclusive)
         #expect(history.broken == [.exclusion])
@@ -92,7 +92,7 @@ struct ExclusionTests {
 
     @Test("A semaphore's slot with a reader is a violation")
     func slotWithReader() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, mode: .shared)
         history.grant(2, to: 2, fence: 2, asked: 10, answered: 15, mode: .permits(3))
         #expect(history.broken == [.exclusion])
@@ -100,7 +100,7 @@ struct ExclusionTests {
 
     @Test("Any number of readers may hold a lock together")
     func readers() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         for reader in 1...200 {
             history.grant(
                 Int64(reader), to: reader, fence: Int64(reader), asked: Double(reader), answered: Double(reader) + 0.5,
@@ -111,7 +111,7 @@ struct ExclusionTests {
 
     @Test("A semaphore of three may have three holders but not four", arguments: [(3, true), (4, false)])
     func semaphore(holders: Int, isGood: Bool) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         for holder in 1...holders {
             history.grant(
                 Int64(holder), to: holder, fence: Int64(holder), asked: Double(holder), answered: Double(holder) + 0.5,
@@ -122,7 +122,7 @@ struct ExclusionTests {
 
     @Test("A lapsed slot is free")
     func lapsedSlot() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 1, valid: 50, mode: .permits(2))
         history.grant(2, to: 2, fence: 2, asked: 2, answered: 3, mode: .permits(2))
         history.grant(3, to: 3, fence: 3, asked: 40, answered: 50, mode: .permits(2))
@@ -131,7 +131,7 @@ struct ExclusionTests {
 
     @Test("A wipe or a jump of the clock during the older lease excuses an overlap", arguments: [FaultKind.redisWipe, .clock])
     func excused(kind: FaultKind) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5)
         history.fault(kind, from: 10, to: 20)
         history.grant(2, to: 2, fence: 2, asked: 30, answered: 35)
@@ -140,7 +140,7 @@ struct ExclusionTests {
 
     @Test("A wipe before both leases excuses nothing")
     func wipeBefore() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.fault(.redisWipe, from: 0, to: 20)
         history.grant(1, to: 1, fence: 1, asked: 21, answered: 25)
         history.grant(2, to: 2, fence: 2, asked: 30, answered: 35)
@@ -152,7 +152,7 @@ struct ExclusionTests {
         "No other fault excuses an overlap",
         arguments: FaultKind.allCases.filter { !$0.mayCause(.lostExclusivity) && !$0.mayCause(.forgottenVotes) })
     func notExcused(kind: FaultKind) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5)
         history.fault(kind, from: 10, to: 20)
         history.grant(2, to: 2, fence: 2, asked: 30, answered: 35)

@@ -4,8 +4,8 @@ import Testing
 @Suite("Fenced writes")
 struct FencedWriteTests {
     /// A lease of client 1 that is over at 100, and one of client 2 from 150 on.
-    private func twoLeases(fences: (Int64, Int64) = (1, 2)) -> MadeHistory {
-        var history = MadeHistory()
+    private func twoLeases(fences: (Int64, Int64) = (1, 2)) -> SyntheticHistory {
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: fences.0, asked: 0, answered: 5, valid: 100)
         history.grant(2, to: 2, fence: fences.1, asked: 140, answered: 150)
         return history
@@ -61,7 +61,7 @@ struct FencedWriteTests {
 
     @Test("Two leases in unknown order may write in any order")
     func unknownOrder() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         // The answer arrives after the lease's end, so the other lease may have been granted before it or after.
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 300, valid: 100)
         history.grant(2, to: 2, fence: 2, asked: 1, answered: 310, valid: 200)
@@ -72,7 +72,7 @@ struct FencedWriteTests {
 
     @Test("A holder that lost its lock in a wipe may be rejected because a later lease has written")
     func refusedAfterWipe() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.fault(.redisWipe, from: 10, to: 20)
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 60)
         history.grant(2, to: 2, fence: 2, asked: 25, answered: 30)
@@ -83,7 +83,7 @@ struct FencedWriteTests {
 
     @Test("Accepting a stale write after a wipe is a violation")
     func staleWriteAfterWipe() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5)
         history.fault(.redisWipe, from: 10, to: 20)
         history.grant(2, to: 2, fence: 2, asked: 25, answered: 30)
@@ -94,7 +94,7 @@ struct FencedWriteTests {
 
     @Test("A wipe together with a clock set back excuses an accepted stale write")
     func wipeAndClock() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 9, asked: 0, answered: 5)
         history.write(1, of: 1, fence: 9, at: 6)
         history.fault(.clock, from: 7, to: nil)

@@ -6,8 +6,8 @@ import Testing
 struct ForcedStateTests {
     /// An operator forces the breaker closed for ten seconds, with a request at 100 and its answer at 300. Sidecar 0
     /// reports the forced state, and at 400 an open breaker.
-    private func history() -> MadeHistory {
-        var history = MadeHistory(services: [ServiceRules(name: "search", limits: [])])
+    private func history() -> SyntheticHistory {
+        var history = SyntheticHistory(services: [ServiceRules(name: "search", limits: [])])
         history.forced(nil, at: 100)
         history.forced(.closed, at: 300, until: 10_300)
         history.breaker(.closed, generation: 7, at: 301)

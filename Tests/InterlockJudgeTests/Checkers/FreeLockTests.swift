@@ -4,7 +4,7 @@ import Testing
 @Suite("Free locks")
 struct FreeLockTests {
     /// A client waits up to five seconds from 100 ms on, in vain; recovery takes up to three seconds.
-    private func refused(at ended: Double, after history: MadeHistory = MadeHistory()) -> MadeHistory {
+    private func refused(at ended: Double, after history: SyntheticHistory = SyntheticHistory()) -> SyntheticHistory {
         var history = history
         history.operation(
             .acquire(lock: 1, mode: .exclusive, ttl: 1000, wait: 5000), client: 9, asked: 100, ended: ended, .refused(.held))
@@ -18,7 +18,7 @@ struct FreeLockTests {
 
     @Test("An extended lease keeps a lock from being free")
     func held() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2)
         for time in stride(from: 500.0, to: 5000, by: 500) { history.renew(1, of: 1, asked: time, answered: time + 1) }
         #expect(refused(at: 5100, after: history).broken.isEmpty)
@@ -26,7 +26,7 @@ struct FreeLockTests {
 
     @Test("A lock is free again when it is released", arguments: [(4100.0, true), (4200.0, false)])
     func released(ended: Double, isGood: Bool) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 4000)
         history.release(1, of: 1, asked: 1149, answered: 1150)
         #expect(refused(at: ended, after: history).broken == (isGood ? [] : [.freeLocks]))
@@ -34,7 +34,7 @@ struct FreeLockTests {
 
     @Test("A release is carried out although its client closes right after it, unless a fault occurs", arguments: [false, true])
     func closedAfterwards(isBroken: Bool) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5000)
         history.operation(
             .release(lock: 1, lease: 1), client: 1, asked: 140, ended: 140, .unknown(reason: OperationEnding.abandoned))
@@ -44,15 +44,15 @@ struct FreeLockTests {
 
     @Test("An acquire without an answer may hold the lock for its ttl")
     func doubtful() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.operation(
             .acquire(lock: 1, mode: .exclusive, ttl: 4000, wait: 0), client: 1, asked: 50, ended: 99, .unknown(reason: "closed"))
         #expect(refused(at: 5100, after: history).broken.isEmpty)
     }
 
     /// A client holds the lock, and another one leaves while it waits.
-    private static var abandoned: MadeHistory {
-        var history = MadeHistory()
+    private static var abandoned: SyntheticHistory {
+        var history = SyntheticHistory()
         history.grant(1, to: 5, fence: 10, asked: -3900, answered: -3899, valid: 5300)
         history.operation(
             .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 500), client: 1, asked: 50, ended: 99,
@@ -78,7 +78,7 @@ struct FreeLockTests {
 
     @Test("A free lock is granted unless a killed sidecar had requested it before", arguments: [true, false])
     func requestedByKilledSidecar(isKilled: Bool) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         if isKilled { history.fault(.kill, sidecar: 3, from: 50, to: 300) }
         history.operation(
             .acquire(lock: 1, mode: .exclusive, ttl: 2000, wait: 0), client: 3, sidecar: 3, asked: 40, ended: 60,
@@ -97,7 +97,7 @@ struct FreeLockTests {
 
     @Test("Each semaphore lease that ends frees one slot", arguments: [(3040.0, true), (3060.0, false)])
     func slots(granted: Double, isGood: Bool) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         for (client, released) in [(1, 40.0), (2, 45.0)] {
             let lease = LeaseID(client)
             history.operation(
@@ -114,7 +114,7 @@ struct FreeLockTests {
 
     @Test("Each lock of a joint acquire may be held until all are refused")
     func joint() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.operation(
             .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 3900, isJoint: true), client: 1, asked: 50, ended: 3950,
             .refused(.held))
@@ -123,14 +123,14 @@ struct FreeLockTests {
 
     @Test("A free lock granted late is a violation too", arguments: [(3100.0, true), (3101.0, false)])
     func grantedLate(ended: Double, isGood: Bool) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 100, answered: ended)
         #expect(history.broken == (isGood ? [] : [.freeLocks]))
     }
 
     @Test("A fault is an excuse")
     func fault() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.fault(.partition, sidecar: 1, from: 1000, to: 3000)
         #expect(refused(at: 5100, after: history).broken.isEmpty)
     }
@@ -138,7 +138,7 @@ struct FreeLockTests {
     @Test(
         "A pause of another sidecar excuses only what it may have been granted before", arguments: [1000, 4000])
     func stopped(ttl: Int64) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.fault(.pause, sidecar: 3, from: 300, to: 6000)
         history.operation(
             .acquire(lock: 1, mode: .exclusive, ttl: ttl, wait: 5000), client: 3, sidecar: 3, asked: 200, ended: 5150,
@@ -151,7 +151,7 @@ struct FreeLockTests {
     func leftWhileStopped(ttl: Int64) {
         // The acquire waits from 100 to 5100, or not at all.
         for wait in [Int64(5000), 0] {
-            var history = MadeHistory()
+            var history = SyntheticHistory()
             history.operation(
                 .acquire(lock: 1, mode: .exclusive, ttl: ttl, wait: 0), client: 1, sidecar: 3, asked: -10_002, ended: -10_000,
                 .done(.granted(lease: 1, fence: 10, validFor: ttl)))
@@ -172,7 +172,7 @@ struct FreeLockTests {
             (.shared, 2, 3101, false),
         ])
     func stoppedWriter(mode: LeaseMode, stopped: Int, granted: Double, isGood: Bool) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.fault(.pause, sidecar: stopped, from: 300, to: 9000)
         history.operation(
             .acquire(lock: 1, mode: .exclusive, ttl: 10, wait: 50), client: 3, sidecar: 3, asked: 30, ended: 60,
@@ -185,7 +185,7 @@ struct FreeLockTests {
 
     @Test("A lease from before a jump of Redis' clock has no known end until it is released", arguments: [true, false])
     func clock(isReleased: Bool) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: -20_000, answered: -19_999, valid: 500)
         history.fault(.clock, from: -19_900, to: -19_800)
         if isReleased { history.release(1, of: 1, asked: -19_700, answered: -19_699) }
@@ -194,7 +194,7 @@ struct FreeLockTests {
 
     @Test("A lease released during a failover may be held again")
     func failover() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: -9000, answered: -8999, valid: 14_000)
         history.fault(.failover, from: -8000, to: -7000)
         history.release(1, of: 1, asked: -7500, answered: -7499)
@@ -203,7 +203,7 @@ struct FreeLockTests {
 
     @Test("A paused sidecar may carry out earlier requests when it continues")
     func late() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.fault(.pause, sidecar: 3, from: -9000, to: 90)
         history.operation(
             .acquire(lock: 1, mode: .exclusive, ttl: 4000, wait: 0), client: 3, sidecar: 3, asked: -8000, ended: -5000,

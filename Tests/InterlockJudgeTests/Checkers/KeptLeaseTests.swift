@@ -6,7 +6,7 @@ import Testing
 struct KeptLeaseTests {
     /// A lease of one second, granted at 10 ms, and the answer to its holder's call at 500 ms.
     private static func history(_ told: OperationEnding, keepsLocks: Bool = false, failoverAt: Double? = nil) -> CheckReport {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.rules.keepsLocks = keepsLocks
         if let failoverAt {
             history.add(failoverAt, .faultBegan(fault: 3, .failover, sidecar: nil))
@@ -41,7 +41,7 @@ struct KeptLeaseTests {
 
     @Test("A failover is not blamed for a loss that another fault may have caused", arguments: [FaultKind.redisWipe, .clock])
     func otherFaults(kind: FaultKind) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
         history.add(200, .faultBegan(fault: 3, .failover, sidecar: nil))
         history.add(300, .faultEnded(fault: 3))
@@ -55,7 +55,7 @@ struct KeptLeaseTests {
 
     @Test("A lease that has ended or was given up is not lost")
     func ended() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
         history.renew(1, of: 1, asked: 1100, answered: 1110, ending: .refused(.lost))
         history.grant(2, to: 2, fence: 8, asked: 1200, answered: 1210)
@@ -70,7 +70,7 @@ struct KeptLeaseTests {
 
     @Test("The first release that finds the lease gone is a violation too")
     func releases() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
         history.operation(.release(lock: 1, lease: 1), client: 1, asked: 490, ended: 500, .refused(.lost))
         #expect(history.check().report.violations.map(\.promise) == [.keptLeases])

@@ -12,8 +12,8 @@ struct LimitCheckTests {
     private func history(
         _ rule: LimitRule, _ count: Int, from start: Double = 0, every step: Double, cost: Int64 = 1,
         whenRedisIsDown: OutagePolicyName = .deny
-    ) -> MadeHistory {
-        var history = MadeHistory(rule, whenRedisIsDown: whenRedisIsDown)
+    ) -> SyntheticHistory {
+        var history = SyntheticHistory(rule, whenRedisIsDown: whenRedisIsDown)
         for number in 0..<count {
             let at = start + Double(number) * step
             history.take(cost, asked: at, answered: at + 10)
@@ -48,7 +48,7 @@ struct LimitCheckTests {
 
     @Test("Calls answered out of order are counted by the time of their request")
     func outOfOrder() {
-        var history = MadeHistory(Self.sliding)
+        var history = SyntheticHistory(Self.sliding)
         for number in 0..<6 { history.take(asked: Double(number), answered: 500 - Double(number)) }
         #expect(history.broken == [.limits])
     }
@@ -74,7 +74,7 @@ struct LimitCheckTests {
     func subjects() {
         var rule = Self.sliding
         rule.isPerSubject = true
-        var history = MadeHistory(rule)
+        var history = SyntheticHistory(rule)
         for number in 0..<6 {
             history.take(subject: number % 2, asked: Double(number), answered: Double(number) + 0.5)
             history.permit(PermitNumber(number), asked: Double(number), answered: Double(number) + 0.5)
@@ -107,7 +107,7 @@ struct LimitCheckTests {
 
     @Test("A gcra limit: calls that waited are counted from the time of their request")
     func gcraAfterWaiting() {
-        var history = MadeHistory(Self.gcra)
+        var history = SyntheticHistory(Self.gcra)
         // All calls are made at once, and granted at the rate after the burst.
         for number in 0..<50 { history.take(asked: Double(number) / 100, answered: max(1, Double(number - 4) * 100 + 5)) }
         #expect(history.broken.isEmpty)
@@ -118,7 +118,7 @@ struct LimitCheckTests {
     // MARK: Fixed
 
     /// Adds grants whose answers report that their window ends at `end`.
-    private func window(_ count: Int, from start: Double, end: Double, in history: inout MadeHistory) {
+    private func window(_ count: Int, from start: Double, end: Double, in history: inout SyntheticHistory) {
         for number in 0..<count {
             let at = start + Double(number)
             history.take(asked: at, answered: at + 1, limit: 5, resetAfter: Int64(end - at))
@@ -129,14 +129,14 @@ struct LimitCheckTests {
         "A fixed limit: one grant too many in a window is a violation, by the end that the answers report",
         arguments: [(5, true), (6, false)])
     func fixedWindow(count: Int, isGood: Bool) {
-        var history = MadeHistory(Self.fixed)
+        var history = SyntheticHistory(Self.fixed)
         window(count, from: 0, end: 1000, in: &history)
         #expect(history.broken == (isGood ? [] : [.limits]))
     }
 
     @Test("A fixed limit: the end of one window and the start of the next may both be full")
     func twoFullWindows() {
-        var history = MadeHistory(Self.fixed)
+        var history = SyntheticHistory(Self.fixed)
         window(5, from: 980, end: 1000, in: &history)
         window(5, from: 1005, end: 2005, in: &history)
         #expect(history.broken.isEmpty)
@@ -145,7 +145,7 @@ struct LimitCheckTests {
 
     @Test("A fixed limit: late answers are counted in the window that they report")
     func lateAnswers() {
-        var history = MadeHistory(Self.fixed)
+        var history = SyntheticHistory(Self.fixed)
         window(4, from: 900, end: 1000, in: &history)
         window(3, from: 1005, end: 2005, in: &history)
         for number in 0..<2 { history.take(asked: 950, answered: 1020 + Double(number), limit: 5, resetAfter: 40) }
@@ -154,7 +154,7 @@ struct LimitCheckTests {
 
     @Test("A fixed limit: a grant that may belong to either window is not counted")
     func undecided() {
-        var history = MadeHistory(Self.fixed)
+        var history = SyntheticHistory(Self.fixed)
         window(5, from: 0, end: 1000, in: &history)
         history.take(asked: 10, answered: 1500, limit: 5, resetAfter: 990)
         let check = history.check()
@@ -234,7 +234,7 @@ struct LimitCheckTests {
 
     @Test("A sidecar without Redis excuses no other sidecar")
     func otherSidecar() {
-        var history = MadeHistory(Self.sliding, whenRedisIsDown: .allow)
+        var history = SyntheticHistory(Self.sliding, whenRedisIsDown: .allow)
         history.fault(.partition, sidecar: 1, from: -10, to: nil)
         for number in 0..<6 { history.take(sidecar: 0, asked: Double(number), answered: 10) }
         #expect(history.broken == [.limits])

@@ -7,8 +7,8 @@ struct LimitRefillTests {
     private static let rule = LimitRule(algorithm: .fixed, limit: 5, window: 1000)
 
     /// Calls that are refused every `step` milliseconds for `duration`.
-    private func refused(_ rule: LimitRule = rule, for duration: Double, every step: Double = 100) -> MadeHistory {
-        var history = MadeHistory(rule)
+    private func refused(_ rule: LimitRule = rule, for duration: Double, every step: Double = 100) -> SyntheticHistory {
+        var history = SyntheticHistory(rule)
         history.take(asked: -10, answered: -5)
         var at = 0.0
         while at < duration {
@@ -90,7 +90,7 @@ struct LimitRefillTests {
 
     @Test("With counts per subject, each subject's own grants count")
     func subjects() {
-        var history = MadeHistory(LimitRule(algorithm: .fixed, limit: 5, window: 1000, isPerSubject: true))
+        var history = SyntheticHistory(LimitRule(algorithm: .fixed, limit: 5, window: 1000, isPerSubject: true))
         for step in 0..<50 {
             history.refuse(subject: 1, asked: Double(step) * 100, answered: Double(step) * 100 + 1)
             history.take(subject: 2, asked: Double(step) * 1000, answered: Double(step) * 1000 + 1)

@@ -6,8 +6,8 @@ import Testing
 struct QuorumCopiesTests {
     /// A history in which client 1 renews its lease `renewals` times, a server restarts empty, client 2 is granted the
     /// lock, and client 1 then learns from a renewal or its release that its lease is lost.
-    private func history(renewals: Int, calmFrom: Double = 0, isReleased: Bool = false) -> MadeHistory {
-        var history = MadeHistory()
+    private func history(renewals: Int, calmFrom: Double = 0, isReleased: Bool = false) -> SyntheticHistory {
+        var history = SyntheticHistory()
         history.add(calmFrom, .faultBegan(fault: 1, .quorumServer, sidecar: nil))
         history.add(calmFrom + 10, .faultEnded(fault: 1))
         history.grant(1, to: 1, fence: 7, asked: 3100, answered: 3110, valid: 60_000)

@@ -5,8 +5,8 @@ import Testing
 @Suite("Recovery")
 struct RecoveryTests {
     /// Redis is paused until 1000; the recovery time is three seconds. Each sidecar fails until a time of its own.
-    private func history(serving: [Double]) -> MadeHistory {
-        var history = MadeHistory()
+    private func history(serving: [Double]) -> SyntheticHistory {
+        var history = SyntheticHistory()
         history.fault(.redisPause, from: 0, to: 1000)
         for (sidecar, time) in serving.enumerated() {
             for at in stride(from: 1100.0, to: 6000, by: 100) {
@@ -53,7 +53,7 @@ struct RecoveryTests {
             OperationEnding.refused(.open(retryAfter: 5)), .failed(code: "INVALID"), .unknown(reason: OperationEnding.vanished),
         ])
     func saysNothing(ending: OperationEnding) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.fault(.redisPause, from: 0, to: 1000)
         history.operation(.renew(lock: 1, lease: 1, ttl: 100), asked: 5000, ended: 5001, ending)
         let check = history.check()

@@ -4,13 +4,13 @@ import Testing
 
 @Suite("Justified refusals")
 struct RefusalTests {
-    private func taken(leaving remaining: Int64, asked: Double, answered: Double, in history: inout MadeHistory) {
+    private func taken(leaving remaining: Int64, asked: Double, answered: Double, in history: inout SyntheticHistory) {
         history.operation(
             .take(service: 0, cost: 1, subject: nil, wait: 0), asked: asked, ended: answered,
             .done(.taken(limit: 5, remaining: remaining, resetAfter: 5000)))
     }
 
-    private let empty = MadeHistory(LimitRule(algorithm: .fixed, limit: 5, window: 5000))
+    private let empty = SyntheticHistory(LimitRule(algorithm: .fixed, limit: 5, window: 5000))
 
     @Test("A call refused more than a second after the limit had room is a violation")
     func refusedAlthoughThereWasRoom() {

@@ -5,7 +5,7 @@ import Testing
 struct RisingFenceTests {
     @Test("A fence below that of an earlier grant is a violation")
     func lowerFence() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
         history.grant(2, to: 2, fence: 9, asked: 100, answered: 102)
         #expect(history.broken == [.risingFences])
@@ -13,7 +13,7 @@ struct RisingFenceTests {
 
     @Test("A repeated fence of an earlier grant is a violation")
     func equalFence() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
         history.grant(2, to: 2, fence: 10, asked: 100, answered: 102)
         #expect(history.broken == [.risingFences])
@@ -21,7 +21,7 @@ struct RisingFenceTests {
 
     @Test("Two leases with one fence are a violation, in whatever order they were requested")
     func equalFencesOfConcurrentGrants() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 20, mode: .shared)
         history.grant(2, to: 2, fence: 10, asked: 1, answered: 21, mode: .shared)
         #expect(history.broken == [.risingFences])
@@ -29,7 +29,7 @@ struct RisingFenceTests {
 
     @Test("An exclusive lease that was waited for has a higher fence than all leases granted meanwhile")
     func lowerFenceAfterWaiting() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(2, to: 2, fence: 9, asked: 1, answered: 80)
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 20)
         history.release(1, of: 1, asked: 50, answered: 51)
@@ -38,7 +38,7 @@ struct RisingFenceTests {
 
     @Test("A fence that is higher by one is sufficient")
     func higherByOne() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
         history.grant(2, to: 2, fence: 11, asked: 100, answered: 102)
         #expect(history.broken.isEmpty)
@@ -46,7 +46,7 @@ struct RisingFenceTests {
 
     @Test("Readers that acquire at the same time may be answered in either order")
     func concurrentReaders() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 11, asked: 0, answered: 20, mode: .shared)
         history.grant(2, to: 2, fence: 10, asked: 1, answered: 21, mode: .shared)
         #expect(history.broken.isEmpty)
@@ -54,7 +54,7 @@ struct RisingFenceTests {
 
     @Test("A reader that acquires after another was answered has a higher fence")
     func laterReader() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 11, asked: 0, answered: 20, mode: .shared)
         history.grant(2, to: 2, fence: 10, asked: 21, answered: 22, mode: .shared)
         #expect(history.broken == [.risingFences])
@@ -62,7 +62,7 @@ struct RisingFenceTests {
 
     @Test("An owner that acquires again keeps its fence")
     func sameOwnerAgain() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, mode: .shared)
         history.grant(2, to: 2, fence: 11, asked: 3, answered: 4, mode: .shared)
         history.grant(1, to: 1, fence: 10, asked: 5, answered: 6, mode: .shared)
@@ -71,7 +71,7 @@ struct RisingFenceTests {
 
     @Test("An owner whose first answer was lost may have been granted the lock then")
     func retryAfterLostAnswer() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.operation(
             .acquire(lock: 1, mode: .shared, ttl: 1000, wait: 0), client: 1, asked: 0, ended: 2, .unknown(reason: "answer-lost"))
         history.grant(2, to: 2, fence: 11, asked: 3, answered: 4, mode: .shared)
@@ -81,7 +81,7 @@ struct RisingFenceTests {
 
     @Test("Other locks have their own fences")
     func otherLock() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2)
         history.operation(
             .acquire(lock: 2, mode: .exclusive, ttl: 1000, wait: 0), client: 2, asked: 5, ended: 6,
@@ -91,7 +91,7 @@ struct RisingFenceTests {
 
     @Test("Fences rise even after a wipe")
     func wipe() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
         history.fault(.redisWipe, from: 10, to: 20)
         history.grant(2, to: 2, fence: 9, asked: 100, answered: 102)
@@ -100,7 +100,7 @@ struct RisingFenceTests {
 
     @Test("Fences rise even after the clock was set back")
     func clock() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
         history.fault(.clock, from: 10, to: 20)
         history.grant(2, to: 2, fence: 9, asked: 100, answered: 102)
@@ -109,7 +109,7 @@ struct RisingFenceTests {
 
     @Test("Fences may fall when Redis was wiped and its clock set back, and rise from then on", arguments: [true, false])
     func wipeAndClock(isWipedFirst: Bool) {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
         history.fault(isWipedFirst ? .redisWipe : .clock, from: 10, to: 20)
         history.fault(isWipedFirst ? .clock : .redisWipe, from: 30, to: 40)
@@ -122,7 +122,7 @@ struct RisingFenceTests {
 
     @Test("A request from before such a wipe that is answered after another reader is excused too")
     func askedBeforeWipeAndClock() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5, mode: .shared)
         history.fault(.redisWipe, from: 10, to: 20)
         history.fault(.clock, from: 30, to: 40)
@@ -133,7 +133,7 @@ struct RisingFenceTests {
 
     @Test("A fence lost in a failover with the clock set back may come again, even after a higher one")
     func fenceAfterFailover() {
-        var history = MadeHistory()
+        var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5, mode: .shared)
         history.fault(.clock, from: 10, to: 20)
         history.fault(.failover, from: 30, to: 40)

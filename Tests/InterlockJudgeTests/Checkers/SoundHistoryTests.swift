@@ -7,8 +7,8 @@ import Testing
 struct SoundHistoryTests {
     private let take = Operation.take(service: 0, cost: 1, subject: nil, wait: 0)
 
-    private func history() -> MadeHistory {
-        MadeHistory(LimitRule(algorithm: .fixed, limit: 5, window: 1000))
+    private func history() -> SyntheticHistory {
+        SyntheticHistory(LimitRule(algorithm: .fixed, limit: 5, window: 1000))
     }
 
     @Test("An end without a beginning is reported")
@@ -54,8 +54,8 @@ struct SoundHistoryTests {
     @Test("Time that goes back is reported and does not advance")
     func timeGoesBack() {
         var check = HistoryCheck(rules: history().rules)
-        check.observe(HistoryEvent(at: MadeHistory.instant(10), .invoked(client: 1, sidecar: 0, take)))
-        check.observe(HistoryEvent(at: MadeHistory.instant(9), .ended(client: 1, .refused(.limited(retryAfter: 1)))))
+        check.observe(HistoryEvent(at: SyntheticHistory.instant(10), .invoked(client: 1, sidecar: 0, take)))
+        check.observe(HistoryEvent(at: SyntheticHistory.instant(9), .ended(client: 1, .refused(.limited(retryAfter: 1)))))
         #expect(check.report.violations.map(\.promise) == [.sound])
         #expect(check.report.operations == 1)
     }

@@ -6,8 +6,8 @@ import Testing
 @Suite("Trial permits")
 struct TrialTests {
     /// A half-open breaker with three trial permits, of which `count` are granted.
-    private func halfOpen(_ count: Int, whenRedisIsDown: OutagePolicyName = .deny) -> MadeHistory {
-        var history = MadeHistory(services: [
+    private func halfOpen(_ count: Int, whenRedisIsDown: OutagePolicyName = .deny) -> SyntheticHistory {
+        var history = SyntheticHistory(services: [
             ServiceRules(
                 name: "search", limits: [], whenRedisIsDown: whenRedisIsDown, halfOpenPermits: 3, permitLifetime: 10_000)
         ])
@@ -84,7 +84,7 @@ struct TrialTests {
 
     @Test("A sidecar tries its own breaker by itself while the fleet's breaker may be closed")
     func ownTrials() {
-        var history = MadeHistory(services: [
+        var history = SyntheticHistory(services: [
             ServiceRules(name: "search", limits: [], whenRedisIsDown: .deny, halfOpenPermits: 1, permitLifetime: 10_000)
         ])
         history.fault(.redisPause, from: 1, to: nil)

@@ -9,8 +9,8 @@ struct HistoryFileTests {
     private let path = "/tmp/interlock-history-\(UInt64.random(in: 0 ... .max)).jsonl"
 
     /// A history with events of every kind and some violations.
-    private var everything: MadeHistory {
-        var history = MadeHistory(services: [
+    private var everything: SyntheticHistory {
+        var history = SyntheticHistory(services: [
             ServiceRules(
                 name: "catalog", limits: [LimitRule(algorithm: .gcra, limit: 1, window: 1000, burst: 0, isPerSubject: true)],
                 whenRedisIsDown: .local, halfOpenPermits: 3)
@@ -44,10 +44,10 @@ struct HistoryFileTests {
         return history
     }
 
-    private func write(_ history: MadeHistory) throws {
+    private func write(_ history: SyntheticHistory) throws {
         var writer = try HistoryWriter(path: path, rules: history.rules)
         for event in history.inOrder { try writer.write(event) }
-        try writer.close(at: MadeHistory.instant(2000))
+        try writer.close(at: SyntheticHistory.instant(2000))
     }
 
     /// Reads the whole file. Returns the error; `nil` if the file is valid.
@@ -79,7 +79,7 @@ struct HistoryFileTests {
         while let event = try reader.next() { events.append(event) }
         #expect(reader.rules == everything.rules)
         #expect(events == everything.inOrder)
-        #expect(reader.end == MadeHistory.instant(2000))
+        #expect(reader.end == SyntheticHistory.instant(2000))
     }
 
     @Test("A replay reports the same as the run")

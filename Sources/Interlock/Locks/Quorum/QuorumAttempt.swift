@@ -63,7 +63,7 @@ final class QuorumAttempt {
     }
 
     /// Releases the lease because its caller has left. If the owner chose the token the lease is kept, because a retry
-    /// may already hold that very lease.
+    /// may already hold that lease.
     func abandon() {
         guard !request.hasOwnerToken else { return }
         isAbandoned = true

@@ -134,9 +134,9 @@ struct BreakerChecker: HistoryChecker {
 
     // A sidecar whose connections are reset repeatedly is not back when another fault ends.
     private mutating func returned(_ sidecar: Int?, at instant: Instant, from kind: FaultKind) {
-        let places = sidecar.map { [$0] } ?? Array(Set(known.keys).union(lastReturn.keys))
-        for place in places where kind.mayCause(.brokenConnections) || lastReturn[place] != .distantFuture {
-            lastReturn[place] = instant
+        let affectedSidecars = sidecar.map { [$0] } ?? Array(Set(known.keys).union(lastReturn.keys))
+        for affected in affectedSidecars where kind.mayCause(.brokenConnections) || lastReturn[affected] != .distantFuture {
+            lastReturn[affected] = instant
         }
     }
 
@@ -149,9 +149,9 @@ struct BreakerChecker: HistoryChecker {
         } else if kind.mayCause(.newProcess) {
             if let sidecar { known[sidecar] = nil } else { known.removeAll() }
         } else if kind.cutsOffRedis {
-            for place in known.keys where sidecar == nil || sidecar == place {
+            for affected in known.keys where sidecar == nil || sidecar == affected {
                 for service in services.indices {
-                    if let open = known[place]?[service], open.until == nil { known[place]?[service] = nil }
+                    if let open = known[affected]?[service], open.until == nil { known[affected]?[service] = nil }
                 }
             }
         }

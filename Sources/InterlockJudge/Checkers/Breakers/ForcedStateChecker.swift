@@ -56,7 +56,7 @@ struct ForcedStateChecker: HistoryChecker {
                 forced[service]?.generation = max(generation, known.generation ?? generation)
                 return
             }
-            guard faults.lastClockJump < known.since || !faults.touches(.otherThanClock, since: known.since) else { return }
+            guard faults.lastClockJump < known.since || !faults.touches(.anyExceptClockJump, since: known.since) else { return }
             // Changes from before the forced state may be reported after it.
             guard let reported = known.generation, generation > reported else { return }
             let finding = Violation(

@@ -21,7 +21,7 @@ struct LeaseBook: Sendable {
         leases[client]?.last { $0.id == id }
     }
 
-    mutating func invoked(_ call: Call) -> LeaseNews? {
+    mutating func invoked(_ call: Call) -> LeaseChange? {
         switch call.operation {
         case .release(_, let id):
             return end(id, of: call.client)
@@ -39,7 +39,7 @@ struct LeaseBook: Sendable {
         }
     }
 
-    mutating func ended(_ call: Call, _ ending: OperationEnding, at instant: Instant, faults: FaultLog) -> LeaseNews? {
+    mutating func ended(_ call: Call, _ ending: OperationEnding, at instant: Instant, faults: FaultLog) -> LeaseChange? {
         switch (call.operation, ending) {
         case (.acquire(let lock, let mode, _, _, _), .done(.granted(let id, let fence, let validFor))):
             let until = call.invoked.advanced(byMilliseconds: validFor)
@@ -68,7 +68,7 @@ struct LeaseBook: Sendable {
     /// - Parameter fence: the fence of a repeated grant; `nil` for a renewal.
     private mutating func extend(
         _ id: LeaseID, _ call: Call, fence: Int64?, until: Instant, at instant: Instant
-    ) -> LeaseNews? {
+    ) -> LeaseChange? {
         var wasBelieved = false
         let changed = leases[call.client]?.change(id) { lease in
             guard fence == nil || fence == lease.fence else { return false }
@@ -81,9 +81,9 @@ struct LeaseBook: Sendable {
     }
 
     /// Ends a lease whose client has left its link.
-    mutating func left(_ id: LeaseID, by client: Int) -> LeaseNews? { end(id, of: client) }
+    mutating func left(_ id: LeaseID, by client: Int) -> LeaseChange? { end(id, of: client) }
 
-    private mutating func end(_ id: LeaseID, of client: Int) -> LeaseNews? {
+    private mutating func end(_ id: LeaseID, of client: Int) -> LeaseChange? {
         let ended = leases[client]?.change(id) { lease in
             lease.until = .distantPast
             return true

@@ -24,7 +24,7 @@ struct LimitRefillChecker: HistoryChecker {
     private static let maximumSubjects = 4096
 
     /// A series of refusals without a grant.
-    private struct Drought: Sendable {
+    private struct RefusalStreak: Sendable {
         var since: Instant
         /// The time at which the latest refused call was invoked.
         var lastInvoked: Instant
@@ -37,7 +37,7 @@ struct LimitRefillChecker: HistoryChecker {
         var window: Int64?
         var countsForAll: Bool
         /// The droughts by subject. A service with a common limit uses 0.
-        var droughts: [Int: Drought] = [:]
+        var droughts: [Int: RefusalStreak] = [:]
     }
 
     private let recovery: Int64
@@ -79,14 +79,14 @@ struct LimitRefillChecker: HistoryChecker {
         _ service: Int, _ whose: Int, _ call: Call, window: Int64, at instant: Instant, faults: FaultLog,
         into violations: inout [Violation]
     ) {
-        let new = Drought(since: instant, lastInvoked: call.invoked, refusals: 1)
+        let new = RefusalStreak(since: instant, lastInvoked: call.invoked, refusals: 1)
         guard var drought = services[service].droughts[whose] else {
             if services[service].droughts.count >= Self.maximumSubjects { services[service].droughts.removeAll() }
             services[service].droughts[whose] = new
             return
         }
         let isSteady = call.invoked <= drought.lastInvoked.advanced(byMilliseconds: max(window, Self.reliance))
-        guard isSteady, !faults.touches(.otherThanClock, since: drought.since.advanced(byMilliseconds: -recovery)) else {
+        guard isSteady, !faults.touches(.anyExceptClockJump, since: drought.since.advanced(byMilliseconds: -recovery)) else {
             services[service].droughts[whose] = new
             return
         }

@@ -232,7 +232,7 @@ struct FreeLockChecker: HistoryChecker {
             !faults.touches(.silence, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
         else { return }
         let calmSince = freeSince.advanced(byMilliseconds: -recovery)
-        var bound = faults.touches(.otherThanSilence, since: calmSince) ? recovery : handOver
+        var bound = faults.touches(.anyExceptSilence, since: calmSince) ? recovery : handOver
         if mode == .shared, lock.writers.contains(where: { faults.touches(.silence, sidecar: $0, since: calmSince) }) {
             bound = max(bound, Self.readerCheckInterval + handOver)
         }

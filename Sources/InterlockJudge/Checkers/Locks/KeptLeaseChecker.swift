@@ -57,7 +57,7 @@ struct KeptLeaseChecker: HistoryChecker {
         }
     }
 
-    private mutating func follow(_ news: LeaseNews, at instant: Instant) {
+    private mutating func follow(_ news: LeaseChange, at instant: Instant) {
         switch news {
         case .granted(let lease):
             leases[lease.id] = Held(lease: lease, since: instant)

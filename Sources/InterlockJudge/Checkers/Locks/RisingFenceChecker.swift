@@ -48,7 +48,7 @@ struct RisingFenceChecker: HistoryChecker {
         var lock: Int
         var fence: Fence?
         /// Whether a retry followed an attempt without a certain answer.
-        var goesOn = false
+        var continuesTurn = false
     }
 
     private var locks: [Int: Fences] = [:]
@@ -60,7 +60,7 @@ struct RisingFenceChecker: HistoryChecker {
             guard case .acquire(let lock, _, _, _, _) = call.operation else { return }
             // The call retries an attempt without a certain answer.
             if let floor = floors[call.client], floor.lock == lock {
-                floors[call.client]?.goesOn = true
+                floors[call.client]?.continuesTurn = true
                 return
             }
             floors[call.client] = Floor(lock: lock, fence: locks[lock]?.highest)
@@ -88,7 +88,7 @@ struct RisingFenceChecker: HistoryChecker {
             return
         }
         // Grants answered between the attempts may have come after the grant of the first attempt.
-        let isAfterAll = lease.certainlyAfter > call.grantsBefore && !(floors[lease.client]?.goesOn ?? false)
+        let isAfterAll = lease.certainlyAfter > call.grantsBefore && !(floors[lease.client]?.continuesTurn ?? false)
         let equal = known.last.first {
             $0.number == new.number && $0.lease != new.lease && !faults.fencesMayFall(since: $0.invoked)
         }

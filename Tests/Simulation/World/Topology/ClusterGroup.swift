@@ -17,7 +17,7 @@ final class ClusterGroup {
     /// The shard of each server, identified by the shard's first primary. The spare server is a shard of its own.
     let shards: [Int]
     private(set) var members: [ClusterMember]
-    private var minds: [ClusterMind]
+    private var minds: [ClusterModel]
     private var lives: [Int]
     private var claims: [(version: UInt64, slots: [Int])]
 
@@ -49,7 +49,7 @@ final class ClusterGroup {
         }
         members[count - 1].isServing = false
         self.members = members
-        minds = members.map { ClusterMind(member: $0, now: timeline.now, isNew: true) }
+        minds = members.map { ClusterModel(member: $0, now: timeline.now, isNew: true) }
         lives = hosts.map(\.lives)
         claims = members.map { (version: $0.version, slots: $0.slots(of: $0.number)) }
         for (number, host) in hosts.enumerated() {
@@ -124,7 +124,7 @@ final class ClusterGroup {
         let (member, now) = (members[number], timeline.now)
         if lives[number] != hosts[number].lives {
             lives[number] = hosts[number].lives
-            minds[number] = ClusterMind(member: member, now: now, isNew: false)
+            minds[number] = ClusterModel(member: member, now: now, isNew: false)
             member.isServing = false
         }
         guard isInCluster(number) else { return }
@@ -140,7 +140,7 @@ final class ClusterGroup {
     func beat(_ number: Int) {
         let member = members[number]
         if claims[number].version != member.version { claims[number] = (member.version, member.slots(of: number)) }
-        let beat = ClusterMind.Heartbeat(
+        let beat = ClusterModel.Heartbeat(
             node: member.own, currentEpoch: member.currentEpoch, slots: claims[number].slots, version: member.version,
             suspects: minds[number].suspects(member, now: timeline.now))
         for other in others(number) {
@@ -148,7 +148,7 @@ final class ClusterGroup {
         }
     }
 
-    private func received(_ beat: ClusterMind.Heartbeat, at number: Int) {
+    private func received(_ beat: ClusterModel.Heartbeat, at number: Int) {
         let member = members[number]
         guard member.node(beat.node.number) != nil else { return }
         minds[number].received(beat, member, now: timeline.now)
@@ -197,7 +197,7 @@ final class ClusterGroup {
         }
     }
 
-    private func collectVotes(_ ballot: ClusterMind.Ballot) {
+    private func collectVotes(_ ballot: ClusterModel.Ballot) {
         let replica = ballot.replica
         for other in others(replica) {
             backbone.send(from: replica, to: other) { [weak self] in
@@ -264,7 +264,7 @@ final class ClusterGroup {
         hosts[number].server.cluster = members[number]
         hosts[number].server.promote(closesConnections: false)
         replication.roleChanged(of: number)
-        minds[number] = ClusterMind(member: members[number], now: timeline.now, isNew: true)
+        minds[number] = ClusterModel(member: members[number], now: timeline.now, isNew: true)
         claims[number] = (members[number].version, [])
     }
 }

@@ -18,7 +18,7 @@ final class SentinelGroup {
     let servers: Range<Int>
     let backbone: Backbone
     let replication: ReplicationNetwork
-    private var minds: [SentinelMind]
+    private var minds: [SentinelModel]
     private let timeline: WorldTimeline
 
     /// - Parameters:
@@ -43,7 +43,7 @@ final class SentinelGroup {
         backbone = Backbone(hosts: hosts, timeline: timeline, delay: delay, random: random)
         replication = ReplicationNetwork(hosts: hosts, servers: servers, backbone: backbone)
         minds = (0..<Self.sentinelCount).map { number in
-            SentinelMind(
+            SentinelModel(
                 number: number, sentinels: Self.sentinelCount, quorum: Self.quorum, servers: count, primary: 0, now: timeline.now)
         }
         for (number, host) in machines.enumerated() {
@@ -140,7 +140,7 @@ final class SentinelGroup {
         }
     }
 
-    private func perform(_ actions: [SentinelMind.Action], of sentinel: Int) {
+    private func perform(_ actions: [SentinelModel.Action], of sentinel: Int) {
         notifyClients(of: sentinel)
         for action in actions {
             switch action {

@@ -31,7 +31,7 @@ final class UpstreamConnection {
     private var random: SeededRandom
     private var reader = UpstreamRequestReader()
     private var state = State.reading
-    private var request: (arrival: UpstreamLedger.Arrival, manner: UpstreamManner)?
+    private var request: (arrival: UpstreamLedger.Arrival, manner: UpstreamBehavior)?
     /// Whether the current request was received in full.
     private var isRequestWhole = true
     private var requests = 0
@@ -102,7 +102,7 @@ final class UpstreamConnection {
 
     // MARK: Answering
 
-    private func answer(_ arrival: UpstreamLedger.Arrival, _ manner: UpstreamManner) {
+    private func answer(_ arrival: UpstreamLedger.Arrival, _ manner: UpstreamBehavior) {
         arrival.isExecuted = true
         switch manner.mishap {
         case .closesUnanswered: run([.pause(manner.delay), .close])
@@ -116,7 +116,7 @@ final class UpstreamConnection {
 
     private func beSilent() {
         state = .silent
-        host.timeline.plan(in: .milliseconds(UpstreamManner.longest)) { [weak self] in self?.close() }
+        host.timeline.plan(in: .milliseconds(UpstreamBehavior.longest)) { [weak self] in self?.close() }
     }
 
     private func run(_ steps: [Step]) {
@@ -182,7 +182,7 @@ final class UpstreamConnection {
 
     // MARK: Answers
 
-    private func steps(_ arrival: UpstreamLedger.Arrival, _ manner: UpstreamManner) -> [Step] {
+    private func steps(_ arrival: UpstreamLedger.Arrival, _ manner: UpstreamBehavior) -> [Step] {
         var steps = [Step.pause(manner.delay)]
         for status in manner.informational {
             steps.append(.hint(ByteBuffer(string: "HTTP/1.1 \(status) Hint\r\nLink: </\(arrival.head.number)>\r\n\r\n")))
@@ -203,7 +203,7 @@ final class UpstreamConnection {
 
     /// The writes, the pauses between them, and the way the response ends.
     private func finish(
-        _ writes: [ByteBuffer], _ arrival: UpstreamLedger.Arrival, _ manner: UpstreamManner, hasBody: Bool
+        _ writes: [ByteBuffer], _ arrival: UpstreamLedger.Arrival, _ manner: UpstreamBehavior, hasBody: Bool
     ) -> [Step] {
         var writes = writes
         var end = [Step.end(closes: hasBody && manner.framing == .untilClose)]
@@ -223,7 +223,7 @@ final class UpstreamConnection {
     }
 
     /// Whether the connection closes within the body. The head is then a separate write.
-    private func breaksOff(_ manner: UpstreamManner) -> Bool {
+    private func breaksOff(_ manner: UpstreamBehavior) -> Bool {
         if case .closesInBody = manner.mishap { true } else { false }
     }
 
@@ -240,7 +240,7 @@ final class UpstreamConnection {
         ByteBuffer(string: "HTTP/1.1 200 OK\r\nX-Call: \(number)\r\nX-Status: 200\r\nContent-Length: 8\r\n\r\nunwanted")
     }
 
-    private func head(of arrival: UpstreamLedger.Arrival, _ manner: UpstreamManner, bodySize: Int?) -> ByteBuffer {
+    private func head(of arrival: UpstreamLedger.Arrival, _ manner: UpstreamBehavior, bodySize: Int?) -> ByteBuffer {
         var text = "HTTP/1.1 \(manner.status) Status\r\nX-Call: \(arrival.head.number)\r\nX-Status: \(manner.status)\r\n"
         if let retryAfter = manner.retryAfter { text += "Retry-After: \(retryAfter)\r\n" }
         if let bodySize {
@@ -259,7 +259,7 @@ final class UpstreamConnection {
         return ByteBuffer(string: text + "\r\n")
     }
 
-    private func framed(_ body: ByteBuffer, _ manner: UpstreamManner) -> [ByteBuffer] {
+    private func framed(_ body: ByteBuffer, _ manner: UpstreamBehavior) -> [ByteBuffer] {
         let parts = body.parts(manner.parts)
         guard manner.framing == .chunked else { return parts }
         let trailers = manner.hasTrailers ? "X-Trailer: yes\r\n" : ""

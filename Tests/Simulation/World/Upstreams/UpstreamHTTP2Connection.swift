@@ -23,13 +23,13 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     private final class Stream {
         let id: HTTP2StreamID
         let arrival: UpstreamLedger.Arrival
-        let manner: UpstreamManner
+        let manner: UpstreamBehavior
         var body = ByteBuffer()
         var isRequestWhole = false
         /// Whether nothing more is sent on the stream.
         var isOver = false
 
-        init(_ id: HTTP2StreamID, _ arrival: UpstreamLedger.Arrival, _ manner: UpstreamManner) {
+        init(_ id: HTTP2StreamID, _ arrival: UpstreamLedger.Arrival, _ manner: UpstreamBehavior) {
             self.id = id
             self.arrival = arrival
             self.manner = manner
@@ -210,7 +210,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     private func goAway(last: HTTP2StreamID) {
         isGoing = true
         write(.goAway(lastStreamID: last, errorCode: .noError, opaqueData: nil), .rootStream)
-        plan(UpstreamManner.longest) { [self] in close() }
+        plan(UpstreamBehavior.longest) { [self] in close() }
     }
 
     // MARK: Answers
@@ -221,7 +221,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         let manner = stream.manner
         switch manner.mishap {
         case .closesUnanswered: advance(stream, [.pause(manner.delay), .close])
-        case .isSilent: advance(stream, [.pause(UpstreamManner.longest), .reset(.cancel)])
+        case .isSilent: advance(stream, [.pause(UpstreamBehavior.longest), .reset(.cancel)])
         case .resets(let error): advance(stream, [.pause(manner.delay), .reset(HTTP2ErrorCode(error))])
         case .goesAway where !isGoing:
             // `GOAWAY` excludes either later streams, which may be in flight, or none.
@@ -282,7 +282,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
             steps.append(.send(.data(.init(data: .byteBuffer(part), endStream: isEnd))))
             if !isLast { steps.append(.pause(manner.pause)) }
         }
-        if isUnending(manner) { return steps + [.pause(UpstreamManner.longest), .reset(.cancel)] }
+        if isUnending(manner) { return steps + [.pause(UpstreamBehavior.longest), .reset(.cancel)] }
         if manner.hasTrailers { steps.append(.send(.headers(.init(headers: ["x-trailer": "yes"], endStream: true)))) }
         steps.append(.end)
         if case .answersEarly(closes: true) = manner.mishap, !stream.isRequestWhole { steps.append(.reset(.noError)) }
@@ -290,7 +290,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     }
 
     /// The step that breaks off an answer; `nil` if it is complete.
-    private func brokenEnd(_ manner: UpstreamManner) -> Step? {
+    private func brokenEnd(_ manner: UpstreamBehavior) -> Step? {
         switch manner.mishap {
         case .closesInBody: .close
         case .resetsInBody(let error): .reset(HTTP2ErrorCode(error))
@@ -298,11 +298,11 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         }
     }
 
-    private func isUnending(_ manner: UpstreamManner) -> Bool {
+    private func isUnending(_ manner: UpstreamBehavior) -> Bool {
         if case .sendsTooLittle(closes: false) = manner.mishap { true } else { false }
     }
 
-    private func head(_ number: Int, _ manner: UpstreamManner, size: Int?) -> HPACKHeaders {
+    private func head(_ number: Int, _ manner: UpstreamBehavior, size: Int?) -> HPACKHeaders {
         var head: HPACKHeaders = [
             ":status": "\(manner.status)", NumberedBody.numberField: "\(number)", NumberedBody.statusField: "\(manner.status)",
         ]
@@ -316,7 +316,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
 }
 
 extension HTTP2ErrorCode {
-    fileprivate init(_ error: UpstreamManner.StreamError) {
+    fileprivate init(_ error: UpstreamBehavior.StreamError) {
         self =
             switch error {
             case .refused: .refusedStream

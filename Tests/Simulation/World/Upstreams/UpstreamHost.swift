@@ -81,9 +81,9 @@ final class UpstreamHost {
 
     // MARK: Requests
 
-    func drawManner() -> UpstreamManner {
+    func drawManner() -> UpstreamBehavior {
         let outcome = health().call(random: &random)
-        return UpstreamManner(outcome, mischief: mischief, speaksHTTP2: speaksHTTP2, random: &random)
+        return UpstreamBehavior(outcome, mischief: mischief, speaksHTTP2: speaksHTTP2, random: &random)
     }
 
     /// Records a request whose head has arrived, and reports violations in it.

@@ -1,6 +1,6 @@
 /// The owner of connections: takes free ones back, and is notified when one leaves. Confined to the connection's event
 /// loop.
-package protocol HTTPClientConnectionHome: AnyObject {
+package protocol HTTPClientConnectionOwner: AnyObject {
     /// Takes back a connection that has completed its request and can carry another.
     func free(_ connection: HTTPClientConnection)
     /// Handles a connection that carries no further request.

@@ -3,7 +3,7 @@ internal import SidecarSettings
 
 /// The folder that contains the data of the embedded Redis. Only one sidecar may use it, because two servers would
 /// destroy the append-only file.
-struct DataFolder {
+struct DataDirectory {
     let path: String
     /// The descriptor that holds the lock while the process lives. Child processes do not inherit it.
     private let lockDescriptor: Int32
@@ -18,9 +18,9 @@ struct DataFolder {
     /// - Throws: `SidecarError` that states the remedy.
     init(path: String) throws(SidecarError) {
         self.path = path
-        guard path.hasPrefix("/") else { throw SidecarError("the data folder must be an absolute path, got \(path)") }
+        guard path.hasPrefix("/") else { throw SidecarError("the data directory must be an absolute path, got \(path)") }
         guard path.utf8.count + "/redis.sock".utf8.count <= Self.longestSocketPath else {
-            throw SidecarError("the path of the data folder is too long for a Unix socket; choose a shorter one: \(path)")
+            throw SidecarError("the path of the data directory is too long for a Unix socket; choose a shorter one: \(path)")
         }
         try Self.create(path)
         try Self.checkIsPrivate(path)
@@ -34,7 +34,7 @@ struct DataFolder {
         guard flock(lockDescriptor, LOCK_EX | LOCK_NB) == 0 else {
             close(lockDescriptor)
             throw SidecarError(
-                "another sidecar uses the data folder \(path); share its Redis with --redis unix://\(path)/redis.sock, "
+                "another sidecar uses the data directory \(path); share its Redis with --redis unix://\(path)/redis.sock, "
                     + "or choose a different folder with --data-dir")
         }
     }
@@ -44,7 +44,7 @@ struct DataFolder {
     static func standardPath(environment: [String: String]) throws(SidecarError) -> String {
         if let state = environment["XDG_STATE_HOME"], state.hasPrefix("/") { return state + "/interlock" }
         guard let home = environment["HOME"], home.hasPrefix("/") else {
-            throw SidecarError("neither XDG_STATE_HOME nor HOME is set: choose the data folder with --data-dir")
+            throw SidecarError("neither XDG_STATE_HOME nor HOME is set: choose the data directory with --data-dir")
         }
         return home + "/.local/state/interlock"
     }
@@ -62,17 +62,17 @@ struct DataFolder {
         var status = stat()
         guard stat(path, &status) == 0 else { throw failure("cannot read", path) }
         guard status.st_mode & S_IFMT == S_IFDIR else {
-            throw SidecarError("the data folder \(path) is not a folder; choose another with --data-dir")
+            throw SidecarError("the data directory \(path) is not a directory; choose another with --data-dir")
         }
         guard status.st_uid == geteuid() else {
             throw SidecarError(
-                "the data folder \(path) belongs to another user (uid \(status.st_uid)): change its owner, or choose another with "
+                "the data directory \(path) belongs to another user (uid \(status.st_uid)): change its owner, or choose another with "
                     + "--data-dir")
         }
         guard status.st_mode & 0o077 == 0 else {
             let mode = String(status.st_mode & 0o7777, radix: 8)
             throw SidecarError(
-                "the data folder \(path) is accessible to others (mode \(mode)): run `chmod 700 \(path)`, or choose another with "
+                "the data directory \(path) is accessible to others (mode \(mode)): run `chmod 700 \(path)`, or choose another with "
                     + "--data-dir")
         }
     }
@@ -83,6 +83,6 @@ struct DataFolder {
     }
 
     private static func failure(_ what: String, _ path: String) -> SidecarError {
-        SidecarError("\(what) the data folder \(path): \(String(cString: strerror(errno))); choose another with --data-dir")
+        SidecarError("\(what) the data directory \(path): \(String(cString: strerror(errno))); choose another with --data-dir")
     }
 }

@@ -7,7 +7,7 @@ import RedisClient
 import Testing
 
 @Suite("Fleet of the test harness", .serialized, .timeLimit(.minutes(3)))
-struct OwnFleetTests {
+struct SpawnedFleetTests {
     @Test("A cluster recovers from lost primaries, moved hash slots and added or removed servers")
     func clusterChanges() async throws {
         try await ClusterFleet.withFleet(replicas: 1) { cluster in
@@ -37,7 +37,7 @@ struct OwnFleetTests {
     @Test("The fleet's sidecars share a Redis, and leave nothing behind")
     func shared() async throws {
         var processes: [Int32] = []
-        try await OwnFleet.withFleet(try Self.settings(sidecars: 2)) { fleet in
+        try await SpawnedFleet.withFleet(try Self.settings(sidecars: 2)) { fleet in
             for number in 0..<2 { processes.append(try #require(await fleet.processID(ofSidecar: number))) }
             processes.append(try #require(await fleet.redisProcessID))
             let granted = try await Self.acquire("orders", at: fleet.endpoints[0])
@@ -52,7 +52,7 @@ struct OwnFleetTests {
     func badConfiguration() async throws {
         var settings = try Self.settings(sidecars: 1)
         settings.configuration = "no_such_key: 1\n"
-        let error = await #expect(throws: FleetError.self) { try await OwnFleet.withFleet(settings) { _ in } }
+        let error = await #expect(throws: FleetError.self) { try await SpawnedFleet.withFleet(settings) { _ in } }
         #expect(error?.log.contains("no_such_key") ?? false)
     }
 
@@ -82,7 +82,7 @@ struct OwnFleetTests {
         let plan = FaultPlan(seed: 1, faults: faults, calmFrom: .seconds(120))
         let notes = Notes()
         let settings = try Self.settings(sidecars: 2, faults: Set(FleetTopology.single.faults))
-        try await OwnFleet.withFleet(settings, onFailure: { print($0) }) { fleet in
+        try await SpawnedFleet.withFleet(settings, onFailure: { print($0) }) { fleet in
             let rig = FaultRig(
                 fleet: fleet, plan: plan, vanish: { await notes.vanished($0) }, log: { print($0) },
                 note: { event in
@@ -114,7 +114,7 @@ struct OwnFleetTests {
         let plan = FaultPlan(
             seed: 1, faults: [PlannedFault(number: 0, act: .redisRestart(.killed), begins: .zero, lasts: .zero)],
             calmFrom: .seconds(60))
-        try await OwnFleet.withFleet(try Self.settings(sidecars: 2, faults: [.redisRestart])) { fleet in
+        try await SpawnedFleet.withFleet(try Self.settings(sidecars: 2, faults: [.redisRestart])) { fleet in
             let granted = try await Self.acquire("orders", at: fleet.endpoints[0])
             #expect(granted != nil)
             let outcome = await FaultRig(fleet: fleet, plan: plan) { _ in }.run()
@@ -136,7 +136,7 @@ struct OwnFleetTests {
             ],
             calmFrom: .seconds(200))
         let notes = Notes()
-        try await OwnFleet.withFleet(try Self.settings(sidecars: 2, faults: [.pause, .redisPause, .kill])) { fleet in
+        try await SpawnedFleet.withFleet(try Self.settings(sidecars: 2, faults: [.pause, .redisPause, .kill])) { fleet in
             let rig = FaultRig(fleet: fleet, plan: plan) { await notes.add($0) }
             let run = Task { await rig.run() }
             try await eventually("all faults have begun") { await notes.events.count == 3 }
@@ -154,7 +154,7 @@ struct OwnFleetTests {
         let plan = FaultPlan(
             seed: 1, faults: [PlannedFault(number: 0, act: .vanish(clients: 1), begins: .zero, lasts: .zero)],
             calmFrom: .seconds(60))
-        try await OwnFleet.withFleet(try Self.settings(sidecars: 1)) { fleet in
+        try await SpawnedFleet.withFleet(try Self.settings(sidecars: 1)) { fleet in
             let outcome = await FaultRig(fleet: fleet, plan: plan) { _ in }.run()
             #expect(outcome.faults.isEmpty)
             #expect(Array(outcome.missing.keys) == [.vanish])
@@ -162,7 +162,7 @@ struct OwnFleetTests {
     }
 }
 
-extension OwnFleetTests {
+extension SpawnedFleetTests {
     /// The events that a fault rig reports.
     private actor Notes {
         private(set) var events: [(fault: Int, isEnd: Bool)] = []

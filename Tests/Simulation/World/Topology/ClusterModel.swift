@@ -6,7 +6,7 @@ import SimulatedRedis
 ///
 /// Source: "Redis Cluster specification", sections "Fault tolerance" and "Configuration propagation", and `cluster.c`
 /// of Redis 7.0.15.
-struct ClusterMind {
+struct ClusterModel {
     /// The message that servers exchange regularly.
     struct Heartbeat {
         var node: ClusterNode

@@ -3,14 +3,14 @@ import NIOCore
 import NIOPosix
 
 /// An HTTP/2 server that a test scripts frame by frame: a function maps each frame of a client to the frames sent back.
-struct PlayedHTTP2Server {
+struct ScriptedHTTP2Server {
     typealias Reply = @Sendable (_ connection: Int, HTTP2TestClient.Frame) -> [HTTP2TestClient.Frame]
 
     let port: Int
     /// The number of connections accepted.
     let connections: NIOLockedValueBox<Int>
 
-    static func with(_ reply: @escaping Reply, _ body: (PlayedHTTP2Server) async throws -> Void) async throws {
+    static func with(_ reply: @escaping Reply, _ body: (ScriptedHTTP2Server) async throws -> Void) async throws {
         let connections = NIOLockedValueBox(0)
         let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .childChannelInitializer { channel in
@@ -24,7 +24,7 @@ struct PlayedHTTP2Server {
             }
             .bind(host: "127.0.0.1", port: 0).get()
         do {
-            try await body(PlayedHTTP2Server(port: listener.localAddress?.port ?? 0, connections: connections))
+            try await body(ScriptedHTTP2Server(port: listener.localAddress?.port ?? 0, connections: connections))
         } catch {
             try await listener.close()
             throw error

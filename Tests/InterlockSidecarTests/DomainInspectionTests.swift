@@ -4,7 +4,7 @@ import RedisClient
 import Testing
 
 @Suite("Inspecting domains through both APIs")
-struct DomainLookingTests {
+struct DomainInspectionTests {
     private static var domains: DomainSettings {
         func limit(_ count: Int64) -> DescriptorLimit {
             .rate(LimitDefinition(name: "1h", limit: count, window: .seconds(3600)), isAligned: false)

@@ -1,7 +1,7 @@
 import InterlockCore
 
 /// The plan for an upstream's response to one request, drawn when the request's head arrives.
-struct UpstreamManner {
+struct UpstreamBehavior {
     enum Framing: CaseIterable {
         case length, chunked, untilClose
     }

@@ -5,7 +5,7 @@ internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
 
 /// A sidecar of the harness's own fleet: a process that can be killed, stopped, and restarted at the same address.
-actor OwnSidecar {
+actor SpawnedSidecar {
     nonisolated let number: Int
     nonisolated let respPort: Int
     nonisolated let httpPort: Int

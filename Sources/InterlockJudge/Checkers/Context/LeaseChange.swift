@@ -1,5 +1,5 @@
 /// A change of a client's belief in a lease.
-enum LeaseNews: Sendable {
+enum LeaseChange: Sendable {
     /// The lease was granted. The client believes in it from now on, unless the lease has already expired.
     case granted(RecordedLease)
     /// The lease ends at another time. `beginsAnew` is `true` if the client had stopped believing in it and now does

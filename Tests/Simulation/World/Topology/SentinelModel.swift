@@ -3,7 +3,7 @@
 /// so that a failover takes a second.
 ///
 /// Source: "High availability with Redis Sentinel", and `sentinel.c` of Redis 7.0.15.
-struct SentinelMind {
+struct SentinelModel {
     enum Action: Equatable {
         /// Asks the other Sentinels whether they consider the primary down too, and perhaps for their votes.
         case ask(epoch: Int64, wantsVote: Bool)

@@ -8,7 +8,7 @@ package import RedisClient
 /// A real Redis and real sidecars, as child processes on 127.0.0.1 that die with the harness.
 ///
 /// Use `withFleet`, which always terminates them.
-package final class OwnFleet: Sendable {
+package final class SpawnedFleet: Sendable {
     /// The addresses of the sidecars, by number. They stay the same across restarts.
     package let endpoints: [SidecarEndpoint]
     /// The configuration to reach Redis directly, not through a proxy, for measurements and inspection.
@@ -22,14 +22,15 @@ package final class OwnFleet: Sendable {
     let sentinels: SentinelFleet?
     /// The cluster; `nil` if the topology is not one.
     let cluster: ClusterFleet?
-    let sidecars: [OwnSidecar]
+    let sidecars: [SpawnedSidecar]
     /// The proxies, one per sidecar; empty if no fault needs them.
     let proxies: [FaultProxy]
     /// The clock of Redis; `nil` if Redis uses the system clock.
     let clock: FleetClock?
 
     private init(
-        redis: RedisConfiguration, server: RedisServer, sentinels: SentinelFleet?, cluster: ClusterFleet?, sidecars: [OwnSidecar],
+        redis: RedisConfiguration, server: RedisServer, sentinels: SentinelFleet?, cluster: ClusterFleet?,
+        sidecars: [SpawnedSidecar],
         proxies: [FaultProxy], clock: FleetClock?, missing: [FaultKind: String]
     ) {
         self.redis = redis
@@ -52,7 +53,7 @@ package final class OwnFleet: Sendable {
     /// - Parameter onFailure: takes the last lines of every process' log if `body` throws.
     /// - Throws: `FleetError` or `RedisServerError` with the log of a process that failed to start; errors of `body`.
     package static func withFleet<Result>(
-        _ settings: FleetSettings, onFailure: (String) -> Void = { _ in }, _ body: (OwnFleet) async throws -> Result
+        _ settings: FleetSettings, onFailure: (String) -> Void = { _ in }, _ body: (SpawnedFleet) async throws -> Result
     ) async throws -> Result {
         let parts = Parts()
         return try await attempt {
@@ -90,7 +91,7 @@ package final class OwnFleet: Sendable {
         }
     }
 
-    private static func start(_ settings: FleetSettings, _ parts: Parts) async throws -> OwnFleet {
+    private static func start(_ settings: FleetSettings, _ parts: Parts) async throws -> SpawnedFleet {
         let folder = try TemporaryFolder()
         await parts.add(folder)
         try Data(settings.configuration.utf8).write(to: URL(filePath: "\(folder.path)/interlock.yaml"))
@@ -137,7 +138,7 @@ package final class OwnFleet: Sendable {
         guard let redisPort = server.port, let redisURL = url ?? server.portURL else {
             throw FleetError("Redis has no port")
         }
-        var sidecars: [OwnSidecar] = []
+        var sidecars: [SpawnedSidecar] = []
         var proxies: [FaultProxy] = []
         for number in 0..<settings.sidecars {
             var url = redisURL
@@ -149,7 +150,7 @@ package final class OwnFleet: Sendable {
             }
             sidecars.append(try await startSidecar(number, settings, redisURL: url, folder: folder.path, parts))
         }
-        return OwnFleet(
+        return SpawnedFleet(
             redis: redis, server: server, sentinels: sentinels, cluster: cluster, sidecars: sidecars, proxies: proxies,
             clock: clock,
             missing: missing)
@@ -158,10 +159,10 @@ package final class OwnFleet: Sendable {
     /// Starts a sidecar. Retries with other ports if another process took one meanwhile.
     private static func startSidecar(
         _ number: Int, _ settings: FleetSettings, redisURL: String, folder: String, _ parts: Parts
-    ) async throws -> OwnSidecar {
+    ) async throws -> SpawnedSidecar {
         var attemptsLeft = 5
         while true {
-            let sidecar = try await OwnSidecar(number: number, program: settings.program, redisURL: redisURL, folder: folder)
+            let sidecar = try await SpawnedSidecar(number: number, program: settings.program, redisURL: redisURL, folder: folder)
             await parts.add(sidecar)
             do {
                 try await sidecar.start()
@@ -174,21 +175,21 @@ package final class OwnFleet: Sendable {
     }
 }
 
-extension OwnFleet {
+extension SpawnedFleet {
     /// The started parts of a fleet, which must be terminated however far the start got.
     private actor Parts {
         private var folder: TemporaryFolder?
         private var server: RedisServer?
         private var sentinels: SentinelFleet?
         private var cluster: ClusterFleet?
-        private var sidecars: [OwnSidecar] = []
+        private var sidecars: [SpawnedSidecar] = []
         private var proxies: [FaultProxy] = []
 
         func add(_ folder: TemporaryFolder) { self.folder = folder }
         func add(_ server: RedisServer) { self.server = server }
         func add(_ sentinels: SentinelFleet) { self.sentinels = sentinels }
         func add(_ cluster: ClusterFleet) { self.cluster = cluster }
-        func add(_ sidecar: OwnSidecar) { sidecars.append(sidecar) }
+        func add(_ sidecar: SpawnedSidecar) { sidecars.append(sidecar) }
         func add(_ proxy: FaultProxy) { proxies.append(proxy) }
 
         /// Terminates all parts in a task of its own, so that cancellation of the caller cannot interrupt it.

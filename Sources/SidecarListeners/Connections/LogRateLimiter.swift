@@ -2,7 +2,7 @@ internal import NIOConcurrencyHelpers
 internal import NIOCore
 
 /// Limits the log lines about an event to one a minute, with the number of occurrences since the last line.
-final class OnceAMinute: Sendable {
+final class LogRateLimiter: Sendable {
     private struct State {
         var next = NIODeadline.uptimeNanoseconds(0)
         var unlogged = 0

@@ -3,7 +3,7 @@ import InterlockCore
 @testable import InterlockJudge
 
 /// A history that a test builds by hand. Times are in milliseconds; events may be added in any order.
-struct MadeHistory {
+struct SyntheticHistory {
     var rules = HistoryRules(services: [], sidecars: 2, patience: 500, recovery: 3000)
     private var events: [HistoryEvent] = []
     private var lastClient = 1000

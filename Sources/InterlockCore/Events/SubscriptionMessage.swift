@@ -1,5 +1,5 @@
 /// A piece of news for subscriptions.
-package enum EventNews: Sendable {
+package enum SubscriptionMessage: Sendable {
     case event(ReceivedEvent)
     case connection(EventConnection)
 

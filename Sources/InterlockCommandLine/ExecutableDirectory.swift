@@ -1,7 +1,7 @@
 import Glibc
 
 /// The folder that contains the executable of this process.
-package enum OwnFolder {
+package enum ExecutableDirectory {
     /// Returns the path of another program in this folder, or `nil` if there is no such executable file.
     package static func program(named name: String) -> String? {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))

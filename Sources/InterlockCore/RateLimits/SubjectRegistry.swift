@@ -3,7 +3,7 @@
 ///
 /// A subject is forgotten after one to two windows without a call; its counters have lapsed by then. The book stores
 /// 64-bit digests: if two subjects have the same digest, each is known when the other is.
-package struct SubjectBook: Sendable {
+package struct SubjectRegistry: Sendable {
     /// The subject that counts all subjects beyond the capacity.
     package static let crowd = "~crowd"
 

@@ -8,7 +8,7 @@ import Testing
 
 /// The notifications that coordinators receive from a cluster: turns, changed keys, and migrating hash slots.
 @Suite("News of a Redis Cluster", .serialized, .timeLimit(.minutes(3)))
-struct ClusterNewsTests {
+struct ClusterEventTests {
     @Test("A key that other software deletes is noticed at once on any server, and each event arrives once")
     func externalDeletions() async throws {
         try await ClusterFleet.withFleet { fleet in

@@ -1,6 +1,6 @@
 /// The connections of one listener whose clients are still unknown: no completed TLS handshake, API key or request. A
 /// full listener closes the one that has waited the longest. Pure.
-struct Newcomers<Connection: AnyObject> {
+struct UnidentifiedConnections<Connection: AnyObject> {
     /// The most unknown connections of a listener with TLS: an unfinished handshake takes some 80 KB.
     static var maximumWithTLS: Int { 256 }
     /// The nanoseconds for which a connection is not evicted for lack of capacity: its client may be about to send a

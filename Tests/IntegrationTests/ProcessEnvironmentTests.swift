@@ -6,7 +6,7 @@ import Testing
 
 /// Processes that lack what most systems provide: `/proc`, descriptors, a clean list of children.
 @Suite("Process environment", .serialized, .timeLimit(.minutes(2)))
-struct SurroundingsTests {
+struct ProcessEnvironmentTests {
     /// Returns a wrapper that runs a command in its own mount namespace, after `preparation`.
     private static func mounts(_ preparation: String) -> [String] {
         ["unshare", "--map-root-user", "--mount", "sh", "-c", "\(preparation) && exec \"$@\"", "sh"]

@@ -6,7 +6,7 @@
 /// still find most of the room, so all get about the same, however many calls wait. If there is less than one part for
 /// each, a sidecar that got nothing asks earlier the next time: each miss halves its delay. It then comes first, and
 /// the one served most recently comes last. A single sidecar neither divides nor waits.
-enum RoomDivision {
+enum CapacitySplit {
     /// The number of parts in which a sidecar takes its even portion.
     private static let parts: Int64 = 4
     /// The longest delay, in microseconds. It exceeds the difference between two sidecars' estimates of a window's end:

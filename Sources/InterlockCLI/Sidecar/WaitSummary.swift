@@ -2,7 +2,7 @@ import InterlockClient
 import InterlockCore
 
 /// A description of a wait that ended without success.
-struct EndedWait {
+struct WaitSummary {
     private let asked: Duration
     /// The longest wait that the sidecar allows; `nil` if it did not cut this one.
     private let limit: Duration?
