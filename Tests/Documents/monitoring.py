@@ -28,6 +28,8 @@ from servers import GATEWAY, HTTP, PATIENCE, RESP, UPSTREAM, Failure, World
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "docs/monitoring"
+#: The address of the repository in alerts.yml, which users replace.
+PLACEHOLDER = "https://example.com/interlock/"
 #: The seconds of load before Prometheus is queried, and its scrape interval.
 LOAD, INTERVAL = 12.0, 1
 #: Values for Grafana's variables.
@@ -170,6 +172,12 @@ def substituted(expression: str) -> str:
     return expression
 
 
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings."""
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 class Findings:
     """Findings, as text for a report."""
 
@@ -189,8 +197,12 @@ def check_alone(findings: Findings) -> None:
         )
         findings.expect(done.returncode == 0, f"promtool {' '.join(command)}: {done.stdout}{done.stderr}")
     rules = (MONITORING / "alerts.yml").read_text()
-    for page in sorted(set(re.findall(r"runbook: (\S+)", rules))):
-        findings.expect((ROOT / page).exists(), f"alerts.yml: {page} does not exist")
+    for address in sorted(set(re.findall(r"runbook_url: (\S+)", rules))):
+        page, _, anchor = address.removeprefix(PLACEHOLDER).partition("#")
+        path = ROOT / page
+        findings.expect(path.is_file(), f"alerts.yml: {page} does not exist")
+        if anchor and path.is_file():
+            findings.expect(anchor in anchors(path.read_text()), f"alerts.yml: {page} has no heading #{anchor}")
     tests = (MONITORING / "alerts.test.yml").read_text()
     for name in re.findall(r"alert: (\S+)", rules):
         findings.expect(name in tests, f"alerts.test.yml: nothing makes {name} fire")
