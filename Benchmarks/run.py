@@ -2,8 +2,7 @@
 """Measures Interlock beside Redis, other libraries, etcd and Envoy: costs, latencies, throughput, capacity and growth.
 
 Starts a redis-server and sidecars of the release build on TCP loopback. Both sides are measured in turn, and each
-figure is the median of the rounds. Prints a table for each part, then one of all parts, and writes that one to
-docs/internals/benchmarks.md.
+figure is the median of the rounds. Prints a table for each part, and writes them to docs/internals/benchmarks.md.
 
 With --against, measures an older binary beside the present one, and writes nothing. The sides alternate pair by pair on
 one Redis. Each figure takes 5 to 30 pairs, until the 95 % interval of its mean ratio is wholly on one side of 0.97. A
@@ -18,6 +17,8 @@ import os
 import platform
 import subprocess
 import sys
+import textwrap
+from typing import Any
 
 from figures import (
     abuse,
@@ -33,7 +34,7 @@ from figures import (
     sidecar,
     trip,
 )
-from figures.table import HEAD, Ledger, Table, markdown
+from figures.table import Ledger, Table, figures, markdown
 from peers import breaker_library, etcd, limits_library, proxy
 from rig import load
 from rig.sentinels import SentinelRig
@@ -44,6 +45,20 @@ GUARDS = {"limits": decisions, "accuracy": accuracy, "trip": trip, "outcomes": o
 #: The peers of the part `peers`. The parts `locks` and `proxy` have others.
 PEERS = (limits_library, breaker_library, etcd)
 PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity", "abuse", "failover", "cluster")
+#: Those that measure each part.
+MODULES: dict[str, tuple[Any, ...]] = {
+    "sidecar": (sidecar,),
+    "locks": (locks,),
+    **{part: (module,) for part, module in GUARDS.items()},
+    "proxy": (proxy,),
+    "peers": PEERS,
+    "growth": (growth,),
+    "capacity": (capacity,),
+    "abuse": (abuse,),
+    "failover": (failover,),
+    "cluster": (cluster,),
+}
+TITLES = {part: "Other libraries, etcd" if part == "peers" else part.capitalize() for part in PARTS}
 #: What each part needs beyond the sidecar's binary.
 NEEDS = {
     "sidecar": sidecar.missing,
@@ -61,57 +76,41 @@ def version(*command: str) -> str:
         return "?"
 
 
-def figures(ledger: Ledger) -> str:
-    """The table of all parts, with the machine and the versions."""
+def environment() -> str:
+    """The machine, and the versions of what is measured."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
-    versions = "; ".join(
-        [
-            version("redis-server", "--version"),
-            version("swift", "--version"),
-            version(str(BINARY), "--version"),
-            load.peer_versions(),
-            proxy.versions(),
-            etcd.version(),
-        ]
+    versions = (
+        " ".join(version("redis-server", "--version").split()[:3]),
+        version("swift", "--version").partition(" (")[0],
+        f"Interlock {version(str(BINARY), '--version')}",
+        load.peer_versions(),
+        proxy.versions(),
+        etcd.version(),
     )
-    rows = [row for _, entry in ledger.ordered(PARTS) for row in entry["rows"]]
-    return f"""Written by `make bench`: {machine}. {versions}.
-
-Redis, the sidecars and whatever makes the load share the machine, over TCP loopback. Each figure is the median of
-its rounds, sides alternating; a ratio is the median of the rounds' ratios. Compare ratios, not single figures.
-
-{markdown(HEAD, rows)}
-"""
+    return f"{machine}; {'; '.join(versions)}"
 
 
-def page(ledger: Ledger) -> str:
+def page(ledger: Ledger, environment: str) -> str:
     measured = ledger.ordered(PARTS)
-    footnotes = "\n\n".join(entry["footnote"] for _, entry in measured if entry["footnote"])
-    explanations = "\n\n".join(
-        part.EXPLANATION
-        for part in (sidecar, *GUARDS.values(), proxy, *PEERS, growth, capacity, abuse, failover, cluster)
+    sections = "\n\n".join(
+        "\n\n".join(
+            [f"## {TITLES[part]}", figures(entry["rows"]), *entry.get("notes", notes_of(part)), *entry["details"]]
+        )
+        for part, entry in measured
     )
-    details = "\n\n".join(detail for _, entry in measured for detail in entry["details"])
     origins = markdown(
         ("part", "day", "commit", "rounds"),
         [(part, entry["day"], entry["commit"], str(entry["rounds"])) for part, entry in measured],
     )
     return f"""# Benchmarks
 
-{figures(ledger)}
-{footnotes}
+The cost of Interlock next to Redis, other libraries, etcd and Envoy, measured and written by `make bench`. All run
+on one machine, over TCP loopback. Figures and ratios are medians of rounds, sides alternating. Compare ratios,
+not single figures.
 
-**Hand-over**: all clients want one lock; each acquires it and releases it at once, in a loop. Interlock's clients are
-connections of one process, half of them at each of two sidecars. The others are as many Python processes, with the
-library's defaults. There, the client that has just released the lock may acquire it again before the others notice:
-cycles get cheap and waits long, so cycles that went to another client are also counted separately. A script counts as
-one command to Redis.
+{textwrap.fill(environment, 120, break_on_hyphens=False)}.
 
-**Linked leases** are measured once. Their memory is that of the whole process, including the connections.
-
-{explanations}
-
-{details}
+{sections}
 
 ## When each part was measured
 
@@ -119,8 +118,13 @@ one command to Redis.
 """
 
 
+def notes_of(part: str) -> list[str]:
+    """How a part is measured."""
+    return [module.EXPLANATION for module in MODULES[part]]
+
+
 def measure(part: str, table: Table, rounds: int, scale: int) -> str:
-    """Measures one part. Returns a footnote for the page."""
+    """Measures one part. Returns a note for the page."""
     if part == "locks":
         with Rig() as rig:
             locks.measure(rig, table, rounds, scale)
@@ -128,7 +132,7 @@ def measure(part: str, table: Table, rounds: int, scale: int) -> str:
     if part == "sidecar":
         with Rig() as rig:
             loaded = sidecar.measure(rig, table, rounds, scale)
-        return f"Resident after the calls of the first part: {loaded:.1f} MB."
+        return f"Resident memory after load: {loaded:.1f} MB."
     if part == "proxy":
         with Rig() as rig:
             proxy.measure(rig, table, rounds, scale)
@@ -206,19 +210,18 @@ def main() -> int:
     holds = True
     for part in parts:
         table = Table()
-        footnote = measure(part, table, rounds, options.scale)
+        note = measure(part, table, rounds, options.scale)
         holds = holds and table.holds
         print("\n" + "\n\n".join([table.markdown(), *table.details]) + "\n", flush=True)
         if not options.no_write:
-            ledger.note(part, table, rounds, commit, footnote)
+            ledger.note(part, table, rounds, commit, [*filter(None, [note]), *notes_of(part)])
     if not options.no_write:
         if unmeasured := ledger.missing(PARTS):
             print(f"docs/internals/benchmarks.md is written once {', '.join(unmeasured)} was measured here too")
         else:
             docs = ROOT / "docs" / "internals"
             load.draw([plot for _, entry in ledger.ordered(PARTS) for plot in entry.get("plots", [])], docs)
-            (docs / "benchmarks.md").write_text(page(ledger))
-            print(figures(ledger))
+            (docs / "benchmarks.md").write_text(page(ledger, environment()))
     return 0 if holds else 1
 
 

@@ -14,7 +14,7 @@ from rig import http2
 from rig.client import Client, encode
 from rig.hose import connect
 
-#: Linked leases of the client that leaves; one connection may have no more.
+#: Linked leases of the client that leaves; one connection can have at most this many.
 LEASES = 10_000
 #: Leases that are requested before their replies are read.
 AT_ONCE = 500

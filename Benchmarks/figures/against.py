@@ -421,7 +421,7 @@ def main(path: str | pathlib.Path, only: Sequence[str] | None, rounds: int | Non
     except (SystemExit, OSError) as error:
         # For example, Redis did not start. Exit code 1 would mean that a figure is worse.
         rows.append(("the servers", "–", "–", "–", str(error), "–", FAILED))
-    print("\n" + markdown(HEAD, rows) + "\n")
+    print("\n" + markdown(HEAD, rows, gap=" ") + "\n")
     for verdict, what in (
         (WORSE, f"worse by more than {1 - BOUND:.0%}"),
         (OPEN, f"undecided after {most} pairs"),

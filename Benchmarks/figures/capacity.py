@@ -36,14 +36,9 @@ listen: {{ max_connections: {connections} }}
 services: {{}}
 """
 EXPLANATION = f"""\
-**Capacity**: measured once, with a fresh sidecar for each part: {CONNECTIONS:,} connections; {NAMES:,} locks with as
-many names held at once; {WAITERS:,} connections that wait for one lock. Another client, in its own process, sends
-`PING`, `LOCK.ACQUIRE` and `LOCK.RELEASE` at most {1 / PACE:,.0f} times a second and keeps one lease alive; its
-latencies are compared with those before the load. One step beyond is the first connection over `max_connections`, the
-first linked lease over {LINKED:,}, and a connection that asks for a lock {2 * PIPELINE:,} times before it reads: a
-sidecar takes {PIPELINE:,} commands of a connection at a time, and the others once those are answered. Waiters have no
-other bound, and names have none. A sidecar *out of files* may open {FILES} files and gets {TOO_MANY} connections.
-Memory is the resident memory of the sidecar's process."""
+Measured once, with a fresh sidecar per group. Another client makes at most {1 / PACE:,.0f} calls a second and keeps a
+lease alive; its p50/p99 stand next to those before. A connection may have {PIPELINE:,} commands in flight; nothing
+else limits waiters and names. *Out of files*: {TOO_MANY} connections, {FILES} open files."""
 
 
 class Span(NamedTuple):
@@ -100,18 +95,18 @@ class Trial:
         for call in CALLS:
             calm, under = (self.bystander.figures(call, *span) for span in (self.calm, burdened))
             table.add(
-                f"{what}: another client's {call}, p50 and p99",
+                f"{what}: {call}, µs",
                 under.text,
-                f"before that {calm.text}",
-                f"{under.p99:,.0f} µs",
+                calm.text,
+                under.text,
             )
         for name, span in spans.items():
             longest = max(self.bystander.figures(call, *span).most for call in CALLS) / 1000
-            table.add(f"{what}, {name}: another client's longest call", f"{longest:,.1f} ms", "–", f"{longest:,.1f} ms")
+            table.add(f"{what}: longest call, {name}", f"{longest:,.1f} ms", "–", f"{longest:,.1f} ms")
         wrong = len(self.bystander.errors) + self.bystander.lost
         first = f", first {self.bystander.errors[0]}" if self.bystander.errors else ""
         table.add(
-            f"{what}: another client's errors, and leases that it lost",
+            f"{what}: errors, lost leases",
             f"{wrong} of {len(self.bystander.turns):,} calls{first}",
             "–",
             str(wrong),
@@ -158,29 +153,27 @@ def measure_connections(rig: Rig, table: Table) -> None:
     reply = trial.refusal()
     beyond = Span(begin, time.monotonic_ns())
     alive = sum(reply == b"PONG" for reply in crowd.ask(PING))
-    what = f"capacity, {CONNECTIONS:,} connections"
+    what = f"{CONNECTIONS:,} connections"
     each = (held * 1024 - trial.idle) / CONNECTIONS
     table.add(
         f"{what}: resident memory",
-        f"{held:.1f} MB; {busy:.1f} MB after a call of each",
+        f"{held:.1f} MB; called {busy:.1f} MB",
         f"idle {trial.idle / 1024:.1f} MB",
         f"{each:.1f} KB each",
     )
     length = (taken - stormy.begin) / 1e6
+    table.add(f"{what}: LOCK.ACQUIRE from all", f"{length:,.0f} ms", "–", f"{length:,.0f} ms")
+    trial.report(table, what, quiet, {"calls from all": stormy, "one beyond": beyond})
     table.add(
-        f"{what}: LOCK.ACQUIRE of each at once, the last one answered", f"{length:,.0f} ms", "–", f"{length:,.0f} ms"
-    )
-    trial.report(table, what, quiet, {"calls of all at once": stormy, "one beyond": beyond})
-    table.add(
-        f"{what}, one beyond max_connections: the reply",
-        reply or "nothing: it was taken",
+        f"{what}: one beyond max_connections",
+        "refused" if reply else "accepted",
         "–",
-        "refused" if reply else "taken",
+        "refused" if reply else "accepted",
         "refused",
         bool(reply and "max number of clients" in reply),
     )
     table.add(
-        f"{what}, one beyond max_connections: of the others, still answered",
+        f"{what}: others answered then",
         f"{alive:,} of {len(crowd.sockets):,}",
         "–",
         f"{alive:,}",
@@ -217,25 +210,25 @@ def measure_names(rig: Rig, table: Table) -> None:
     # The name is the same, because a refused call must leave nothing behind.
     unlinked = trial.client.command("LOCK.ACQUIRE", "one-more", TTL)
     beyond = Span(begin, time.monotonic_ns())
-    what = f"capacity, {NAMES:,} names"
+    what = f"{NAMES:,} names"
     table.add(f"{what}: locks held at once", f"{got:,}", "–", f"{got:,}", f"{NAMES:,}", got == NAMES)
     table.add(
         f"{what}: resident memory",
-        f"{plain / 1024:.1f} MB; {loaded / 1024:.1f} MB with {linked:,} more linked leases",
+        f"{plain / 1024:.1f} MB; {linked:,} linked {loaded / 1024:.1f} MB",
         f"idle {before / 1024:.1f} MB; Redis {(in_redis - redis) / NAMES:.2f} KB each",
         f"{(plain - before) / NAMES:.2f} KB each",
     )
-    trial.report(table, what, quiet, {"linked ones taken": beyond})
+    trial.report(table, what, quiet, {"linked leases": beyond})
     table.add(
-        f"capacity, {LINKED:,} linked leases, one beyond: the reply",
-        reply or "nothing: it was granted",
+        f"{what}: one linked lease beyond {LINKED:,}",
+        "refused" if reply else "granted",
         "–",
         "refused" if reply else "granted",
         "refused",
         bool(reply and reply.startswith("UNAVAILABLE")),
     )
     table.add(
-        f"capacity, {LINKED:,} linked leases, one beyond: the same lock without LINKED",
+        f"{what}: that lock without LINKED",
         "granted" if unlinked else "held",
         "–",
         "granted" if unlinked else "held",
@@ -279,16 +272,16 @@ def measure_waiters(rig: Rig, table: Table) -> None:
     trial.client.command("LOCK.RELEASE", "crowd", token)
     fences, times = pass_on(crowd)
     drain = Span(begin, time.monotonic_ns())
-    what = f"capacity, {WAITERS:,} waiters"
+    what = f"{WAITERS:,} waiters"
     table.add(
         f"{what}: resident memory",
         f"{waiting:.1f} MB",
-        f"idle {trial.idle / 1024:.1f} MB, connected {connected:.1f} MB",
+        f"idle {trial.idle / 1024:.1f} MB; connected {connected:.1f} MB",
         f"{(waiting - connected) * 1024 / WAITERS:.2f} KB each",
     )
     ordered = [fences[connection.fileno()] for connection in crowd.sockets if connection.fileno() in fences]
     table.add(
-        f"{what}: had the lock in the end",
+        f"{what}: got the lock",
         f"{len(ordered):,}",
         "–",
         f"{len(ordered):,}",
@@ -296,18 +289,18 @@ def measure_waiters(rig: Rig, table: Table) -> None:
         len(ordered) == WAITERS,
     )
     early = sum(left > right for left, right in itertools.pairwise(ordered))
-    table.add(f"{what}: before one that had asked earlier", f"{early:,}", "–", f"{early:,}", "0", early == 0)
+    table.add(f"{what}: out of order", f"{early:,}", "–", f"{early:,}", "0", early == 0)
     times.sort()
     middle, late = (times[len(times) * share // 100] / 1e6 for share in (50, 99))
     table.add(
-        f"{what}: release to next grant, p50 and p99",
-        f"{middle:.2f} and {late:.2f} ms",
-        f"all within {(drain.end - drain.begin) / 1e9:.1f} s",
+        f"{what}: release to next grant, p50/p99",
+        f"{middle:.2f}/{late:.2f} ms",
+        f"all {(drain.end - drain.begin) / 1e9:.1f} s",
         f"{late:.2f} ms",
     )
-    trial.report(table, what, quiet, {"beyond": beyond, "lock going round": drain})
+    trial.report(table, what, quiet, {"beyond": beyond, "hand-overs": drain})
     table.add(
-        f"{what}, one connection that asks {2 * PIPELINE:,} times: taken up",
+        f"{what}: commands accepted, of {2 * PIPELINE:,}",
         f"{taken_up:,}",
         "–",
         f"{taken_up:,}",
@@ -315,10 +308,10 @@ def measure_waiters(rig: Rig, table: Table) -> None:
         0 < taken_up <= PIPELINE,
     )
     table.add(
-        f"{what}, one connection beyond max_connections: the reply",
-        reply or "nothing: it was taken",
+        f"{what}: one beyond max_connections",
+        "refused" if reply else "accepted",
         "–",
-        "refused" if reply else "taken",
+        "refused" if reply else "accepted",
         "refused",
         bool(reply and "max number of clients" in reply),
     )
@@ -362,12 +355,10 @@ def measure_files(rig: Rig, table: Table) -> None:
         lambda: Client(sidecar.port).command("PING"), "an answer to a new connection, once there are files again"
     )
     rig.stop(sidecar.process)
-    what = "capacity, out of files"
+    what = "out of files"
+    table.add(f"{what}: cores", f"{share:.2f}", "–", f"{share:.2f}", f"≤ {FILES_BOUND}", share <= FILES_BOUND)
     table.add(
-        f"{what}: share of a core", f"{share:.0%}", "–", f"{share:.0%}", f"≤ {FILES_BOUND:.0%}", share <= FILES_BOUND
-    )
-    table.add(
-        f"{what}: a client that was there before",
+        f"{what}: earlier client",
         "served" if lease else "refused",
         "–",
         "served" if lease else "refused",

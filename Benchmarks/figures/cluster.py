@@ -21,12 +21,9 @@ TAKES, FLIGHT = 60_000, 1_000
 MOVING, RATE = 120, 1_000
 SPREAD, TIMES, MOST_MS = 0.2, 20, 50
 EXPLANATION = f"""\
-**Cluster**: {COUNT:,} locks and {COUNT:,} services with a limit each, whose names are drawn from a seed, on three
-primaries without replicas. The scripts that each primary runs are set beside the share of the names whose slots it
-serves; all keys of a service are in one slot, its subjects' too. Then {TAKES:,} takes of all services by one client,
-in flights of {FLIGHT:,}, on a cluster of one primary and of three: more primaries mean smaller batches, and on two
-cores all of them, the sidecar and the client share what there is. While slots move, `interlock bench` begins {RATE:,}
-operations a second; the latencies of the seconds in which slots moved are set beside those of the others."""
+{COUNT:,} locks and {COUNT:,} services with one limit each; {TAKES:,} takes by one client in
+flights of {FLIGHT:,}. More primaries mean smaller batches, and all share two cores. Hash slots move under {RATE:,}
+operations/s."""
 
 
 def names() -> list[str]:
@@ -54,7 +51,7 @@ def measure(table: Table, rounds: int, scale: int) -> None:
                 costs.setdefault(primaries, []).append([b - a for a, b in zip(before, after, strict=True)])
     one, three = (statistics.median(rates[primaries]) for primaries in PRIMARIES)
     table.add(
-        f"LIMIT.TAKE of {COUNT:,} services, on three primaries; beside it on one",
+        f"LIMIT.TAKE of {COUNT:,} services, three primaries ÷ one",
         f"{three:,.0f}/s",
         f"{one:,.0f}/s",
         f"{three / one:.2f}",
@@ -63,10 +60,10 @@ def measure(table: Table, rounds: int, scale: int) -> None:
         each = [statistics.median(column) for column in zip(*costs[primaries], strict=True)]
         share = 1e6 / max(FLIGHT, TAKES * scale // 100)
         table.add(
-            f"Redis' processor time for a take, {primaries} primar{'y' if primaries == 1 else 'ies'}",
-            " + ".join(f"{seconds * share:.2f} µs" for seconds in each),
+            f"Redis µs per take, {primaries} primar{'y' if primaries == 1 else 'ies'}",
+            "+".join(f"{seconds * share:.2f}" for seconds in each),
             "–",
-            f"{sum(each) * share:.2f} µs",
+            f"{sum(each) * share:.2f}",
         )
     moving(table, max(20, MOVING * scale // 100))
 
@@ -85,9 +82,9 @@ def spread(rig: ClusterRig, sidecar: Sidecar, table: Table) -> None:
     shares = {port: owners.count(port) / COUNT for port in rig.servers}
     worst = max(abs(ran[port] / total / share - 1) for port, share in shares.items())
     table.add(
-        f"scripts of each of three primaries, {COUNT:,} locks and {COUNT:,} services; beside it the names in its slots",
-        " / ".join(f"{ran[port] / total:.1%}" for port in rig.servers),
-        " / ".join(f"{share:.1%}" for share in shares.values()),
+        "scripts per primary; names in its hash slots",
+        "/".join(f"{ran[port] / total:.1%}" for port in rig.servers),
+        "/".join(f"{share:.1%}" for share in shares.values()),
         f"{worst:.1%} apart",
         f"≤ {SPREAD:.0%}",
         worst <= SPREAD,
@@ -129,10 +126,10 @@ def moving(table: Table, seconds: int) -> None:
         sys.exit("benchmark: no slot moved")
     ours, before = statistics.median(during), statistics.median(calm)
     table.add(
-        f"p99 while slots move ({len(report['faults'])} times, worst {max(during):.1f} ms); beside it while none does",
+        f"p99 while hash slots move ({len(report['faults'])} times, worst {max(during):.1f} ms) ÷ otherwise",
         f"{ours:.1f} ms",
         f"{before:.1f} ms",
-        f"{ours / before:.1f} x",
-        f"≤ {TIMES} x, ≤ {MOST_MS} ms",
+        f"{ours / before:.1f}",
+        f"≤ {TIMES}, ≤ {MOST_MS} ms",
         ours <= TIMES * before and ours <= MOST_MS,
     )

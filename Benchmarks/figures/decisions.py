@@ -21,10 +21,8 @@ services:
 KEY = "key:__rand_int__"
 COMMANDS_BOUND = 50
 EXPLANATION = f"""\
-**Limits**: redis-benchmark with 50 connections and pipelines of 16, against one sidecar and against Redis itself. *One
-key* is a limit of the service beside `INCRBY` of one key. *{SUBJECTS:,} keys* is a limit per subject beside `INCRBY` of
-as many keys. *Refused* is a limit that has been reached; the sidecar remembers the refusal. The shares of a core show
-what bounds a figure: a process that has a whole core, or all of them together."""
+redis-benchmark, 50 connections, pipelines of 16: `LIMIT.TAKE` at one sidecar, `INCRBY` at Redis. *{SUBJECTS:,} keys*:
+a limit per subject (usually a tenant). *Refused*: a used-up limit, whose refusal the sidecar remembers."""
 
 
 #: Uses up the limit whose refusals are measured.
@@ -37,6 +35,7 @@ class Kind:
     def __init__(self, what: str, ours: Command, theirs: Command, bound: float, names: int | None = None) -> None:
         self.ours = load.Load(f"LIMIT.TAKE, {what}, pipelines of 16", ours, 1_500_000, pipeline=16, names=names)
         self.theirs = self.ours._replace(command=theirs)
+        self.title = what
         self.bound = bound
         #: Decisions per second in each round.
         self.decisions: list[float] = []
@@ -96,15 +95,15 @@ def processor(rig: Rig, sidecar: Sidecar) -> dict[str, float]:
 
 
 def report(table: Table, kind: Kind) -> None:
-    what = kind.ours.what
-    table.ratio(f"{what} ÷ INCRBY", kind.decisions, kind.increments, kind.bound)
+    what = kind.title
+    table.ratio(f"{what}: ÷ INCRBY", kind.decisions, kind.increments, kind.bound)
     shares = [f"{name} {statistics.median(runs):.2f}" for name, runs in kind.shares.items()]
-    table.add(f"{what}: shares of a core", shares[0], "; ".join(shares[1:]), shares[0].split()[-1])
+    table.add(f"{what}: cores", shares[0], "; ".join(shares[1:]), shares[0].split()[-1])
     commands, scripts = statistics.median(kind.commands), statistics.median(kind.scripts)
     table.add(
-        f"{what}: commands to Redis for 1,000 decisions",
+        f"{what}: commands to Redis per 1,000 decisions",
         f"{commands:.1f}",
-        f"scripts that Redis counted {scripts:.1f}",
+        f"scripts {scripts:.1f}",
         f"{commands:.1f}",
         f"≤ {COMMANDS_BOUND}",
         max(commands, scripts) <= COMMANDS_BOUND,

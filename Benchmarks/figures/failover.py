@@ -21,12 +21,10 @@ PATIENCE = 60
 MENDED_AFTER = 3
 BOUND_MS = 300
 EXPLANATION = f"""\
-**Failover**: a primary, two replicas and three Sentinels; the primary is killed, stopped, or cut off from its Sentinels
-alone, in turn. One process takes new locks at a sidecar, another with redis-py's own client of Sentinels, one after the
-other and 2 ms apart. The time counts from the first `+switch-master` that any Sentinel publishes until the first lock
-is granted whose key is at the promoted server. {MENDED_AFTER} seconds after it the former primary is given back to its
-Sentinels, which take some ten seconds to make it a replica: a client that stays with it until then is late by that.
-Until the promotion {DOWN_AFTER} ms and the Sentinels' vote pass: that is theirs, and stands beside it."""
+A primary, two replicas, three Sentinels ({DOWN_AFTER} ms until down). The primary is killed, stopped, or cut off from
+the Sentinels, in turn. Two processes lock every 2 ms, one through a sidecar, one with redis-py's Sentinel client,
+until a key is at the promoted server. {MENDED_AFTER} s later the former primary returns; a client may follow it for
+the ten seconds that Sentinels take to demote it."""
 
 
 class Switches:
@@ -108,16 +106,14 @@ def report(table: Table, times: dict[str, list[float]], elections: list[float]) 
     for what, figure in (("p50", statistics.median), ("p99", lambda values: quantile(values, 0.99))):
         holds = quantile(ours, 0.99) <= BOUND_MS if what == "p99" else None
         table.add(
-            f"failover, first lock after +switch-master, {what} of {len(ours)}; beside it redis-py",
+            f"+switch-master to first lock, redis-py ÷ Interlock: {what} of {len(ours)}",
             f"{figure(ours):.0f} ms",
             f"{figure(theirs):.0f} ms",
-            f"{figure(theirs) / max(figure(ours), 0.1):.1f} x",
+            f"{figure(theirs) / max(figure(ours), 0.1):.1f}",
             f"≤ {BOUND_MS} ms" if what == "p99" else "–",
             holds,
         )
-    table.add(
-        "failover, from the loss to +switch-master", "–", f"{statistics.median(elections):.0f} ms", "Sentinels' own"
-    )
+    table.add("Sentinels: loss to +switch-master", "–", f"{statistics.median(elections):.0f} ms", "–")
 
 
 def quantile(values: list[float], share: float) -> float:

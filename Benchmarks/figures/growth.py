@@ -32,13 +32,10 @@ services:
   many: {{ limits: [ {{ limit: 1000000000, per: 1s }} ] }}
 """
 EXPLANATION = f"""\
-**Growth**: runs of `interlock bench`, which starts its own Redis and sidecars and begins {RATE:,} operations a second
-in an open loop: a latency counts from when the operation was due. The waiters are a closed loop: all clients want one
-lock, each asks again as soon as it is answered, and the latency is the time in the queue. Locks are released at once.
-Commands are those that Redis received, per operation. The services are those of `interlock bench`; a sidecar remembers
-their refusals. The idle connections are to a sidecar's RESP door, as many as the bound on open files allows here, at
-most {MOST_IDLE:,}; another process holds them, and each has had one answer. Their memory is that of the sidecar's
-process, without the kernel's sockets."""
+[`interlock bench`](bench.md), {RATE:,} operations/s in an open loop; locks are released at once. Waiters are a closed
+loop, and their latency is the queue's. Refusals of services are remembered. At most {MOST_IDLE:,} idle connections
+use RESP; their memory excludes the kernel's. *Commands* go to Redis, per operation. *Unserved*: failed, unanswered or
+unsent."""
 
 
 class Sweep(NamedTuple):
@@ -162,9 +159,9 @@ def measure(table: Table, rounds: int, scale: int) -> None:
         table.missing("growth, idle connections", f"a process needs more than {OTHER_FILES:,} open files")
         return
     table.add(
-        f"growth, {idle.sizes[-1]:,} idle connections: resident memory of each",
+        "all: memory per idle connection",
         f"{each:.2f} KB",
-        f"100,000 would take {each * 100_000 / 1024:,.0f} MB",
+        f"100,000: {each * 100_000 / 1024:,.0f} MB",
         f"{each:.2f} KB",
     )
 
@@ -253,7 +250,7 @@ def report(table: Table, measured: Mapping[tuple[str, str, int], Point], sweeps:
         for workload in sweep.workloads:
             points = [measured[sweep.key, workload, size] for size in sweep.sizes]
             tell(table, sweep, workload, points)
-            rows += [row(sweep, workload, size, point) for size, point in zip(sweep.sizes, points, strict=True)]
+            rows += [row(sweep, workload, points, place) for place in range(len(points))]
             lines.append(
                 {
                     "name": OPERATIONS[workload],
@@ -266,44 +263,35 @@ def report(table: Table, measured: Mapping[tuple[str, str, int], Point], sweeps:
             {"file": f"growth-{sweep.key}.svg", "title": sweep.title, "sizes": sweep.sizes, "lines": lines}
         )
     violations = sum(point.violations for point in measured.values())
-    table.add(
-        "growth: what the checkers found in all runs", str(violations), "–", str(violations), "0", violations == 0
-    )
-    images = "\n".join(
-        f"![Latency and commands to Redis against {plot['title']}]({plot['file']})\n" for plot in table.plots
-    )
-    head = ("against", "size", "operation", "p50", "p99", "commands to Redis", "failed, unanswered or unsent")
-    table.details.append(f"## How cost grows\n\n{images}\n{markdown(head, rows)}")
+    table.add("all: violations", str(violations), "–", str(violations), "0", violations == 0)
+    images = "\n".join(f"![By {plot['title']}]({plot['file']})\n" for plot in table.plots)
+    head = ("number of", "size", "operation", "p50, ms", "p99, ms", "commands", "unserved, %", "p50/p99 ÷ first")
+    table.details.append(f"### How cost grows\n\n{images}\n{markdown(head, rows)}")
 
 
 def tell(table: Table, sweep: Sweep, workload: str, points: Sequence[Point]) -> None:
-    first, last = points[0], points[-1]
-    what = f"growth, {OPERATIONS[workload]}, {sweep.sizes[-1]:,} {sweep.title}"
-    alone = f"{sweep.sizes[0]:,}: {first.p50:.2f} and {first.p99:.2f} ms"
-    bound = sweep.bound if workload == "limit" else None
+    if workload != "limit" or sweep.bound is None:
+        return
+    ratio = points[-1].p99 / points[0].p99
     table.add(
-        f"{what}: p50 and p99, ÷ those of the fewest",
-        f"{last.p50:.2f} and {last.p99:.2f} ms",
-        alone,
-        f"{last.p50 / first.p50:.2f} and {last.p99 / first.p99:.2f}",
-        f"p99 ≤ {bound}" if bound else "–",
-        last.p99 <= bound * first.p99 if bound else None,
-    )
-    table.add(
-        f"{what}: commands to Redis for each operation",
-        f"{last.commands:.2f}",
-        f"{sweep.sizes[0]:,}: {first.commands:.2f}",
-        f"{last.commands:.2f}",
+        f"take, p99 ÷ smallest size's: {sweep.sizes[-1]:,} {sweep.title}",
+        f"{ratio:.2f}",
+        "–",
+        f"{ratio:.2f}",
+        f"≤ {sweep.bound}",
+        ratio <= sweep.bound,
     )
 
 
-def row(sweep: Sweep, workload: str, size: int, point: Point) -> Row:
+def row(sweep: Sweep, workload: str, points: Sequence[Point], place: int) -> Row:
+    first, point = points[0], points[place]
     return (
-        sweep.title,
-        f"{size:,}",
+        sweep.key,
+        f"{sweep.sizes[place]:,}",
         OPERATIONS[workload],
-        f"{point.p50:.2f} ms",
-        f"{point.p99:.2f} ms",
+        f"{point.p50:.2f}",
+        f"{point.p99:.2f}",
         f"{point.commands:.2f}",
-        f"{point.trouble:.1%}",
+        f"{100 * point.trouble:.1f}",
+        f"{point.p50 / first.p50:.2f}/{point.p99 / first.p99:.2f}" if place == len(points) - 1 else "",
     )

@@ -26,9 +26,8 @@ CONNECTIONS = 8
 BATCH = 100
 BOUND = 40
 EXPLANATION = f"""\
-**Outcomes**: {RATE:,} permits a second are acquired and reported on, in pipelines of {BATCH} over {CONNECTIONS}
-connections to each sidecar. One in {BATCH} is an error, which trips nothing. The service has no limits, so all commands
-to Redis are for the breaker, or for the sidecar itself, as when it is idle."""
+Pipelines of {BATCH} over {CONNECTIONS} connections per sidecar, one service without limits. One outcome in {BATCH} is
+an error, and trips nothing."""
 ACQUIRE = encode("PERMIT.ACQUIRE", SERVICE) * BATCH
 PERMIT = re.compile(rb":1\r\n\$32\r\n([0-9a-f]{32})\r\n")
 #: Lines of the reply to a permit and to a report.
@@ -120,10 +119,10 @@ def run(callers: Sequence[Caller], seconds: float) -> None:
 
 
 def tell(table: Table, count: int, rate: float, commands: float, idle: float) -> None:
-    what = f"outcomes, {count} {'sidecar' if count == 1 else 'sidecars'}"
-    table.add(f"{what}: reported", f"{rate:,.0f}/s", f"asked for {RATE:,}/s", f"{rate:,.0f}/s")
+    what = f"{count} {'sidecar' if count == 1 else 'sidecars'}"
+    table.add(f"{what}: reported", f"{rate:,.0f}/s", f"offered {RATE:,}/s", f"{rate:,.0f}/s")
     table.add(
-        f"{what}: commands to Redis of a service and sidecar",
+        f"{what}: commands to Redis per sidecar",
         f"{commands:.1f}/s",
         f"idle {idle:.1f}/s",
         f"{commands:.1f}/s",

@@ -24,11 +24,9 @@ CONNECTIONS = 32
 #: Prints the figures of wrk. The script for POST precedes it.
 WRK = ROOT / "Benchmarks" / "peers" / "proxies" / "wrk.lua"
 PERMIT = load.Load("PERMIT.ACQUIRE, open breaker", ("PERMIT.ACQUIRE", "shut"), 1_500_000, pipeline=16)
-EXPLANATION = f"""\
-**HTTP door**: the same takes of the same limit, which is never reached, at both doors of one sidecar. Requests a second
-are those of {CONNECTIONS} persistent connections, each with one take at a time: wrk with one thread at the HTTP door,
-redis-benchmark at the RESP door, in turn. What the HTTP door adds for one connection is measured with two clients in
-Python that send prepared bytes and read one answer."""
+EXPLANATION = """\
+The peer is Redis, or the sidecar's RESP API. wrk keeps one take in flight per HTTP connection; two Python clients
+that send prepared bytes measure what is added."""
 
 
 def missing() -> str | None:
@@ -45,11 +43,11 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> float:
         starts.append(sidecar.ready * 1000)
         rig.stop(sidecar.process)
     start = statistics.median(starts)
-    table.add("ready after start, Redis being up", f"{start:.0f} ms", "–", f"{start:.0f} ms", "≤ 200 ms", start <= 200)
+    table.add("ready after start, with Redis up", f"{start:.0f} ms", "–", f"{start:.0f} ms", "≤ 200 ms", start <= 200)
     sidecar = rig.start_sidecar()
     time.sleep(2)
     idle = sidecar.resident_kilobytes() / 1024
-    table.add("resident when idle", f"{idle:.1f} MB", "–", f"{idle:.1f} MB", "≤ 32 MB", idle <= 32)
+    table.add("resident memory when idle", f"{idle:.1f} MB", "–", f"{idle:.1f} MB", "≤ 32 MB", idle <= 32)
     Client(sidecar.port).command(*OPENING)
     acquire = acquire_as_sent(rig, sidecar)
     latency(rig, sidecar, table, rounds, acquire)
@@ -121,9 +119,9 @@ def latency(rig: Rig, sidecar: Sidecar, table: Table, rounds: int, acquire: Call
         pings.append(median_latency(rig.redis_port, lambda name: ("PING",)))
     added = statistics.median(a - b for a, b in zip(ours, theirs, strict=True))
     table.add(
-        "LOCK.ACQUIRE, one client, added at the median",
+        "LOCK.ACQUIRE, one client, added to the p50",
         f"{statistics.median(ours):.0f} µs",
-        f"{statistics.median(theirs):.0f} µs; a round trip alone, PING of Redis, {statistics.median(pings):.0f} µs",
+        f"{statistics.median(theirs):.0f} µs; PING {statistics.median(pings):.0f} µs",
         f"{added:.0f} µs",
         "≤ 55 µs",
         added <= 55,
@@ -173,7 +171,7 @@ def http_latency(sidecar: Sidecar, table: Table, rounds: int) -> None:
     resp.close()
     added = statistics.median(a - b for a, b in zip(ours, theirs, strict=True))
     table.add(
-        "HTTP door, LIMIT.TAKE, one connection, added at the median",
+        "HTTP API, LIMIT.TAKE, one connection, added to the p50",
         f"{statistics.median(ours):.0f} µs",
         f"{statistics.median(theirs):.0f} µs",
         f"{added:.0f} µs",
@@ -183,7 +181,7 @@ def http_latency(sidecar: Sidecar, table: Table, rounds: int) -> None:
 
 
 def http_throughput(rig: Rig, sidecar: Sidecar, table: Table, rounds: int, scale: int) -> None:
-    what = f"HTTP door, {TAKE.what}, {CONNECTIONS} connections ÷ RESP door"
+    what = f"HTTP API, {TAKE.what}, {CONNECTIONS} connections ÷ RESP API"
     script = post_script(rig.folder)
     resp = TAKE._replace(clients=CONNECTIONS)
     posted(sidecar, script, 1)

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import statistics
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from rig.servers import ROOT, say
 
 #: The last figures of each part, so that one part can be measured without the others.
 LAST_MEASURED = ROOT / ".build" / "benchmarks.json"
-HEAD = ("what", "Interlock", "beside it", "figure", "bound", "holds")
+HEAD = ("measured", "Interlock", "peer", "result", "target")
 
 
 Row = tuple[str, ...]
@@ -53,15 +54,37 @@ class Table:
         self.add(what, "–", f"missing: {why}", "missing")
 
     def detail(self, title: str, head: Sequence[str], rows: Sequence[Row]) -> None:
-        self.details.append(f"## {title}\n\n{markdown(head, rows)}")
+        self.details.append(f"### {title}\n\n{markdown(head, rows)}")
 
     def markdown(self) -> str:
-        return markdown(HEAD, self.rows)
+        return figures(self.rows)
 
 
-def markdown(head: Sequence[str], rows: Sequence[Row]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+def figures(rows: Sequence[Row]) -> str:
+    """A table of figures. Rows named `group: figure` come below a line with their group. A result that repeats
+    Interlock's figure is left out, and so are empty columns."""
+    lines: list[Row] = []
+    last = ""
+    for what, ours, theirs, figure, bound, verdict in rows:
+        group, _, name = what.rpartition(": ")
+        if group and group != last:
+            lines.append((f"**{group}**", "", "", "", ""))
+        last = group
+        target = f"{bound} **missed**" if verdict == "NO" else bound
+        cells = (name, ours, theirs, "" if repeats(figure, what, ours) else figure, target)
+        lines.append(tuple("" if cell == "–" else cell for cell in cells))
+    kept = [column for column in range(len(HEAD)) if any(line[column] for line in lines)]
+    return markdown([HEAD[column] for column in kept], [tuple(line[column] for column in kept) for line in lines])
+
+
+def repeats(figure: str, what: str, ours: str) -> bool:
+    """Whether a result is one of Interlock's figures. A ratio is only if it is all that Interlock's column says."""
+    return figure == ours or ("÷" not in what and bool(re.search(rf"(^|[ /]){re.escape(figure)}($|[ ,;])", ours)))
+
+
+def markdown(head: Sequence[str], rows: Sequence[Row], gap: str = "") -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"|{gap}" + f"{gap}|{gap}".join(line) + f"{gap}|" for line in lines)
 
 
 class Ledger:
@@ -72,14 +95,15 @@ class Ledger:
         except (OSError, ValueError):
             self.parts = {}
 
-    def note(self, part: str, table: Table, rounds: int, commit: str, footnote: str = "") -> None:
+    def note(self, part: str, table: Table, rounds: int, commit: str, notes: Sequence[str]) -> None:
         self.parts[part] = {
             "rows": table.rows,
             "details": table.details,
             "plots": table.plots,
             "rounds": rounds,
             "commit": commit,
-            "footnote": footnote,
+            # How it was measured, and what else is to say.
+            "notes": notes,
             "day": time.strftime("%Y-%m-%d"),
         }
         self.file.parent.mkdir(exist_ok=True)

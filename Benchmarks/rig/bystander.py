@@ -35,7 +35,7 @@ class Figures(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.p50:,.0f} and {self.p99:,.0f} µs" if self.calls else "no answer"
+        return f"{self.p50:,.0f}/{self.p99:,.0f}" if self.calls else "no answer"
 
 
 class Bystander:

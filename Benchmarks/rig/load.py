@@ -25,7 +25,7 @@ PYTHON = ROOT / ".venv" / "bin" / "python"
 PACKAGES = ROOT / "Benchmarks"
 PEERS = ("redis-py", "python-redis-lock")
 #: By the names that pip knows.
-LIBRARIES = ("redis", "python-redis-lock", "limits", "pybreaker", "matplotlib")
+LIBRARIES = ("redis", "python-redis-lock", "limits", "pybreaker")
 
 
 def missing() -> str | None:

@@ -32,7 +32,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-#: What a server of a cluster listens on besides its port: that and this.
+#: The distance from a cluster server's port to the port of its bus.
 CLUSTER_BUS = 10_000
 
 

@@ -34,7 +34,7 @@ class PacedTest(unittest.TestCase):
         table = report(
             ours=side((150, 500), (300, 900)), theirs=side((300, 500), (500, 1000)), straight=side((100, 1), (200, 1))
         )
-        self.assertEqual(table.rows[0][1:5], ("75 µs", "250 µs; straight 150 µs", "0.29", "≤ 1.0"))
+        self.assertEqual(table.rows[0][1:5], ("75 µs", "250 µs; direct 150 µs", "0.29", "≤ 1.0"))
         self.assertEqual(table.rows[1][3], "0.95")
         self.assertTrue(table.holds)
 

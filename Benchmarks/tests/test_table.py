@@ -2,7 +2,7 @@ import io
 import unittest
 import unittest.mock
 
-from figures.table import Table
+from figures.table import Table, figures
 
 
 class TableTest(unittest.TestCase):
@@ -27,6 +27,25 @@ class TableTest(unittest.TestCase):
         table.missing("etcd", "there is none")
         self.assertEqual(table.rows[0][:4], ("etcd", "–", "missing: there is none", "missing"))
         self.assertTrue(table.holds)
+
+    def test_a_missed_target_is_marked(self) -> None:
+        table = Table()
+        table.ratio("cycles", [10], [20], 1)
+        self.assertEqual(
+            table.markdown(),
+            "|measured|Interlock|peer|result|target|\n|---|---|---|---|---|\n|cycles|10/s|20/s|0.50|≥ 1 **missed**|",
+        )
+
+    def test_figures_of_a_group_stand_below_its_name(self) -> None:
+        rows = [(f"names: {name}", "1", "2", "0.50", "–", "–") for name in ("few", "many")]
+        self.assertEqual(figures(rows).splitlines()[2:], ["|**names**||||", "|few|1|2|0.50|", "|many|1|2|0.50|"])
+
+    def test_a_result_that_repeats_a_figure_and_empty_columns_are_left_out(self) -> None:
+        rows = [("late, p50/p99", "1/9 ms", "–", "9 ms", "–", "–"), ("errors", "0 of 9", "–", "0", "–", "–")]
+        self.assertEqual(figures(rows).splitlines()[2:], ["|late, p50/p99|1/9 ms|", "|errors|0 of 9|"])
+
+    def test_a_ratio_that_happens_to_equal_a_figure_is_shown(self) -> None:
+        self.assertIn("|0.5 ms|1 ms|0.5|", figures([("p50 ÷ the peer's", "0.5 ms", "1 ms", "0.5", "–", "–")]))
 
 
 if __name__ == "__main__":
