@@ -3,7 +3,7 @@
 #
 #   Tools/setup.sh build     check the version of Swift; install packages for the build and the tests
 #   Tools/setup.sh bench     install wrk and h2load for the benchmarks
-#   Tools/setup.sh etcd      install etcd for the benchmarks; fails where the system has no such package
+#   Tools/setup.sh etcd      install etcd and its Go client for the benchmarks; fails where the system has no such package
 #   Tools/setup.sh traces    install protoc, which reads the declarations of trace messages
 #   Tools/setup.sh interop   install other Redis clients and proxies to test with
 #   Tools/setup.sh console   install Chromium and tmux, which test the console and `interlock top`
@@ -132,6 +132,9 @@ interop)
     ;;
 etcd)
     need etcd-server has etcd
+    need golang-go has go
+    need golang-etcd-server-dev has_go_library go.etcd.io/etcd
+    need golang-github-gomodule-redigo-dev has_go_library github.com/gomodule/redigo
     ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2

@@ -35,11 +35,11 @@ def compare(
         say(f"{what} and {beside}, {number_of(callers)}, round {number} of {rounds}, {2 * seconds:.0f} s …")
         for side, mine in zip(sides, (ours, theirs), strict=True):
             mine.append(run(side, callers, seconds, options))
-    what = f"{what} by redis-py, {number_of(callers)}"
-    table.ratio(f"{what} ÷ {beside}", per_second(ours), per_second(theirs))
+    what = f"{what} ÷ {beside}: {number_of(callers)}"
+    table.ratio(what, per_second(ours), per_second(theirs))
     commands = statistics.median(run["commands_per_call"] for run in ours)
     table.add(
-        f"{what}: commands to Redis for each, and share let through",
+        f"{what.partition(': ')[0]}: commands, granted",
         cost_and_share(ours),
         cost_and_share(theirs),
         f"{commands:.2f}",

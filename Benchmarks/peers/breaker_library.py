@@ -13,9 +13,7 @@ services:
   peers: { breaker: { failure_rate: 50%, window: 10s, minimum_calls: 20 } }
 """
 EXPLANATION = """\
-**pybreaker**: Python processes make guarded calls in a loop; each call does nothing and succeeds. pybreaker reads its
-state from Redis for each call. Interlock is asked for a permit before the call and gets the outcome after it, by
-redis-py, at one sidecar."""
+**pybreaker** reads its state from Redis for each guarded call. Calls do nothing and succeed."""
 
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:

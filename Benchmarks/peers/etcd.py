@@ -1,5 +1,7 @@
-"""etcd's lock through its JSON gateway, compared to Interlock's over HTTP and through redis-py."""
+"""etcd's lock through its JSON gateway and its own Go client, next to Interlock's by HTTP, redis-py and redigo."""
 
+import json
+import os
 import pathlib
 import shutil
 import socket
@@ -10,22 +12,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from figures.table import Table
+from peers import turns
 from rig import load
 from rig.load import Figures
-from rig.servers import Rig, free_port, say, wait_until
+from rig.servers import ROOT, Rig, free_port, say, wait_until
 
 CALLERS = (1, 8)
 WAITERS = 16
 #: A folder in memory.
 MEMORY = pathlib.Path("/dev/shm")
 ETCD, HTTP, RESP = "etcd", "interlock-http", "interlock"
+#: The callers in Go: the name of the side, and what the program calls its library.
+ETCD_GO, RESP_GO = "etcd-go", "interlock-go"
+GO_LIBRARIES = {ETCD_GO: "etcd", RESP_GO: "interlock"}
+GO_SOURCES = ROOT / "Benchmarks" / "peers" / "gocallers"
+GO_PROGRAM = ROOT / ".build" / "gocallers"
+#: Debian's packages of Go libraries have their sources here.
+GO_PATH = "/usr/share/gocode"
 #: Locks need no service.
 CONFIGURATION = "services: {}"
 EXPLANATION = f"""\
-**etcd**: Python processes acquire and release a lock in a loop: with one etcd through its JSON gateway, and with
-Interlock by the same HTTP client and by redis-py. etcd keeps its data in `{MEMORY}` where the system has it, so that it
-waits for no disk, as Redis here does not. One caller and {CALLERS[-1]} have a lock each; {WAITERS} callers share one. A
-production etcd has three or five members, and also waits for a majority of them."""
+**etcd**: one member with its data in memory (`{MEMORY}`), through its JSON gateway, and with its own Go client next
+to redigo; production needs a majority of three or five. Callers have a lock each, or share one."""
 
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
@@ -43,14 +51,16 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
         port, process = start(rig, folder)
         sidecar = rig.start_sidecar()
         ports = {HTTP: sidecar.http_port, RESP: sidecar.port, ETCD: port}
+        if without_go := build_go_callers():
+            table.missing("lock and unlock of etcd, by its own client", without_go)
+        else:
+            ports |= {RESP_GO: sidecar.port, ETCD_GO: port}
         for callers in CALLERS:
             runs = run(ports, "cycles apart", callers, rounds, seconds, "--apart")
-            report_speed(
-                table, f"lock and unlock, {callers} {'caller' if callers == 1 else 'callers'} with a lock each", runs
-            )
+            report_speed(table, f"{callers} {'caller' if callers == 1 else 'callers'}", runs)
         runs = run(ports, "hand-over", WAITERS, rounds, seconds)
-        report_speed(table, f"lock and unlock, {WAITERS} callers of one lock", runs)
-        report_times(table, f"lock, {WAITERS} callers of one", runs)
+        report_speed(table, f"{WAITERS} callers of one lock", runs)
+        report_times(table, f"{WAITERS} callers of one lock", runs)
         rig.stop(sidecar.process)
         rig.stop(process)
     finally:
@@ -95,14 +105,40 @@ def run(
     for number in range(1, rounds + 1):
         for side, port in ports.items():
             say(f"{what}, {side}, processes: {callers}, round {number} of {rounds}, {seconds:.0f} s …")
-            runs[side].append(load.peer(side, port, callers, seconds, *options))
+            make = go_callers if side in GO_LIBRARIES else load.peer
+            runs[side].append(make(side, port, callers, seconds, *options))
     return runs
+
+
+def build_go_callers() -> str | None:
+    """Builds the callers in Go. Returns why they cannot be had here, or None."""
+    if not shutil.which("go"):
+        return "there is no Go; `make bench` installs it where it can be had"
+    settings = {
+        "GOPATH": GO_PATH,
+        "GO111MODULE": "off",
+        "GOFLAGS": "",
+        "GOCACHE": str(GO_PROGRAM.with_suffix(".cache")),
+    }
+    command: list[str | pathlib.Path] = ["go", "build", "-o", GO_PROGRAM, "."]
+    done = subprocess.run(command, cwd=GO_SOURCES, env=os.environ | settings, capture_output=True, text=True)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else None
+
+
+def go_callers(side: str, port: int, callers: int, seconds: float, *options: object) -> Figures:
+    """Runs `peers/gocallers`."""
+    words: list[object] = ["-library", GO_LIBRARIES[side], "-port", port, "-callers", callers, "-seconds", seconds]
+    words += [str(option).removeprefix("-") for option in options]
+    printed = json.loads(load.output(GO_PROGRAM, *words, seconds=seconds + 60))
+    return turns.figures(printed["turns"], printed["begin"], printed["end"])
 
 
 def report_speed(table: Table, what: str, runs: Mapping[str, Sequence[Figures]]) -> None:
     rates = {side: [figures["cycles"] / figures["seconds"] for figures in of_side] for side, of_side in runs.items()}
-    table.ratio(f"{what}: cycles over HTTP ÷ etcd's", rates[HTTP], rates[ETCD])
-    table.ratio(f"{what}: cycles by redis-py ÷ etcd's", rates[RESP], rates[ETCD])
+    table.ratio(f"lock and unlock ÷ etcd: {what}, HTTP", rates[HTTP], rates[ETCD])
+    table.ratio(f"lock and unlock ÷ etcd: {what}, redis-py", rates[RESP], rates[ETCD])
+    if ETCD_GO in rates:
+        table.ratio(f"lock and unlock ÷ etcd: {what}, Go clients of both", rates[RESP_GO], rates[ETCD_GO])
 
 
 def report_times(table: Table, what: str, runs: Mapping[str, Sequence[Figures]]) -> None:
@@ -113,17 +149,25 @@ def report_times(table: Table, what: str, runs: Mapping[str, Sequence[Figures]])
 
     ours, plain, theirs = times(HTTP), times(RESP), times(ETCD)
     table.add(
-        f"{what}: release to next grant, p50 and p99",
-        f"HTTP {ours[0]:.2f} and {ours[1]:.2f} ms; redis-py {plain[0]:.2f} and {plain[1]:.2f} ms",
-        f"etcd {theirs[0]:.2f} and {theirs[1]:.2f} ms",
+        f"{what} ÷ etcd: release to next grant, p50/p99, ms",
+        f"HTTP {ours[0]:.2f}/{ours[1]:.2f}; redis-py {plain[0]:.2f}/{plain[1]:.2f}",
+        f"{theirs[0]:.2f}/{theirs[1]:.2f}",
         f"{ours[1] / theirs[1]:.2f}",
     )
     table.add(
-        f"{what}: longest wait",
-        f"HTTP {ours[2]:,.0f} ms; redis-py {plain[2]:,.0f} ms",
-        f"etcd {theirs[2]:,.0f} ms",
+        f"{what} ÷ etcd: longest wait, ms",
+        f"HTTP {ours[2]:,.0f}; redis-py {plain[2]:,.0f}",
+        f"{theirs[2]:,.0f}",
         f"{ours[2] / theirs[2]:.2f}",
     )
+    if ETCD_GO in runs:
+        ours, theirs = times(RESP_GO), times(ETCD_GO)
+        table.add(
+            f"{what} ÷ etcd: release to next grant, p50/p99, ms, Go clients of both",
+            f"{ours[0]:.2f}/{ours[1]:.2f}",
+            f"{theirs[0]:.2f}/{theirs[1]:.2f}",
+            f"{ours[1] / theirs[1]:.2f}",
+        )
 
 
 def version() -> str:

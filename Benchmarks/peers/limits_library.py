@@ -25,12 +25,9 @@ SHORT = 100
 #: Its load, as a multiple of the limit.
 LOAD = 3
 EXPLANATION = f"""\
-**The library `limits`**: Python processes ask for decisions in a loop, the library's in Redis itself, Interlock's at
-one sidecar by redis-py. The fixed window allows more than is ever asked for, the other one {SLIDING:,} a second, the
-most that `sliding` takes. Exactness is measured separately, with a limit of {SHORT} a second, {CALLERS[-1]} processes
-and the traces of *Accuracy* at {LOAD} × the limit, without repeated calls: the most grants in any trailing second by
-Redis' clock, ÷ the limit. A fixed window may grant twice the limit across its edge, a moving one may not. The library's
-processes use their own clocks, a sidecar's script uses that of Redis."""
+Python processes call in a loop, Interlock through redis-py; *commands* go to Redis, per call. **limits**: `sliding`
+allows {SLIDING:,}/s, its maximum; `fixed` is never used up. Accuracy: {SHORT}/s, {CALLERS[-1]} processes, the traces
+above at {LOAD} × the limit. A fixed window may grant twice its limit across an edge."""
 
 
 class Pair(NamedTuple):
@@ -83,7 +80,7 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
             beside.compare(
                 table,
                 f"LIMIT.TAKE, {pair.algorithm}",
-                f"the library limits, {pair.strategy} window",
+                f"limits, {pair.strategy} window",
                 (
                     Side(f"interlock-{pair.algorithm}", sidecar.port, sidecar.redis_commands),
                     Side(f"limits-{pair.strategy}", rig.redis_port, lambda: scripts_run(redis)),
@@ -124,9 +121,9 @@ def measure_accuracy(rig: Rig, table: Table, rounds: int, scale: int) -> None:
         # A fixed window may grant twice the limit across an edge.
         bound, holds = ("≤ 1", most <= 1) if pair.algorithm == "sliding" else ("–", None)
         table.add(
-            f"LIMIT.TAKE, {pair.algorithm}, by redis-py: most in any trailing second ÷ limit",
+            f"LIMIT.TAKE, {pair.algorithm}, accuracy: trailing",
             f"{most:.2f}",
-            f"the library limits, {pair.strategy} window {beside_it:.2f}",
+            f"{beside_it:.2f}",
             f"{most:.2f}",
             bound,
             holds,
@@ -134,7 +131,7 @@ def measure_accuracy(rig: Rig, table: Table, rounds: int, scale: int) -> None:
         granted = [sum(case.granted for case in cases) for cases in (own, peers)]
         unexplained = [sum(abs(case.unexplained) for case in cases) for cases in (own, peers)]
         table.add(
-            f"LIMIT.TAKE, {pair.algorithm}, by redis-py: grants that Redis and the clients count differently",
+            f"LIMIT.TAKE, {pair.algorithm}, accuracy: unexplained grants",
             f"{unexplained[0]} of {granted[0]:,}",
             f"{unexplained[1]} of {granted[1]:,}",
             str(unexplained[0]),

