@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring interop traces traces-speed envoy envoy-speed envoy-tour verify console install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint lint-commits tsan fuzz bench soak seeded site docs docc contract documents monitoring interop traces traces-speed envoy envoy-speed envoy-tour verify console install uninstall deb clean
 
 # Options for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -84,7 +84,7 @@ else
 	$(SWIFT_TEST)
 endif
 
-lint: $(VENV)/lint.installed ## Check format, types, style, layout, comments and links.
+lint: $(VENV)/lint.installed ## Check format, types, style, layout, prose and links.
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
 	$(VENV)/bin/ruff format --quiet --check
 	$(VENV)/bin/ruff check --quiet
@@ -95,6 +95,11 @@ lint: $(VENV)/lint.installed ## Check format, types, style, layout, comments and
 	python3 Tests/Layout/api.py
 	python3 Tests/Layout/dependencies.py
 	python3 Tests/Layout/links.py
+	$(PYTHON) Tests/Layout/prose.py
+
+# ARGS='main..HEAD' names other commits than those since the upstream branch.
+lint-commits: ## Check the descriptions of new commits.
+	python3 Tests/Layout/commits.py $(ARGS)
 
 # The build takes minutes.
 tsan: setup ## Run all tests with the thread sanitizer, in .build-tsan.
@@ -121,6 +126,9 @@ soak: setup build-bench ## Load four sidecars for half an hour, with faults.
 seeded: setup ## Check that the simulation finds known bugs. Takes an hour.
 	python3 Tests/Seeded/run.py $(ARGS)
 
+site: $(VENV)/site.installed ## Build the documentation site in .build-site.
+	$(PYTHON) Tools/site/build.py
+
 docs: $(VENV)/docs.installed ## Check the HTTP contract and the links between documents.
 	$(PYTHON) -m openapi_spec_validator Sources/SidecarListeners/HTTP/openapi.yaml
 	python3 Tests/Layout/links.py
@@ -135,10 +143,11 @@ contract: setup $(VENV)/contract.installed ## Check the HTTP API against its con
 	$(PYTHON) Tests/Contract/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 # A page says why an example is not run. ARGS='docs/clients/go.md' runs one page.
-documents: setup ## Run the examples in README and docs, and compare output.
+documents: setup $(VENV)/schema.installed ## Run the examples in README and docs, and compare output.
 	swift build --product interlock
 	swift build --product interlock-bench
 	python3 Tests/Documents/names.py --binary "$$(swift build --show-bin-path)/interlock"
+	$(PYTHON) Tests/Documents/schema.py --binary "$$(swift build --show-bin-path)/interlock"
 	python3 Tests/Documents/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 monitoring: setup ## Check the alerts and dashboards with a real Prometheus.

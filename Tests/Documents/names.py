@@ -157,8 +157,10 @@ def findings(table: Table, binary: str | None) -> Iterator[str]:
     yield from compare("options of commands", options, table.of(RESP, OPTIONS) & options, least=10)
 
     contract = one_contract()
-    written = {name for name in table.of(HTTP, CALLS) if " /" in name}
-    yield from compare("routes", routes(contract), written, least=20)
+    written = {name for name in table.of(HTTP, CALLS) if "/" in name}
+    # A path without a method stands for all its methods.
+    real = {path if (path := route.partition(" ")[2]) in written else route for route in routes(contract)}
+    yield from compare("routes", real, written, least=20)
     fields = request_fields(contract)
     yield from compare("fields of requests", fields, table.of(HTTP, CALLS, OPTIONS) & fields, least=15)
 

@@ -51,11 +51,24 @@ def broken_links(page: Path) -> Iterator[str]:
             yield f"{target}: no such heading"
 
 
+def lost_headings(list_of_moves: str) -> Iterator[str]:
+    """Yields the old headings whose new home does not exist, from lines with an old and a new anchor."""
+    for line in list_of_moves.splitlines():
+        if line.startswith("#"):
+            continue
+        old, _, new = line.partition("\t")
+        name, _, anchor = new.partition("#")
+        path = ROOT / name
+        if not path.is_file() or anchor not in anchors(path.read_text()):
+            yield f"headings.tsv: {old} went to {new or 'nowhere'}, which does not exist"
+
+
 def main(pages: Iterable[Path]) -> int:
     count, broken = 0, []
     for page in pages:
         count += sum(1 for _ in links(page.read_text()))
         broken += [f"{page.relative_to(ROOT)}: {reason}" for reason in broken_links(page)]
+    broken += lost_headings((Path(__file__).parent / "headings.tsv").read_text())
     print("\n".join(broken) if broken else f"links: {count} relative links, no finding")
     return int(bool(broken))
 
