@@ -423,6 +423,13 @@ BUGS = [
         "        case .stale: true\n",
         ("outcomes",),
     ),
+    Bug(
+        "outcome-counted-twice",
+        "PermitTable.swift",
+        "guard let permit = permits.removeValue(forKey: id) else { return nil }",
+        "guard let permit = permits[id] else { return nil }",
+        ("permits",),
+    ),
 ]
 
 # A client of the RESP API cannot tell:
