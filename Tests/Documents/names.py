@@ -193,7 +193,7 @@ def described_by(binary: str) -> dict[str, Any]:
 
 def command_line_findings(table: Table, binary: str) -> Iterator[str]:
     known = dict(described(described_by(binary)))
-    # It runs another program, which has its own commands.
+    # `interlock bench` runs another program, which has its own commands.
     del known["bench"]
     known |= dict(described(described_by(f"{binary}-bench"), ("bench",)))
     written = {name for name in table.of(COMMAND_LINE, CALLS) if re.fullmatch(r"[a-z][a-z -]*", name)}

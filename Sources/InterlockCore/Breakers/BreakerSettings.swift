@@ -113,8 +113,8 @@ extension BreakerSettings {
     package var longestPause: Int64 { openFor.upperBound.wholeMilliseconds }
 
     /// Returns the milliseconds for which an upstream's `Retry-After` opens the breaker; `nil` if it does not open it.
-    /// It counts with the statuses that RFC 9110 and RFC 6585 define it for, and with a failure whose status is
-    /// unknown.
+    /// The field counts with the statuses for which RFC 9110 and RFC 6585 define it, and with a failure whose status
+    /// is unknown.
     package func pause(
         askedFor retryAfterMilliseconds: Int64?, outcome: Outcome, status: Int?
     ) -> Int64? {

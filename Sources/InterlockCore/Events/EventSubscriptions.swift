@@ -91,7 +91,7 @@ package final class EventSubscriptions: Sendable {
 
 /// A subscription to events of one kind, read with `for await`.
 ///
-/// It ends with `cancel`, when it and its iterators are dropped, when a task that waits for its next event is
+/// A subscription ends with `cancel`, when it and its iterators are dropped, when a task that waits for an event is
 /// cancelled, and when the coordinator stops or the client closes. The kept events can still be read then, unless the
 /// task was cancelled. Iterators share its events: each event goes to one of them.
 public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {

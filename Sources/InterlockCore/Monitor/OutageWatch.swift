@@ -1,6 +1,6 @@
 /// Counts consecutive probes of one service and decides on the findings to report to its breaker.
 ///
-/// It reports once that the service is up, even right after the process started, because another sidecar or an earlier
+/// A service that is up is reported once, even right after the process started, because another sidecar or an earlier
 /// process may have tripped the breaker. A closed breaker ignores that report.
 package struct OutageWatch: Sendable {
     private let unhealthyAfter: Int

@@ -2,7 +2,8 @@ internal import Glibc
 
 /// The beginning of received text, without control characters, for display in a message.
 ///
-/// It is cut by Unicode scalars and not by characters, because a single character may consist of thousands of scalars.
+/// The text is cut by Unicode scalars, not by characters, because a single character may consist of thousands of
+/// scalars.
 package struct Excerpt: CustomStringConvertible, Hashable, Sendable {
     /// The default length in Unicode scalars.
     package static let length = 64

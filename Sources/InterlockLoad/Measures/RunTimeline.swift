@@ -52,7 +52,7 @@ struct RunTimeline: Sendable {
 }
 
 /// Counts latencies in an HDR histogram with microsecond resolution and three significant digits, up to ten minutes.
-/// Its size does not depend on the number of latencies.
+/// The histogram has a fixed size.
 struct LatencyRecorder: Sendable {
     private static let longest: UInt64 = 600_000_000
     /// The resolution of the percentile curve: the number of points each time the remaining fraction halves.

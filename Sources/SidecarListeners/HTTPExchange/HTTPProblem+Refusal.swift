@@ -18,7 +18,7 @@ extension HTTPProblem {
         case .limited:
             problem.members["cause"] = .text("limit")
             let applicable = limits.filter { !$0.isShadow && (subject != nil || !$0.isPerSubject) }
-            // Of several limits, the one that refused is not known.
+            // The verdict does not say which of several limits refused.
             let name = applicable.count == 1 ? applicable[0].name : nil
             if let name { problem.members["name"] = .text(name) }
             let limit = name.map { "the limit \"\($0)\"" } ?? "a limit"

@@ -3,9 +3,10 @@ internal import InterlockCore
 /// A free lock is granted at once to one of its callers: not all are refused as held or unavailable.
 ///
 /// A refusal is suspect if the call did not wait, no client can have held the lock during the call, and none waited for
-/// it within the last second. Any overlapping call for the same lock that waits, or is or may be granted, excuses it.
-/// So does a fault that disturbs locks, because it may leave a ticket in the queue, and a jump of Redis' clock as in
-/// `FreeLockChecker`. The checker judges exclusive calls only. Memory is bounded by locks and active calls.
+/// it within the last second. Any overlapping call for the same lock that waits, or is or may be granted, excuses it. A
+/// fault that disturbs locks also excuses it, because a ticket may stay in the queue, and so does a jump of Redis'
+/// clock, as in `FreeLockChecker`. The checker judges exclusive calls only. Memory is bounded by locks and active
+/// calls.
 struct FalseRefusalChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 

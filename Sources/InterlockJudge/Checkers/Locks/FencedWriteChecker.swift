@@ -4,7 +4,7 @@ internal import InterlockCore
 /// whose lease is valid. Requests and answers determine which lease is later, not the fences.
 ///
 /// The checker judges exclusive leases only: of several valid leases, such as readers', the resource refuses the older.
-/// It judges nothing while fences may fall; see `FaultLog.fencesMayFall`. Memory is bounded by locks.
+/// Nothing is judged while fences may fall; see `FaultLog.fencesMayFall`. Memory is bounded by locks.
 struct FencedWriteChecker: HistoryChecker {
     static let promise = Promise.fencedWrites
 

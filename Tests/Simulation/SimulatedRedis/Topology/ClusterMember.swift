@@ -1,6 +1,6 @@
 /// One server's view of its cluster: its members, and the owner of each hash slot. The views of servers may differ.
 ///
-/// It performs no I/O: the world's cluster bus carries messages between members.
+/// A member performs no I/O: the world's cluster bus carries messages between members.
 package final class ClusterMember {
     /// A server's number in its cluster. Clients see `ClusterNode.id` instead.
     package typealias Number = Int
