@@ -109,11 +109,13 @@ package struct RESPOptions {
 
     /// Returns the length of a lease in milliseconds. The usual mistake is a number with a unit.
     static func ttl(_ request: RESPRequest, _ index: Int) throws(InterlockError) -> Int64 {
-        guard let value = request.integer(index), (1...RequestLimits.longestMilliseconds).contains(value) else {
+        guard let value = request.integer(index) else {
             throw InterlockError(
-                .invalid,
-                "ttl-ms: expected milliseconds from 1 to \(RequestLimits.longestMilliseconds), such as 30000 for 30 s, got \"\(Excerpt(request.text(index)))\""
-            )
+                .invalid, "ttl-ms: expected milliseconds, such as 30000 for 30 s, got \"\(Excerpt(request.text(index)))\"")
+        }
+        guard (1...RequestLimits.longestMilliseconds).contains(value) else {
+            throw InterlockError(
+                .invalid, "ttl-ms: expected milliseconds from 1 to \(RequestLimits.longestMilliseconds), got \(value)")
         }
         return value
     }
