@@ -93,6 +93,7 @@ lint: $(VENV)/lint.installed ## Check format, types, style, layout, prose and li
 	python3 Tests/Layout/check.py
 	python3 Tests/Layout/comments.py
 	python3 Tests/Layout/api.py
+	python3 Tests/Layout/wire.py
 	python3 Tests/Layout/dependencies.py
 	python3 Tests/Layout/links.py
 	$(PYTHON) Tests/Layout/prose.py
