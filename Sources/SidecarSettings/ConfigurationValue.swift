@@ -163,7 +163,11 @@ extension ConfigurationValue {
             do throws(ConfigurationExpectation) {
                 return try parse(text)
             } catch {
-                let suggestion = error.suggestion ?? ConfigurationSuggestion.duration(for: text) { (try? parse($0)) != nil }
+                let guess = ConfigurationSuggestion.duration(for: text) { candidate in
+                    guard let range = try? parse(candidate) else { return false }
+                    return bounds.contains(range.lowerBound) && bounds.contains(range.upperBound)
+                }
+                let suggestion = error.suggestion ?? guess
                 throw ConfigurationExpectation(error.wanted, suggestion: suggestion)
             }
         }

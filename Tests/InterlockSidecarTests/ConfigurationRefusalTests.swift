@@ -271,6 +271,7 @@ struct ConfigurationRefusalTests {
         arguments: [
             "breaker: { failure_rate: 1 }", "breaker: { failure_rate: 500 }", "breaker: { failures: 9xx }",
             "limits: [ { limit: 1, per: soon } ]", "limits: [ { limit: 1, per: 1s-2s } ]",
+            "limits: [ { limit: 1, per: 400 days } ]", "breaker: { open_for: 5s-400d }",
         ])
     func withoutSuggestion(service: String) {
         let all = refusals(of: "services: { catalog: { \(service) } }")
