@@ -125,7 +125,7 @@ def outcomes(sample: Sample) -> None:
     late = sample.metric('interlock_access_log_entries_total{result="late"}')
     told = sample.metric(reported)
     print(f"envoy: {told:.0f} outcomes from the access log opened and closed the breaker, {late:.0f} of them late")
-    world.until("no permit is active", lambda: sample.metric("interlock_permits_under_way") == 0)
+    world.until("no permit is active", lambda: sample.metric("interlock_permits_active") == 0)
 
 
 def quotas(sample: Sample, envoy: Path) -> None:
@@ -424,7 +424,7 @@ def logs(check: Filter, log: Log) -> None:
     log.report(entry(None), entry(None, 500), result="foreign")
     # None of these calls was a failure or slow.
     log.expect_breaker("well", "closed")
-    log.sidecar.world.until("no permit is active", lambda: log.sidecar.metric("interlock_permits_under_way") == 0)
+    log.sidecar.world.until("no permit is active", lambda: log.sidecar.metric("interlock_permits_active") == 0)
     others = len(GOOD) + len(IGNORED)
     print(f"envoy: {len(FAILED)} kinds of failures in the access log opened a breaker, {others} others left one closed")
 

@@ -274,7 +274,7 @@ def late(world: World, sidecar: Sidecar) -> None:
             return answer.overall_code == OK and told["ratelimit"].startswith('"late"')
 
         world.until("Redis decides in time", redis_decides)
-        alone = sidecar.metric("interlock_descriptor_requests_alone_total")
+        alone = sidecar.metric("interlock_descriptor_requests_local_total")
         world.redis.send_signal(signal.SIGSTOP)
         try:
             # This sidecar is the only one, so its local quota is the whole limit.
@@ -287,7 +287,7 @@ def late(world: World, sidecar: Sidecar) -> None:
                     raise Failure("the remainder is reported without Redis")
         finally:
             world.redis.send_signal(signal.SIGCONT)
-        if (count := sidecar.metric("interlock_descriptor_requests_alone_total") - alone) != 16:
+        if (count := sidecar.metric("interlock_descriptor_requests_local_total") - alone) != 16:
             raise Failure(f"16 requests were answered without Redis, but the metrics have {count:.0f}")
         world.until("Redis decides again", redis_decides)
     print(f"envoy: while Redis was paused the slowest of 16 responses took {slowest * 1000:.0f} ms")

@@ -73,6 +73,16 @@ struct MetricsTests {
         #expect(lines(registry).contains(#"_9__ber_all{a_b="x\"y\\z\nü",exported_le="1"} 1"#))
     }
 
+    @Test("A renamed metric is shown under its former name, too")
+    func formerName() {
+        let registry = PrometheusRegistry()
+        Gauge(label: "interlock_permits_active", factory: registry).record(3)
+        let lines = lines(registry)
+        #expect(lines.contains("interlock_permits_active 3"))
+        #expect(lines.contains("interlock_permits_under_way 3"))
+        #expect(lines.contains("# HELP interlock_permits_under_way Deprecated: use interlock_permits_active."))
+    }
+
     @Test("The same metric created twice is one metric")
     func twice() {
         let registry = PrometheusRegistry()

@@ -154,7 +154,7 @@ class Tour:
         statuses = []
         for _ in expected.split():
             statuses.append(str(ask(EDGE, path)[0]))
-            while path == "/shop" and b"\ninterlock_permits_under_way 0\n" not in ask(HTTP, "/metrics")[2]:
+            while path == "/shop" and b"\ninterlock_permits_active 0\n" not in ask(HTTP, "/metrics")[2]:
                 self.check()
                 time.sleep(0.01)
         say(f"{path:8}  {' '.join(statuses)}")

@@ -200,7 +200,7 @@ final class DomainCoordinator {
     // MARK: Redis is unreachable or late
 
     private func decideLocally(_ domain: Domain, _ batch: DescriptorBatch, now: Instant) {
-        domain.metrics.alone.increment(by: batch.requests.count)
+        domain.metrics.decidedLocally.increment(by: batch.requests.count)
         switch domain.limiter.domain.whenRedisIsDown {
         case .allow: apply(domain, batch, .allGranted(batch.limits), sentAt: now, now: now)
         case .deny: apply(domain, batch, .noneGranted(batch.limits), cause: .redis, sentAt: now, now: now)

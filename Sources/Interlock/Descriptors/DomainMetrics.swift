@@ -52,7 +52,7 @@ final class DomainMetrics {
     private var values: [String: Decisions] = [:]
     private let unmatched: Counter
     /// The number of requests that were decided without Redis, because it was unreachable or late.
-    let alone: Counter
+    let decidedLocally: Counter
     let failed: Counter
     let counters: Gauge
 
@@ -61,7 +61,7 @@ final class DomainMetrics {
         rules = Dictionary(
             index.rules.map { ($0, Decisions(domain: domain, rule: $0.path)) }, uniquingKeysWith: { first, _ in first })
         unmatched = Counter(label: "interlock_descriptors_unmatched_total", dimensions: [("domain", domain)])
-        alone = Counter(label: "interlock_descriptor_requests_alone_total", dimensions: [("domain", domain)])
+        decidedLocally = Counter(label: "interlock_descriptor_requests_local_total", dimensions: [("domain", domain)])
         failed = Counter(label: "interlock_descriptor_requests_failed_total", dimensions: [("domain", domain)])
         counters = Gauge(label: "interlock_descriptor_counters", dimensions: [("domain", domain)])
     }
@@ -99,7 +99,7 @@ final class DomainMetrics {
     /// Removes the metrics, because the domain was removed or its rules were replaced.
     func destroy() {
         for decisions in Array(rules.values) + Array(values.values) { decisions.destroy() }
-        for counter in [unmatched, alone, failed] { counter.destroy() }
+        for counter in [unmatched, decidedLocally, failed] { counter.destroy() }
         counters.destroy()
     }
 }

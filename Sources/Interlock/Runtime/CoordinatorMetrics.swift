@@ -48,9 +48,9 @@ final class CoordinatorMetrics {
     let isConnected = Gauge(label: "interlock_redis_connected")
     let fleet = Gauge(label: "interlock_fleet_sidecars")
     let eventsDropped = Counter(label: "interlock_events_dropped_total")
-    let leasesLinked = Gauge(label: "interlock_leases_looked_after", dimensions: [("kind", "linked")])
-    let leasesWatched = Gauge(label: "interlock_leases_looked_after", dimensions: [("kind", "watched")])
-    let permitsInFlight = Gauge(label: "interlock_permits_under_way")
+    let leasesLinked = Gauge(label: "interlock_leases_tracked", dimensions: [("kind", "linked")])
+    let leasesWatched = Gauge(label: "interlock_leases_tracked", dimensions: [("kind", "watched")])
+    let permitsInFlight = Gauge(label: "interlock_permits_active")
 
     /// - Parameter isReleased: whether the lease was in force until then.
     func countRelease(_ isReleased: Bool) {

@@ -80,7 +80,7 @@ final class GuardedService {
         guard let subject, let memory = gate.definition.longestSubjectMemory,
             !subjects.takeIn(subject, windowMilliseconds: memory, now: now)
         else { return subject }
-        metrics.crowded.increment()
+        metrics.subjectOverflows.increment()
         return SubjectRegistry.crowd
     }
 

@@ -16,7 +16,7 @@ final class ServiceMetrics {
     let waiting: Gauge
     let subjects: Gauge
     /// The number of calls whose subject shared a counter because too many subjects were known.
-    let crowded: Counter
+    let subjectOverflows: Counter
     let trips: Counter
     private let service: String
     /// The shadow limits that have counted a refusal.
@@ -41,7 +41,7 @@ final class ServiceMetrics {
         permitsGranted = tally("interlock_permit_decisions_total", "granted")
         permitsRefused = tally("interlock_permit_decisions_total", "refused")
         refusedForUnreported = Counter(label: "interlock_permits_unreported_total", dimensions: [("service", service)])
-        slotsInUse = Gauge(label: "interlock_service_places_in_use", dimensions: [("service", service)])
+        slotsInUse = Gauge(label: "interlock_service_slots_in_use", dimensions: [("service", service)])
         permitsWaiting = Gauge(label: "interlock_permits_waiting", dimensions: [("service", service)])
         refusals = Dictionary(
             uniqueKeysWithValues: PermitAnswer.Reason.allCases.map { reason in
@@ -54,7 +54,7 @@ final class ServiceMetrics {
             })
         waiting = Gauge(label: "interlock_limit_waiting", dimensions: [("service", service)])
         subjects = Gauge(label: "interlock_limit_subjects", dimensions: [("service", service)])
-        crowded = Counter(label: "interlock_limit_crowded_total", dimensions: [("service", service)])
+        subjectOverflows = Counter(label: "interlock_limit_subject_overflows_total", dimensions: [("service", service)])
         trips = Counter(label: "interlock_breaker_trips_total", dimensions: [("service", service)])
         states = Dictionary(
             uniqueKeysWithValues: BreakerSnapshot.State.allCases.map { state in
@@ -125,7 +125,7 @@ final class ServiceMetrics {
 
     /// Removes the metrics of a service that is no longer configured, so that its last values do not remain forever.
     func destroy() {
-        for counter in [failed, remembered, refusedForUnreported, crowded, trips] + Array(refusals.values) { counter.destroy() }
+        for counter in [failed, remembered, refusedForUnreported, subjectOverflows, trips] + Array(refusals.values) { counter.destroy() }
         for tally in [taken, limited, permitsGranted, permitsRefused] + Array(outcomes.values) + Array(limitsRefused.values) {
             tally.destroy()
         }

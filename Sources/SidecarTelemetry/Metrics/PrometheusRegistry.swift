@@ -38,7 +38,8 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
 
     /// Returns all metrics as text, ordered by name, then by labels. O(n log n) in series; also reads `/proc`.
     package func exposition(as format: ExpositionFormat = .prometheus) -> String {
-        let families = state.withLockedValue { $0.families }
+        var families = state.withLockedValue { $0.families }
+        for (name, former) in MetricHelp.formerNames { families[former] = families[name] }
         var text = PrometheusText(format)
         for (name, family) in families.sorted(by: { $0.key < $1.key }) {
             let shown = family.series.filter(\.value.isShown)
