@@ -6,7 +6,7 @@ final class LinkedLeaseKeeper {
         case watching(Scheduled<Void>)
         /// A release call is in flight.
         case releasing
-        case over(wasReleased: Bool)
+        case ended(wasReleased: Bool)
     }
 
     private let connection: DedicatedConnection
@@ -16,20 +16,20 @@ final class LinkedLeaseKeeper {
     /// `nil` before `start`.
     private var state: State?
 
-    /// The longest interval between two pings.
-    private static let longestInterval = Duration.seconds(5)
-    /// The shortest interval between two pings, used for leases of less than 80 ms.
-    private static let shortestInterval = Duration.milliseconds(20)
+    /// The maximum interval between two pings.
+    private static let maximumInterval = Duration.seconds(5)
+    /// The minimum interval between two pings, used for leases shorter than 80 ms.
+    private static let minimumInterval = Duration.milliseconds(20)
 
     init(connection: DedicatedConnection, ttl: Duration, eventLoop: any EventLoop, onEnd: @escaping (_ isLost: Bool) -> Void) {
         self.connection = connection
         self.eventLoop = eventLoop
-        interval = TimeAmount(max(Self.shortestInterval, min(Self.longestInterval, ttl / 4)))
+        interval = TimeAmount(max(Self.minimumInterval, min(Self.maximumInterval, ttl / 4)))
         self.onEnd = onEnd
     }
 
-    /// Returns a linked lease that lasts as long as its connection. Must be called on the event loop.
-    /// - Parameter connection: the connection on which the lease was acquired. It must carry no other call.
+    /// Returns a linked lease that is lost when its connection closes. Must be called on the event loop.
+    /// - Parameter connection: the connection on which the lease was acquired. It must not carry other calls.
     static func keep(
         _ lease: Lease, connection: DedicatedConnection, eventLoop: any EventLoop, metrics: SidecarClientMetrics
     ) -> LinkedLease {
@@ -39,18 +39,18 @@ final class LinkedLeaseKeeper {
             continuation.finish()
         }
         keeper.start()
-        let kept = NIOLoopBound(keeper, eventLoop: eventLoop)
+        let boundKeeper = NIOLoopBound(keeper, eventLoop: eventLoop)
         let call = LockCalls.Release(name: lease.name, token: lease.token, fence: lease.ownersFence)
         return LinkedLease(lease, losses: losses) {
             try await metrics.counting {
                 try await eventLoop.flatSubmit {
                     let promise = eventLoop.makePromise(of: Bool.self)
-                    kept.value.release(call) { promise.completeWith($0.mapError { $0 as any Error }) }
+                    boundKeeper.value.release(call) { promise.completeWith($0.mapError { $0 as any Error }) }
                     return promise.futureResult
                 }.get()
             }
         } onDrop: {
-            eventLoop.execute { kept.value.end() }
+            eventLoop.execute { boundKeeper.value.end() }
         }
     }
 
@@ -58,10 +58,10 @@ final class LinkedLeaseKeeper {
         let onClose = connection.onClose
         connection.onClose = { [weak self] in
             onClose?()
-            self?.isDisconnected()
+            self?.connectionClosed()
         }
-        // The connection may have been lost together with the grant.
-        guard !connection.isClosed else { return isDisconnected() }
+        // The connection may have been lost right after the grant.
+        guard !connection.isClosed else { return connectionClosed() }
         planCheck()
     }
 
@@ -69,7 +69,7 @@ final class LinkedLeaseKeeper {
     func end() {
         guard case .watching(let check) = state else { return }
         check.cancel()
-        state = .over(wasReleased: true)
+        state = .ended(wasReleased: true)
         connection.close()
         onEnd(false)
     }
@@ -77,13 +77,13 @@ final class LinkedLeaseKeeper {
     func release(_ call: LockCalls.Release, completion: @escaping (Result<Bool, InterlockError>) -> Void) {
         guard case .watching(let check) = state else {
             // A repeated release returns the outcome of the first, or `true` while that one is in flight.
-            if case .over(let wasReleased) = state { return completion(.success(wasReleased)) }
+            if case .ended(let wasReleased) = state { return completion(.success(wasReleased)) }
             return completion(.success(true))
         }
         check.cancel()
         state = .releasing
         connection.send(call) { [self] result in
-            state = .over(wasReleased: (try? result.get()) ?? false)
+            state = .ended(wasReleased: (try? result.get()) ?? false)
             connection.close()
             onEnd(false)
             completion(result)
@@ -102,13 +102,13 @@ final class LinkedLeaseKeeper {
         state = .watching(check)
     }
 
-    private func isDisconnected() {
+    private func connectionClosed() {
         switch state {
         case .watching(let check): check.cancel()
         case nil: break
-        case .releasing, .over: return
+        case .releasing, .ended: return
         }
-        state = .over(wasReleased: false)
+        state = .ended(wasReleased: false)
         onEnd(true)
     }
 }

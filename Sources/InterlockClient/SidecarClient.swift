@@ -40,10 +40,10 @@ public actor SidecarClient: Service {
     /// The number of calls that currently wait at the sidecar.
     private var waiting = 0
     nonisolated let subscriptions = EventSubscriptions()
-    /// The connection for events; `nil` if there are no subscriptions.
-    private var following: NIOLoopBound<SidecarSubscription>?
-    /// The task that asks for the events' channel; `nil` if it is not running.
-    private var beginning: Task<Void, Never>?
+    /// The connection for events; `nil` before it is opened, and without subscriptions.
+    private var eventSubscription: NIOLoopBound<SidecarSubscription>?
+    /// The task that asks the sidecar for the event channel until it answers; `nil` if it is not running.
+    private var subscriptionTask: Task<Void, Never>?
     private var isClosed = false
 
     /// The number of idle connections kept for later waiting calls, and the time after which they close.
@@ -75,7 +75,7 @@ public actor SidecarClient: Service {
 
     deinit {
         subscriptions.finish()
-        if let following { eventLoop.execute { following.value.close() } }
+        if let eventSubscription { eventLoop.execute { eventSubscription.value.close() } }
     }
 
     /// Runs `body` with a connected client, and closes the client even if `body` throws.
@@ -110,11 +110,11 @@ public actor SidecarClient: Service {
         }
         shared.onUp = { [weak self, metrics] in
             metrics.connects.increment()
-            self?.assumeIsolated { $0.attempted(.success(())) }
+            self?.assumeIsolated { $0.resumeConnecting(with: .success(())) }
         }
         shared.onDown = { [weak self, metrics] error in
             metrics.connectionFailures.increment()
-            self?.assumeIsolated { $0.attempted(.failure(error)) }
+            self?.assumeIsolated { $0.resumeConnecting(with: .failure(error)) }
         }
         try await withCheckedThrowingContinuation { continuation in
             connecting.append(continuation)
@@ -127,7 +127,7 @@ public actor SidecarClient: Service {
         isClosed = true
         subscriptions.finish()
         subscriptionsChanged()
-        attempted(.failure(closed))
+        resumeConnecting(with: .failure(closed))
         for connection in dedicatedConnections.values { connection.close() }
         // Closing cannot fail, because only this side completes the future.
         try? await shared.close().get()
@@ -137,7 +137,7 @@ public actor SidecarClient: Service {
         InterlockError(.notConnected, "this client of the sidecar at \(configuration.address) was closed")
     }
 
-    private func attempted(_ result: Result<Void, any Error>) {
+    private func resumeConnecting(with result: Result<Void, any Error>) {
         let attempt = connecting
         connecting = []
         for continuation in attempt { continuation.resume(with: result) }
@@ -151,17 +151,17 @@ public actor SidecarClient: Service {
 
     private func subscriptionsChanged() {
         if subscriptions.count == 0 {
-            beginning?.cancel()
-            beginning = nil
+            subscriptionTask?.cancel()
+            subscriptionTask = nil
             // An intentional close is not an interruption.
-            following?.value.onDown = nil
-            following?.value.close()
-            following = nil
+            eventSubscription?.value.onDown = nil
+            eventSubscription?.value.close()
+            eventSubscription = nil
             subscriptions.note(nil)
-        } else if following == nil, beginning == nil {
-            beginning = Task { [weak self] in
-                while await self?.follow() == false {
-                    try? await Task.sleep(for: Self.followingDelay)
+        } else if eventSubscription == nil, subscriptionTask == nil {
+            subscriptionTask = Task { [weak self] in
+                while await self?.subscribeToEvents() == false {
+                    try? await Task.sleep(for: Self.subscriptionRetryDelay)
                 }
             }
         }
@@ -170,7 +170,7 @@ public actor SidecarClient: Service {
     /// Subscribes to the fleet's channel.
     /// - Returns: `false` if the sidecar did not name the channel. The subscription itself recovers from later losses
     ///   of the connection.
-    private func follow() async -> Bool {
+    private func subscribeToEvents() async -> Bool {
         var channel = configuration.eventChannel
         do {
             if channel == nil { channel = try await status().eventChannel }
@@ -181,24 +181,24 @@ public actor SidecarClient: Service {
         }
         guard !Task.isCancelled else { return true }
         let subscription = SidecarSubscription(
-            configuration, channel: channel ?? Self.usualEventChannel, eventLoop: eventLoop, logger: logger)
+            configuration, channel: channel ?? Self.legacyEventChannel, eventLoop: eventLoop, logger: logger)
         subscription.onFollowing = { [subscriptions] in subscriptions.note(.following) }
         subscription.onDown = { [subscriptions] error in subscriptions.note(.interrupted(error)) }
         subscription.onEvent = { [subscriptions] json in
             if let event = ReceivedEvent(json) { subscriptions.publish(.event(event)) }
         }
-        following = NIOLoopBound(subscription, eventLoop: eventLoop)
-        beginning = nil
+        eventSubscription = NIOLoopBound(subscription, eventLoop: eventLoop)
+        subscriptionTask = nil
         subscription.start()
         return true
     }
 
-    /// The channel of sidecars of version 0.1.0, which do not report it, if they have no `redis.prefix`.
-    private static let usualEventChannel = "interlock:events"
+    /// The channel of a sidecar of version 0.1.0 without `redis.prefix`. Such a version does not report its channel.
+    private static let legacyEventChannel = "interlock:events"
     /// The delay before the sidecar is asked for the channel again.
-    private static let followingDelay = Duration.seconds(1)
+    private static let subscriptionRetryDelay = Duration.seconds(1)
 
-    // MARK: About the sidecar
+    // MARK: Sidecar
 
     /// Returns the live members of the fleet, sorted by ID.
     public func fleet() async throws -> [FleetMember] {
@@ -244,7 +244,7 @@ public actor SidecarClient: Service {
         defer { waiting -= 1 }
         let connection = try idle.popLast() ?? makeDedicatedConnection()
         let reply = try await send(call, on: connection)
-        keep(connection)
+        returnToPool(connection)
         return reply
     }
 
@@ -260,13 +260,13 @@ public actor SidecarClient: Service {
             }
         } catch {
             // An error reply leaves the connection usable.
-            if let error = error as? InterlockError, error.isAnswer { keep(connection) } else { connection.close() }
+            if let error = error as? InterlockError, error.isAnswer { returnToPool(connection) } else { connection.close() }
             try Task.checkCancellation()
             throw error
         }
     }
 
-    /// Returns to the event loop, because the operation of a cancellation handler may run elsewhere.
+    /// Sends a call from the event loop. The operation of a cancellation handler may run on another executor.
     private func perform<Call: SidecarCall>(
         _ call: Call, on connection: NIOLoopBound<DedicatedConnection>
     ) async throws -> Call.Reply {
@@ -290,7 +290,7 @@ public actor SidecarClient: Service {
         return connection
     }
 
-    private func keep(_ connection: DedicatedConnection) {
+    private func returnToPool(_ connection: DedicatedConnection) {
         guard !connection.isClosed else { return }
         guard idle.count < Self.maximumIdle else {
             connection.close()

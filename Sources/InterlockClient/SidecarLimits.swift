@@ -12,8 +12,8 @@ public struct SidecarLimits: Sendable {
     ///   - subject: the tenant, user or address that the call counts for, in limits per subject.
     ///   - wait: how long to wait until the limits allow the call. The sidecar may wait for less: see
     ///     `SidecarStatus.maximumWait`.
-    ///   - isNamed: whether the decision names the limit that binds. Without the name, the sidecar batches takes that
-    ///     arrive together, which is faster.
+    ///   - isNamed: whether the decision names the limit that determined it. Without the name, the sidecar batches
+    ///     takes that arrive together, which is faster.
     /// - Returns: the decision. A refusal is not an error.
     /// - Throws: `InterlockError`, or `CancellationError` if the task is cancelled.
     public func take(
@@ -21,12 +21,12 @@ public struct SidecarLimits: Sendable {
     ) async throws -> LimitDecision {
         let request = UpstreamCallRequest(service: service, cost: Int64(cost), subject: subject, wait: wait)
         guard isNamed else { return try await client.send(LimitCalls.Take(request)) }
-        return try await named { try await client.send(LimitCalls.Take(request, isNamed: $0)) }
+        return try await withLimitName { try await client.send(LimitCalls.Take(request, isNamed: $0)) }
     }
 
     /// Returns the decision that a call of cost 1 would get now, without taking anything.
     public func peek(at service: String, subject: String? = nil) async throws -> LimitDecision {
-        try await named { try await client.send(LimitCalls.Peek(service: service, subject: subject, isNamed: $0)) }
+        try await withLimitName { try await client.send(LimitCalls.Peek(service: service, subject: subject, isNamed: $0)) }
     }
 
     /// Returns the decision of the domain's rule that matches a descriptor, without taking anything.
@@ -42,13 +42,13 @@ public struct SidecarLimits: Sendable {
         try await client.send(LimitCalls.List(service: service, subject: subject))
     }
 
-    /// Requests a decision that names the limit that binds. A sidecar of version 0.1.0 rejects that option before it
-    /// takes anything, so the request is then repeated without it.
-    private func named(_ ask: (_ isNamed: Bool) async throws -> LimitDecision) async throws -> LimitDecision {
+    /// Requests a decision with the name of the limit that determined it. A sidecar of version 0.1.0 rejects that
+    /// option before it takes anything, so the request is then repeated without it.
+    private func withLimitName(_ request: (_ isNamed: Bool) async throws -> LimitDecision) async throws -> LimitDecision {
         do {
-            return try await ask(true)
+            return try await request(true)
         } catch let error as InterlockError where error.code == .invalid && error.message.contains("\"NAMED\"") {
-            return try await ask(false)
+            return try await request(false)
         }
     }
 }

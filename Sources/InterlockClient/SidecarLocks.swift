@@ -41,8 +41,7 @@ public struct SidecarLocks: LockService {
         throw CancellationError()
     }
 
-    /// Acquires a lock whose lease the sidecar extends for as long as a connection of this client lives. See
-    /// `LockService`.
+    /// Acquires a lock whose lease the sidecar extends while a connection of this client is open. See `LockService`.
     ///
     /// The sidecar closes the connection when it loses the lease. Every loss is reported as `LeaseLoss.disconnected`
     /// within half of the lease's `ttl`, before the lease can lapse.

@@ -7,8 +7,8 @@ public struct SidecarServices: Sendable {
 
     /// Makes a call to a service.
     ///
-    /// If the sidecar grants a permit, `operation` runs once, on its caller's actor; otherwise it does not run. The
-    /// time that it takes is the call's latency. The outcome is reported even if the task is cancelled.
+    /// If the sidecar grants a permit, `operation` runs once, on the caller's actor; otherwise it does not run. Its
+    /// duration is the call's latency. The outcome is reported even if the task is cancelled.
     ///
     /// - Parameters:
     ///   - service: the name of a configured service.
@@ -28,18 +28,18 @@ public struct SidecarServices: Sendable {
         isolation: isolated (any Actor)? = #isolation,
         operation: () async throws -> Value
     ) async throws -> Value {
-        let permit = try await permit(
+        let permit = try await acquirePermit(
             UpstreamCallRequest(service: service, cost: Int64(cost), subject: subject, wait: patience))
-        let begun = ContinuousClock.now
+        let start = ContinuousClock.now
         let result = await Result(awaiting: operation)
-        let latency = ContinuousClock.now - begun
+        let latency = ContinuousClock.now - start
         var report = judge(result)
         if report.latency == nil { report.latency = latency }
         await sendReport(report, of: permit, service)
         return try result.get()
     }
 
-    private func permit(_ request: UpstreamCallRequest) async throws -> GrantedPermit {
+    private func acquirePermit(_ request: UpstreamCallRequest) async throws -> GrantedPermit {
         let answer: Result<GrantedPermit, ServiceCallError>
         do {
             answer = try await client.send(PermitCalls.Acquire(request))

@@ -7,9 +7,9 @@ package enum ExecutableDirectory {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = readlink("/proc/self/exe", &buffer, buffer.count)
         guard count > 0, count < buffer.count else { return nil }
-        let own = buffer[..<count].map { UInt8(bitPattern: $0) }
-        guard let slash = own.lastIndex(of: UInt8(ascii: "/")) else { return nil }
-        let path = String(decoding: own[...slash], as: UTF8.self) + name
+        let ownPath = buffer[..<count].map { UInt8(bitPattern: $0) }
+        guard let slash = ownPath.lastIndex(of: UInt8(ascii: "/")) else { return nil }
+        let path = String(decoding: ownPath[...slash], as: UTF8.self) + name
         return access(path, X_OK) == 0 ? path : nil
     }
 }

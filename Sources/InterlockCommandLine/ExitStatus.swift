@@ -1,16 +1,17 @@
 /// The reasons why a command can fail, which `docs/reference/command-line.md` documents.
 package enum ExitStatus: CaseIterable, Sendable {
-    /// The answer is no: held by another, limited, lost, not found, or mistakes found. Another try may succeed.
+    /// The answer is no: the lock is held by another, the call is limited, the lease is lost, something is not found,
+    /// or a check found mistakes. Another attempt may succeed.
     case no
     /// The command line or the configuration cannot be used. No request was sent.
     case usage
     /// The request was rejected as invalid: a name, a number, or an unknown service.
     case invalid
-    /// The sidecar or its Redis cannot be reached, or cannot serve now.
+    /// The sidecar or its Redis is unreachable or cannot serve now.
     case unavailable
     /// The server at the address is not a sidecar's RESP API.
     case notSidecar
-    /// The sidecar does not know the command, or its answer cannot be read, because its version differs.
+    /// The sidecar has a different version: it does not know the command, or its answer cannot be read.
     case otherVersion
     /// `run`: the lease was lost while the command ran.
     case leaseLost
@@ -38,9 +39,9 @@ package enum ExitStatus: CaseIterable, Sendable {
         }
     }
 
-    /// Returns the exit code used before 0.2.0, which is kept for one version. Scripts request it with
+    /// Returns the exit code of versions before 0.2.0, which is supported for one more version. Scripts request it with
     /// `INTERLOCK_EXIT_CODES=1`.
-    /// - Parameter isOfRun: whether the command is `interlock run`, which had one code for everything that a sidecar
+    /// - Parameter isOfRun: whether the command is `interlock run`, which had one code for all requests that a sidecar
     ///   rejects.
     package func formerCode(isOfRun: Bool) -> Int32 {
         switch self {

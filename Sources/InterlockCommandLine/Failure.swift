@@ -16,9 +16,9 @@ extension ExitCode {
         self.init(status.code)
     }
 
-    /// Creates the exit code, or the former one if the environment requests it.
+    /// Creates the exit code, or the code of earlier versions if the environment requests it.
     package init(_ status: ExitStatus, isOfRun: Bool) {
-        let wantsFormer = ProcessEnvironment.variables["INTERLOCK_EXIT_CODES"] == "1"
-        self.init(wantsFormer ? status.formerCode(isOfRun: isOfRun) : status.code)
+        let usesFormerCodes = ProcessEnvironment.variables["INTERLOCK_EXIT_CODES"] == "1"
+        self.init(usesFormerCodes ? status.formerCode(isOfRun: isOfRun) : status.code)
     }
 }

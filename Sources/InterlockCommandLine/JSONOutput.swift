@@ -8,7 +8,7 @@ package enum JSONOutput {
         return line(String(decoding: try encoder.encode(value), as: UTF8.self))
     }
 
-    /// Returns the JSON on one line and safe to display: characters that control a terminal are escaped.
+    /// Returns the JSON on one line, with characters escaped that may control a terminal.
     ///
     /// JSON allows characters below U+0020 only between tokens, where a space is equivalent. The other control
     /// characters can occur only within strings.
@@ -29,8 +29,8 @@ package enum JSONOutput {
 }
 
 extension StringProtocol {
-    /// The text with replacements for characters that move a terminal's cursor, ring its bell or reverse its writing
-    /// direction. Names, labels and messages come from untrusted sources.
+    /// The text without characters that move a terminal's cursor, ring its bell or reverse its writing direction; each
+    /// is replaced. Names, labels and messages come from untrusted sources.
     package var printable: String {
         var printable = ""
         for scalar in unicodeScalars {

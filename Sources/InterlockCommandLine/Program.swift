@@ -4,10 +4,10 @@ import Glibc
 import Interlock
 import InterlockCore
 
-/// The entry point of a program with subcommands. Each failure is one message on standard error and an exit code.
+/// The entry point of a program with subcommands. Reports each failure as a message on standard error and an exit code.
 extension AsyncParsableCommand {
-    /// Runs the command that this process's arguments name, on another thread than the caller's.
-    /// - Parameter isRun: whether a command is `interlock run`, which has its own exit codes.
+    /// Parses this process's arguments and runs the command on another thread.
+    /// - Parameter isRun: returns whether a command is `interlock run`, which has its own exit codes.
     package static func begin(isRun: @escaping @Sendable (any ParsableCommand) -> Bool = { _ in false }) -> Never {
         StandardStreams.openMissing()
         // libdispatch reads /proc and crashes without it, so nothing may use it before this check.
@@ -30,7 +30,7 @@ extension AsyncParsableCommand {
             if command.isGroup {
                 throw Failure("expected a command, got none\n\n\(helpMessage(for: type(of: command)))", .usage)
             }
-            try OpenFileLimit.checkLeast()
+            try OpenFileLimit.ensureMinimum()
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
             } else {
@@ -45,15 +45,15 @@ extension AsyncParsableCommand {
 }
 
 extension OpenFileLimit {
-    /// The minimum number of file descriptors with which a command can start its threads and connect.
-    private static let least = 64
+    /// The number of file descriptors that a command needs to start its threads and connect.
+    private static let minimum = 64
 
     /// Raises the limit of open files if it is below the minimum.
     /// - Throws: `Failure` if the limit cannot be raised that far.
-    fileprivate static func checkLeast() throws(Failure) {
-        guard let current, current < least, let bound = raised(), bound < least else { return }
+    fileprivate static func ensureMinimum() throws(Failure) {
+        guard let current, current < minimum, let limit = raised(), limit < minimum else { return }
         throw Failure(
-            "the open-file limit is \(bound), but \(least) is required: raise it with `ulimit -n \(least)`", .unavailable)
+            "the open-file limit is \(limit), but \(minimum) is required: raise it with `ulimit -n \(minimum)`", .unavailable)
     }
 }
 
@@ -75,16 +75,16 @@ extension ParsableCommand {
         exit(withError: ExitCode(failure.status, isOfRun: isOfRun))
     }
 
-    /// Returns the failure for the first word that should name a command and does not, or `nil` if all names are known.
+    /// Returns the failure for the first word that should name a command but does not, or `nil` if there is none.
     package static func misnamedCommand(in arguments: [String]) -> Failure? {
         var command: any ParsableCommand.Type = self
         var path = _commandName
         for word in arguments {
-            let known = command.configuration.subcommands
-            guard !known.isEmpty, !word.hasPrefix("-"), word != "help" else { return nil }
-            guard let next = known.first(where: { $0.names.contains(word) }) else {
-                let meant = known.suggestion(for: word).map { ": did you mean `\(path) \($0)`?" } ?? "; see `\(path) --help`"
-                return Failure("unknown command `\(path) \(word)`\(meant)", .usage)
+            let subcommands = command.configuration.subcommands
+            guard !subcommands.isEmpty, !word.hasPrefix("-"), word != "help" else { return nil }
+            guard let next = subcommands.first(where: { $0.names.contains(word) }) else {
+                let hint = subcommands.suggestion(for: word).map { ": did you mean `\(path) \($0)`?" } ?? "; see `\(path) --help`"
+                return Failure("unknown command `\(path) \(word)`\(hint)", .usage)
             }
             command = next
             path += " " + word

@@ -12,7 +12,7 @@ package enum Terminal {
     }
 
     /// Prints one of many answers, and suspends the task until it is written. For commands that keep running and must
-    /// still exit on a signal.
+    /// exit on a signal even if the output is not read.
     /// - Returns: `false` if the reader has closed the pipe, or the task was cancelled.
     package static func showNext(_ text: String) async -> Bool {
         await LineWriter.standardOutput.write(lines(text))
@@ -25,7 +25,7 @@ package enum Terminal {
 
     /// Prints a message other than an answer to standard error. Blocks only briefly, even if the output is not read.
     package static func report(_ text: String) {
-        LineWriter.standardError.add(lines(text), waiting: moment)
+        LineWriter.standardError.add(lines(text), waiting: maximumReportDelay)
     }
 
     /// Writes pending output if that is possible within half a second. Called last in a process.
@@ -33,8 +33,8 @@ package enum Terminal {
         for writer in [LineWriter.standardOutput, .standardError] where writer.isBusy { writer.flush(within: .milliseconds(500)) }
     }
 
-    /// The longest time that a message delays its sender, so that it appears before later output elsewhere.
-    private static let moment = Duration.milliseconds(100)
+    /// The maximum time to wait for a message to be written, so that it precedes later output on other descriptors.
+    private static let maximumReportDelay = Duration.milliseconds(100)
 
     private static func lines(_ text: String) -> String {
         text.split(separator: "\n", omittingEmptySubsequences: false).map(\.printable).joined(separator: "\n")

@@ -3,18 +3,19 @@ internal import Glibc
 internal import InterlockCore
 internal import NIOConcurrencyHelpers
 
-/// Writes lines to a descriptor in order, from its own queue, so that a pipe without a reader blocks only that queue.
+/// Writes lines to a descriptor in order. Writes on its own queue, so that a pipe that nobody reads blocks only the
+/// queue.
 ///
-/// A sidecar and long-running commands print everything through it. Lines beyond the backlog's limit are dropped and
+/// Sidecars and long-running commands write all output with it. Lines beyond the backlog's limit are dropped and
 /// counted.
 package final class LineWriter: Sendable {
     fileprivate struct State {
         var backlog = LineBacklog(limit: LineWriter.limit)
-        /// Whether the queue is writing; it also writes lines added meanwhile.
+        /// Whether the queue is writing. If so, it also writes lines that are added meanwhile.
         var isWriting = false
-        /// Whether the last caller waited in vain and nothing has been written since.
+        /// Whether the last flush timed out and nothing has been written since.
         var isStuck = false
-        /// Whether the last write failed, as to a pipe whose reader is gone.
+        /// Whether the last write failed, as it does after the reader of a pipe has closed it.
         var isClosed = false
         var report: @Sendable (Int) -> String = { count in
             "interlock: dropped \(count) \(count == 1 ? "line" : "lines") because the output was not read"
@@ -25,20 +26,23 @@ package final class LineWriter: Sendable {
     package static let standardOutput = LineWriter(STDOUT_FILENO)
     package static let standardError = LineWriter(STDERR_FILENO)
 
-    /// The most bytes that wait for a descriptor.
+    /// The maximum number of bytes that wait for a descriptor.
     package static let limit = 1 << 20
 
     private let descriptor: Int32
     private let queue: DispatchQueue
     private let state = NIOLockedValueBox(State())
 
-    /// - Parameter descriptor: a descriptor that stays open as long as the process lives.
+    /// - Parameter descriptor: a descriptor that stays open until the process exits.
     package init(_ descriptor: Int32) {
         self.descriptor = descriptor
         queue = DispatchQueue(label: "interlock.lines.\(descriptor)")
     }
 
-    /// Sets how dropped lines are reported among the others, and counted.
+    /// Sets the handlers for dropped lines.
+    /// - Parameters:
+    ///   - report: returns the line that replaces this number of dropped lines.
+    ///   - onDrop: called for each line that is dropped or cannot be written.
     package func reportDrops(as report: @escaping @Sendable (Int) -> String, onDrop: @escaping @Sendable () -> Void) {
         state.withLockedValue { state in
             state.report = report
@@ -51,21 +55,21 @@ package final class LineWriter: Sendable {
 
     /// Adds bytes that need not end with a line break, such as a progress line that is overwritten.
     package func add(bytes: [UInt8]) {
-        let (dropped, begins) = state.withLockedValue { state -> ((@Sendable () -> Void)?, Bool) in
+        let (dropped, isIdle) = state.withLockedValue { state -> ((@Sendable () -> Void)?, Bool) in
             let isAccepted = state.backlog.add(bytes, report: Self.line(state.report))
             defer { state.isWriting = true }
             return (isAccepted ? nil : state.onDrop, !state.isWriting)
         }
         dropped?()
-        if begins { queue.async { self.write() } }
+        if isIdle { queue.async { self.write() } }
     }
 
-    /// Adds a line and briefly waits until it is written, so that it precedes the next output of another process or
-    /// descriptor. Waits only once in a row for a blocked descriptor.
-    package func add(_ line: String, waiting patience: Duration) {
+    /// Adds a line and waits until it is written, at most for `timeout`, so that it precedes the next output of another
+    /// process or descriptor. While the descriptor is blocked, only the first call waits.
+    package func add(_ line: String, waiting timeout: Duration) {
         add(line)
         guard !state.withLockedValue({ $0.isStuck }) else { return }
-        flush(within: patience)
+        flush(within: timeout)
     }
 
     /// Writes a line, and suspends the task until it is written.
@@ -81,11 +85,11 @@ package final class LineWriter: Sendable {
     /// Whether lines are waiting to be written.
     package var isBusy: Bool { state.withLockedValue { $0.isWriting } }
 
-    /// Waits until everything added so far is written, or until `patience` is over. Never call it on an event loop.
-    package func flush(within patience: Duration) {
+    /// Waits until everything added so far is written, at most for `limit`. Must not be called on an event loop.
+    package func flush(within limit: Duration) {
         let written = DispatchSemaphore(value: 0)
         queue.async { written.signal() }
-        let timeout = DispatchTimeInterval.milliseconds(Int(clamping: patience.wholeMilliseconds))
+        let timeout = DispatchTimeInterval.milliseconds(Int(clamping: limit.wholeMilliseconds))
         let isLate = written.wait(timeout: .now() + timeout) == .timedOut
         state.withLockedValue { $0.isStuck = isLate }
     }
@@ -94,12 +98,12 @@ package final class LineWriter: Sendable {
     private func write() {
         while let line = state.withLockedValue({ $0.next() }) {
             let isWritten = Self.write(line, to: descriptor)
-            let lost = state.withLockedValue { state in
+            let dropped = state.withLockedValue { state in
                 state.isStuck = false
                 state.isClosed = !isWritten
                 return isWritten ? nil : state.onDrop
             }
-            lost?()
+            dropped?()
         }
     }
 
@@ -108,7 +112,7 @@ package final class LineWriter: Sendable {
         bytes.withUnsafeBytes { bytes in
             var rest = bytes[...]
             while !rest.isEmpty {
-                // One call for the whole line where possible, so that lines of several processes do not mix.
+                // Write the line with one call if possible, so that it does not mix with those of other processes.
                 let count = Glibc.write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
                 if count > 0 {
                     rest = rest.dropFirst(count)

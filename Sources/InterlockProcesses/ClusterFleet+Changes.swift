@@ -6,11 +6,13 @@ package import RedisClient
 extension ClusterFleet {
     // MARK: Failovers
 
-    /// Makes the cluster lose a primary.
-    /// - Parameter serverIndex: the index of the primary among those that serve hash slots, modulo their number.
+    /// Takes a primary of the cluster down.
+    /// - Parameters:
+    ///   - loss: the way in which the primary is lost.
+    ///   - serverIndex: the index of the primary among those that serve hash slots, modulo their number.
     package func losePrimary(_ loss: PrimaryLoss, serverIndex: Int) async throws {
         var found: (primary: Member, replica: Member)?
-        // Servers learn one by one of a recent promotion or demotion.
+        // After a recent promotion or demotion, the servers learn of it one by one.
         try await eventually(within: Self.patience, "the other servers list a replica of the primary") {
             let lines = try await nodes()
             let primaries = members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
@@ -29,12 +31,12 @@ extension ClusterFleet {
         }
     }
 
-    /// Waits until the replica of the lost primary has its hash slots, brings the lost one back, and waits until the
-    /// cluster is whole.
+    /// Waits until the replica of the lost primary has taken over its hash slots, brings the lost primary back, and
+    /// waits until the cluster is complete.
     package func mend() async throws {
         if let (primary, loss) = lost {
             try await eventually(within: Self.patience, "another server has the lost server's hash slots") {
-                let lines = try await nodes(but: primary)
+                let lines = try await nodes(excluding: primary)
                 return lines.allSatisfy { $0.id != primary.id || $0.slots.isEmpty }
                     && lines.reduce(0) { $0 + ($1.slots.map(\.count).reduce(0, +)) } == HashSlot.count
             }
@@ -50,8 +52,8 @@ extension ClusterFleet {
 
     // MARK: Slots
 
-    /// Moves hash slots one after the other, as `redis-cli --cluster reshard` does. Meanwhile commands on a moving slot
-    /// are answered with `ASK` or `TRYAGAIN`.
+    /// Moves hash slots one after the other, as `redis-cli --cluster reshard` does. Meanwhile, servers answer commands
+    /// on a migrating slot with `ASK` or `TRYAGAIN`.
     package func reshard(_ slots: [HashSlot], serverIndex: Int) async throws {
         let primaries = try await primaries()
         for slot in slots {
@@ -70,7 +72,7 @@ extension ClusterFleet {
         return members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
     }
 
-    /// Moves many hash slots to the primaries in rotation, in batches, so that none is migrating for long.
+    /// Moves hash slots to the targets in rotation, in batches, so that no slot is migrating for long.
     private func move(_ slots: [HashSlot], from source: Member, to targets: [Member]) async throws {
         let batch = 32
         for (number, start) in stride(from: 0, to: slots.count, by: batch).enumerated() {
@@ -90,8 +92,8 @@ extension ClusterFleet {
             try await moveKeys(of: slot, from: source, to: target)
         }
         try await set(target, "NODE", target.id)
-        // The source also learns of it from the target. With its last slot gone, it is no longer a primary and rejects
-        // the command.
+        // This may fail: the source also learns of the move from the target, and once it has lost its last slot, it is
+        // no longer a primary and rejects the command.
         try? await set(source, "NODE", target.id)
     }
 
@@ -128,15 +130,16 @@ extension ClusterFleet {
         try await waitUntilHealthy()
     }
 
-    /// Moves the hash slots of a primary to the others, and removes it. Its replicas stay, with another primary.
+    /// Moves the hash slots of a primary to the others, and removes it. Its replicas stay and replicate another
+    /// primary.
     package func leave(serverIndex: Int) async throws {
         let primaries = try await primaries()
         let leaving = primaries[serverIndex % primaries.count]
-        let own = try await slots(of: leaving)
+        let ownSlots = try await slots(of: leaving)
         let replicas = try await nodes().filter { $0.primary == leaving.id }.map(\.id)
-        left = (leaving.server, own, replicas)
+        left = (leaving.server, ownSlots, replicas)
         let others = primaries.filter { $0.id != leaving.id }
-        try await move(own, from: leaving, to: others)
+        try await move(ownSlots, from: leaving, to: others)
         for replica in members where replicas.contains(replica.id) { try await replicate(replica, of: others[0]) }
         try await forget(leaving)
         try await waitUntilHealthy()
@@ -145,7 +148,7 @@ extension ClusterFleet {
     /// Adds the removed primary again, and returns its replicas and its hash slots to it.
     package func joinAgain() async throws {
         guard let (server, slots, replicas) = left else { return }
-        // Under its old ID the other servers would ignore it for a minute.
+        // Reset the server, because the others would ignore it under its old ID for a minute.
         _ = try await server.ask(["FLUSHALL"])
         _ = try await server.ask(["CLUSTER", "RESET", "HARD"])
         let former = Member(server: server, id: try await server.ask(["CLUSTER", "MYID"]).text ?? "")
@@ -165,7 +168,7 @@ extension ClusterFleet {
                 let lines = try await nodes(at: member)
                 guard lines.count == members.count, !lines.contains(where: \.isHandshake) else { return false }
             }
-            // A new server refuses everything for some time, and slots could not be moved to it.
+            // A new server refuses all commands for some time, and slots cannot be moved to it before.
             return try await member.server.ask(["CLUSTER", "INFO"]).text?.contains("cluster_state:ok") ?? false
         }
     }
@@ -197,7 +200,7 @@ extension ClusterFleet {
     }
 
     /// Returns the nodes as a running server lists them.
-    private func nodes(but excluded: Member? = nil) async throws -> [Node] {
+    private func nodes(excluding excluded: Member? = nil) async throws -> [Node] {
         for member in members where member.id != excluded?.id {
             guard await member.server.processID != nil else { continue }
             return try await nodes(at: member)
@@ -235,7 +238,7 @@ extension ClusterFleet {
         }
     }
 
-    /// Returns the replies to many commands that are sent at once.
+    /// Sends many commands concurrently and returns their replies in order.
     @discardableResult
     private func all(_ commands: [[String]], at member: Member) async throws -> [RedisReply] {
         let client = RedisClient(configuration: member.server.configuration)

@@ -1,7 +1,7 @@
 internal import InterlockCore
 package import RedisClient
 
-/// A Redis Cluster: real servers in fresh folders, on free ports of 127.0.0.1. They end with this process.
+/// A Redis Cluster: real servers in new folders, on free ports of 127.0.0.1. They end with this process.
 package actor ClusterFleet {
     /// A server of the cluster, and its ID there.
     package struct Member: Sendable {
@@ -9,13 +9,13 @@ package actor ClusterFleet {
         package let id: String
     }
 
-    /// The time without an answer, in milliseconds, after which the others consider a server down.
+    /// The time without an answer, in milliseconds, after which the others consider a server to be down.
     package static let nodeTimeout = 1000
     static let patience = Duration.seconds(60)
 
     /// The initial primaries, then one replica of each per round.
     package internal(set) var members: [Member]
-    /// The further arguments of every server.
+    /// The additional arguments of every server.
     let arguments: [String]
     /// The number of replicas of each primary.
     let replicas: Int
@@ -31,12 +31,12 @@ package actor ClusterFleet {
         self.arguments = arguments
     }
 
-    /// Starts servers, joins them to a cluster, and waits until each of them reports that it is whole.
+    /// Starts servers, joins them to a cluster, and waits until each of them reports that the cluster is complete.
     /// - Parameters:
     ///   - primaries: the number of primaries, which share the hash slots evenly.
     ///   - replicas: the number of replicas of each primary.
-    ///   - arguments: further arguments of every server.
-    /// - Throws: `RedisServerError` or `DeadlineExceeded`, after ending all that was started.
+    ///   - arguments: additional arguments of every server.
+    /// - Throws: `RedisServerError` or `DeadlineExceeded`, after ending everything that was started.
     package static func start(primaries: Int = 3, replicas: Int = 0, arguments: [String] = []) async throws -> ClusterFleet {
         let fleet = ClusterFleet(members: [], replicas: replicas, arguments: arguments)
         do {
@@ -65,11 +65,11 @@ package actor ClusterFleet {
     }
 
     func addServer(_ arguments: [String]) async throws {
-        let own = [
+        let baseArguments = [
             "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "\(Self.nodeTimeout)",
             "--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",
         ]
-        let server = try await RedisServer.start(arguments: own + arguments)
+        let server = try await RedisServer.start(arguments: baseArguments + arguments)
         members.append(Member(server: server, id: try await server.ask(["CLUSTER", "MYID"]).text ?? ""))
     }
 
@@ -139,7 +139,7 @@ package actor ClusterFleet {
 
     // MARK: Slots
 
-    /// Returns the server of a hash slot, as a running server reports it.
+    /// Returns the server that serves a hash slot, as reported by a running server.
     package func owner(of slot: HashSlot) async throws -> Member {
         for member in members where await member.server.processID != nil {
             guard let ranges = try? await member.server.ask(["CLUSTER", "SLOTS"]).array else { continue }

@@ -1,4 +1,4 @@
-/// The error of a test that waited in vain.
+/// The error for a condition that did not become true in time.
 package struct DeadlineExceeded: Error, Hashable, Sendable, CustomStringConvertible {
     /// The awaited condition.
     package var expectation: String

@@ -1,10 +1,10 @@
-/// Waits until `condition` holds. Returns at once if it already does.
+/// Waits until `condition` holds. Returns immediately if it already does.
 ///
-/// Use it for state that cannot be awaited, such as that of another process. It checks every 2 ms, so a generous limit
-/// costs nothing.
+/// Use it for state that cannot be awaited, such as that of another process. It checks every 2 ms and returns as soon
+/// as the condition holds, so choose a generous limit.
 ///
 /// - Parameters:
-///   - limit: the longest wait.
+///   - limit: the maximum wait.
 ///   - expectation: the awaited condition, for the error's message.
 /// - Throws: `DeadlineExceeded` if the condition does not hold in time, or what `condition` throws.
 package func eventually(
@@ -15,7 +15,7 @@ package func eventually(
     let deadline = ContinuousClock.now + limit
     while try await !condition() {
         guard ContinuousClock.now < deadline else { throw DeadlineExceeded(expectation: expectation, limit: limit) }
-        // Polls, because nothing announces the change.
+        // Poll, because nothing announces the change.
         try await Task.sleep(for: .milliseconds(2))
     }
 }

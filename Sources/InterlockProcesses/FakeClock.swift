@@ -9,19 +9,20 @@ package struct FakeClock: Sendable {
     package let environment: [String: String]
     private let path: String
 
-    /// Creates a clock that shows the true time at first.
+    /// Creates a clock that shows the true time until it is changed.
     /// - Parameters:
     ///   - path: the file that holds the time; its folder must exist.
-    ///   - isReadEachTime: whether a change shows at once, at the cost of a file read per clock reading: a loaded Redis
-    ///     then does an eighth of its work. Otherwise a change shows within two seconds, and Redis does two thirds.
+    ///   - isReadEachTime: whether a change takes effect immediately, because each clock reading reads the file. This
+    ///     reduces the throughput of Redis to an eighth. Otherwise a change takes effect within two seconds, and the
+    ///     throughput is two thirds.
     /// - Throws: `SteeredClockError` if libfaketime is missing, or an error of Foundation if the file cannot be
     ///   written.
     package init(file path: String, isReadEachTime: Bool = true) async throws {
         self.path = path
         let reading = isReadEachTime ? "FAKETIME_NO_CACHE" : "FAKETIME_CACHE_DURATION"
         environment = [
-            // Memory comes from libc, because Redis is linked with jemalloc, which reads the clock while libfaketime is
-            // still allocating: both would wait forever.
+            // Preload libc too, because Redis is linked with jemalloc, which reads the clock while libfaketime
+            // allocates memory: the two would deadlock.
             "LD_PRELOAD": "\(try await Self.library()):libc.so.6",
             "FAKETIME_TIMESTAMP_FILE": path,
             reading: "1",
@@ -31,7 +32,7 @@ package struct FakeClock: Sendable {
         try show(secondsBesideTrueTime: 0)
     }
 
-    /// Shows the true time plus this offset from now on, in seconds.
+    /// Sets the clock to the true time plus an offset in seconds.
     package func show(secondsBesideTrueTime offset: Int) throws {
         try write(offset < 0 ? "\(offset)" : "+\(offset)")
     }
@@ -56,31 +57,31 @@ package struct FakeClock: Sendable {
         try Data(text.utf8).write(to: URL(filePath: path), options: .atomic)
     }
 
-    /// The number of attempts to run `faketime`, which fails if a killed one had its process ID and left a semaphore
-    /// behind.
+    /// The number of attempts to run `faketime`, which fails if a killed `faketime` with the same process ID has left a
+    /// semaphore behind.
     private static let attempts = 5
 
-    /// Returns the libraries that `faketime` preloads. Only it knows the path.
+    /// Returns the library that `faketime` preloads, because only `faketime` knows its path.
     private static func library() async throws -> String {
         let words = ["-m", "-f", "+0", "printenv", "LD_PRELOAD"]
-        var said = ""
+        var errorOutput = ""
         for _ in 0..<attempts {
             do {
                 let result = try await Subprocess.run(
                     .name("faketime"), arguments: Arguments(words), output: .string(limit: 1 << 12),
                     error: .string(limit: 1 << 12))
                 if let path = result.standardOutput.split(separator: "\n").first { return String(path) }
-                said = result.standardError
+                errorOutput = result.standardError
             } catch {
                 throw SteeredClockError(
                     reason: "cannot run faketime, which moves the clock; install it with `make setup`: \(error)")
             }
         }
-        throw SteeredClockError(reason: "faketime does not preload a library: \(said)")
+        throw SteeredClockError(reason: "faketime does not preload a library: \(errorOutput)")
     }
 }
 
-/// The error of a clock that cannot be controlled.
+/// The error for a fake clock that cannot be set up.
 package struct SteeredClockError: Error, CustomStringConvertible {
     package var reason: String
 

@@ -11,7 +11,6 @@ package enum LocalPort {
     package static func unused() async throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: candidates)
-            // The port is taken.
             guard let channel = try? await bound(to: port) else { continue }
             try await channel.close()
             return port
@@ -19,8 +18,8 @@ package enum LocalPort {
         throw RedisServerError(reason: "found no free port among \(candidates) of 127.0.0.1", log: "")
     }
 
-    /// Starts a server on a free port, and on another one if the port was taken meanwhile.
-    /// - Throws: the error of `start`. For a taken port, that is a `RedisServerError` whose log says so.
+    /// Starts a server on a free port. Retries with another port if the port was taken meanwhile.
+    /// - Throws: the error of `start`, which must be a `RedisServerError` with the server's log if the port was taken.
     package static func withUnused<Server: Sendable>(
         isolation: isolated (any Actor)? = #isolation, _ start: (Int) async throws -> Server
     ) async throws -> Server {

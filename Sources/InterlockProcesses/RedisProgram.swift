@@ -19,7 +19,7 @@ package struct RedisProgram: Sendable, CustomStringConvertible {
                 throw RedisServerError(
                     reason: "redis-server --version printed no version", log: words.joined(separator: " "))
             }
-            // A build with TLS complains about the missing certificate. One without TLS fails earlier.
+            // A build with TLS complains about the missing certificate. A build without TLS does not know the option.
             let complaint = try await output("--port", "0", "--tls-port", "1")
             return RedisProgram(
                 product: String(product), version: String(version), speaksTLS: complaint.contains("tls-cert-file"))

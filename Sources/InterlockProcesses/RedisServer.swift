@@ -2,8 +2,8 @@ internal import Glibc
 internal import InterlockCore
 package import RedisClient
 
-/// A test's own `redis-server`: in a fresh folder, on a Unix socket and by default also on a free TCP port of
-/// 127.0.0.1. It saves its data only on request and ends with the test process.
+/// A `redis-server` process for one test. It has its own folder and listens on a Unix socket and, by default, on a free
+/// TCP port of 127.0.0.1. It saves its data only on request and ends with the test process.
 ///
 /// Use `withServer`, which always ends it.
 package actor RedisServer {
@@ -13,7 +13,7 @@ package actor RedisServer {
         case none
         /// Plain TCP on 127.0.0.1.
         case tcp
-        /// TLS on 127.0.0.1, with a fresh certificate.
+        /// TLS on 127.0.0.1, with a new certificate.
         case tls
     }
 
@@ -33,7 +33,7 @@ package actor RedisServer {
     private var process: ServerProcess?
     /// The logs of earlier processes.
     private var earlierLog = ""
-    /// The most characters of `earlierLog`.
+    /// The maximum number of characters of `earlierLog`.
     private static let earlierLogLimit = 1 << 18
 
     private init(
@@ -55,14 +55,14 @@ package actor RedisServer {
         self.environment = environment
     }
 
-    /// Starts a server and waits until it serves.
+    /// Starts a server and waits until it is ready.
     /// - Parameters:
     ///   - arguments: further arguments for the command line, such as `["--requirepass", "secret"]`.
     ///   - listener: the listener in addition to the Unix socket.
     ///   - environment: variables in addition to those of this process.
     ///   - certificate: the certificate of a `tls` listener, or `nil` to create one.
-    /// - Throws: `RedisServerError` with the server's log if it does not serve within 20 s. If another process took its
-    ///   port meanwhile, it first tries another port.
+    /// - Throws: `RedisServerError` with the server's log if it is not ready within 20 s. If another process took its
+    ///   port meanwhile, another port is tried first.
     package static func start(
         arguments: [String] = [], listener: Listener = .tcp, environment: [String: String] = [:],
         certificate: TestCertificate? = nil
@@ -100,18 +100,18 @@ package actor RedisServer {
         }
     }
 
-    /// The server's output since its first start, or the end of it if it is long.
+    /// The server's output since its first start; only the end if it is long.
     package var log: String { earlierLog + (process?.log ?? "") }
 
     /// The ID of the server's process, or `nil` if it does not run. Each start has a new one.
     package var processID: Int32? { process?.processID }
 
-    /// Ends the server as an operator does: SIGTERM, then SIGKILL after 5 s.
+    /// Ends the server as an operator would: SIGTERM, then SIGKILL after 5 s.
     package func stop() async {
-        await process?.stop(patience: .seconds(5))
+        await process?.stop(gracePeriod: .seconds(5))
     }
 
-    /// Ends the server as a power cut does: SIGKILL.
+    /// Ends the server as a crash would: SIGKILL.
     package func kill() async {
         process?.send(signal: SIGKILL)
         await process?.waitUntilEnd()
@@ -132,8 +132,8 @@ package actor RedisServer {
     ///   - keepingData: whether a running server saves its data first. A killed server restarts with its last saved
     ///     data.
     ///   - addedArguments: arguments for this start only.
-    ///   - untilReady: whether to wait until it serves.
-    /// - Throws: `RedisServerError` if it cannot save its data or does not serve.
+    ///   - untilReady: whether to wait until it is ready.
+    /// - Throws: `RedisServerError` if it cannot save its data or does not become ready.
     package func restart(
         keepingData: Bool = true, addedArguments: [String] = [], untilReady: Bool = true
     ) async throws {
@@ -143,8 +143,8 @@ package actor RedisServer {
         try await launch(untilReady: untilReady, addedArguments: addedArguments)
     }
 
-    /// Waits until `count` connections are notified of the next change to a key that they read. By then they have also
-    /// received everything that was published before.
+    /// Waits until Redis tracks `count` pairs of a connection and a key that it has read. By then, these connections
+    /// have also received everything that was published before.
     /// - Throws: `DeadlineExceeded` or `RedisError`.
     package func waitUntilTracking(_ count: Int) async throws {
         let client = RedisClient(configuration: configuration)
@@ -168,7 +168,7 @@ package actor RedisServer {
     private func launch(untilReady: Bool, addedArguments: [String] = []) async throws {
         earlierLog = String(log.suffix(Self.earlierLogLimit))
         process = nil
-        // `env` sets the variables for the server only, because a preloaded library is not meant for `setpriv`.
+        // `env` sets the variables for the server only, so that `setpriv` does not preload a library for it.
         let command = environment.map { "\($0.key)=\($0.value)" } + ["redis-server"]
         let launched = try await ServerProcess.start("env", arguments: command + baseArguments + arguments + addedArguments)
         process = launched

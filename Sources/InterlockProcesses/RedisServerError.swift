@@ -1,8 +1,8 @@
-/// The error of a test's server that could not be started or used.
+/// The error for a test's server that could not be started or used.
 package struct RedisServerError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The operation and the problem.
     package var reason: String
-    /// The server's log until then.
+    /// The server's log up to the error.
     package var log: String
 
     package init(reason: String, log: String) {

@@ -3,25 +3,25 @@ internal import Glibc
 internal import InterlockCore
 package import RedisClient
 
-/// A primary, its replicas and the Sentinels that watch them: real servers in fresh folders, on free ports of
+/// A primary, its replicas and the Sentinels that monitor them: real servers in new folders, on free ports of
 /// 127.0.0.1. All end with this process.
 package actor SentinelFleet {
     /// The name of the primary in the Sentinels' configuration.
     package static let primaryName = "main"
-    /// The time without an answer, in milliseconds, after which a Sentinel considers a server down.
+    /// The time without an answer, in milliseconds, after which a Sentinel considers a server to be down.
     private static let downAfter = 600
-    /// The Sentinels' user at the servers.
+    /// The ACL user of the Sentinels.
     fileprivate static let user = "sentinel"
     /// The Sentinels' password. Letters and digits only, because it is written to configuration files.
     fileprivate static let password = "watches"
-    /// The longest wait for the fleet to recover. Sentinels watch a returned server for about ten seconds before they
-    /// make it a replica.
-    private static let patience = Duration.seconds(60)
+    /// The maximum wait for the fleet to recover. Sentinels observe a server that has come back for about ten seconds
+    /// before they make it a replica.
+    private static let recoveryTimeout = Duration.seconds(60)
 
     /// The servers, of which the first is the initial primary.
     package nonisolated let servers: [RedisServer]
     package nonisolated let sentinels: [Sentinel]
-    private var lost: (server: RedisServer, loss: PrimaryLoss)?
+    private var lostPrimary: (server: RedisServer, loss: PrimaryLoss)?
 
     /// The certificate that servers and Sentinels present to each other and to clients, or `nil` without TLS.
     package nonisolated let certificate: TestCertificate?
@@ -42,7 +42,7 @@ package actor SentinelFleet {
     ///   - sentinels: the number of Sentinels, a majority of which must agree.
     ///   - usesTLS: whether they use TLS with each other and with clients.
     ///   - arguments: further arguments of every server.
-    /// - Throws: `RedisServerError` or `DeadlineExceeded`, after ending all that was started.
+    /// - Throws: `RedisServerError` or `DeadlineExceeded`, after ending everything that was started.
     package static func start(
         replicas: Int = 2, sentinels count: Int = 3, usesTLS: Bool = false, arguments: [String] = []
     ) async throws -> SentinelFleet {
@@ -56,23 +56,23 @@ package actor SentinelFleet {
             try await RedisServer.start(arguments: arguments, listener: usesTLS ? .tls : .tcp, certificate: certificate)
         }
         // The backlog lets a replica that was cut off briefly resynchronize partially.
-        let own =
+        let baseArguments =
             arguments + tls + [
                 "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "32mb",
                 "--user", user, "on", ">\(password)", "allchannels", "+@all",
             ]
         do {
-            servers.append(try await server(own))
+            servers.append(try await server(baseArguments))
             let primary = servers[0].port ?? 0
             for _ in 0..<replicas {
-                servers.append(try await server(own + ["--replicaof", "127.0.0.1", "\(primary)"]))
+                servers.append(try await server(baseArguments + ["--replicaof", "127.0.0.1", "\(primary)"]))
             }
             for _ in 0..<count {
                 sentinels.append(try await Sentinel.start(watching: primary, quorum: count / 2 + 1, downAfter, certificate))
             }
             let fleet = SentinelFleet(servers: servers, sentinels: sentinels, certificate: certificate, folder: folder)
             try await fleet.waitUntilHealthy()
-            // The setting makes Sentinels check a returned server more often, so that it becomes a replica after two
+            // Make Sentinels check a server that has come back more often, so that it becomes a replica after two
             // seconds instead of ten.
             for sentinel in sentinels {
                 _ = try await sentinel.ask(["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "500"])
@@ -134,11 +134,11 @@ package actor SentinelFleet {
 
     // MARK: Failovers
 
-    /// Returns the server that a majority of the Sentinels names.
+    /// Returns the server that a majority of the Sentinels reports as the primary.
     /// - Throws: `DeadlineExceeded` if they do not agree in time.
     package func primary() async throws -> RedisServer {
         var found: RedisServer?
-        try await eventually(within: Self.patience, "a majority of the Sentinels reports one primary") {
+        try await eventually(within: Self.recoveryTimeout, "a majority of the Sentinels reports one primary") {
             var votes: [Int: Int] = [:]
             for sentinel in sentinels {
                 if let port = try? await sentinel.primaryPort() { votes[port, default: 0] += 1 }
@@ -154,28 +154,27 @@ package actor SentinelFleet {
     /// Makes the Sentinels lose the primary.
     package func losePrimary(_ loss: PrimaryLoss) async throws {
         let server = try await primary()
-        lost = (server, loss)
+        lostPrimary = (server, loss)
         switch loss {
         case .killed: await server.kill()
         case .stopped: await server.pause()
         case .cutOff:
-            // An error reply does not count as an answer for a Sentinel.
+            // Sentinels do not count an error reply as an answer.
             _ = try await server.ask(["ACL", "SETUSER", Self.user, "nocommands"])
         }
     }
 
-    /// Waits until another server is the primary, and brings the lost one back. That one believes that it is the
-    /// primary until Sentinels demote it; waits for that too. A killed server that returned earlier would be the
-    /// primary again, and empty.
+    /// Waits until another server is the primary, brings the lost one back, and waits until Sentinels have made it a
+    /// replica. A killed server that came back earlier would stay the primary, without its data.
     package func mend() async throws {
-        if let (server, loss) = lost {
-            try await eventually(within: Self.patience, "another server is the primary") { try await primary() !== server }
-            lost = nil
+        if let (server, loss) = lostPrimary {
+            try await eventually(within: Self.recoveryTimeout, "another server is the primary") { try await primary() !== server }
+            lostPrimary = nil
             switch loss {
             case .killed: try await server.restart(keepingData: true)
             case .stopped: await server.resume()
             case .cutOff:
-                try await eventually(within: Self.patience, "Sentinels may talk to the server again") {
+                try await eventually(within: Self.recoveryTimeout, "Sentinels may talk to the server again") {
                     (try? await server.ask(["ACL", "SETUSER", Self.user, "allcommands"]))?.text == "OK"
                 }
             }
@@ -183,9 +182,10 @@ package actor SentinelFleet {
         try await waitUntilHealthy()
     }
 
-    /// Waits until every Sentinel knows the others and all servers, and every other server follows the primary.
+    /// Waits until every Sentinel knows the others and all servers, and every other server replicates the primary.
     private func waitUntilHealthy() async throws {
-        try await eventually(within: Self.patience, "the Sentinels know each other, and every replica follows the primary") {
+        try await eventually(within: Self.recoveryTimeout, "the Sentinels know each other, and every replica follows the primary")
+        {
             let primary = try await primary()
             for sentinel in sentinels {
                 let fields = (try? await sentinel.fields()) ?? [:]
@@ -247,7 +247,7 @@ package actor Sentinel {
                 "sentinel parallel-syncs \(name) 5", "sentinel auth-user \(name) \(SentinelFleet.user)",
                 "sentinel auth-pass \(name) \(SentinelFleet.password)",
             ]
-        // A Sentinel rewrites its own configuration file.
+        // A Sentinel rewrites its baseArguments configuration file.
         let file = "\(folder.path)/sentinel.conf"
         try Data((lines.joined(separator: "\n") + "\n").utf8).write(to: URL(filePath: file))
         let process = try await ServerProcess.start("redis-server", arguments: [file, "--sentinel"])
@@ -281,7 +281,7 @@ package actor Sentinel {
             stride(from: 0, to: words.count - 1, by: 2).map { (words[$0], words[$0 + 1]) }, uniquingKeysWith: { $1 })
     }
 
-    /// Returns the port of the primary that the Sentinel names.
+    /// Returns the port of the primary that the Sentinel reports.
     package nonisolated func primaryPort() async throws -> Int? {
         try await ask(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SentinelFleet.primaryName]).array?.last?.integer
             .flatMap { Int(exactly: $0) }

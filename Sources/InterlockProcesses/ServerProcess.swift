@@ -2,10 +2,11 @@ internal import Glibc
 internal import NIOConcurrencyHelpers
 internal import Subprocess
 
-/// A child process that runs until it is asked to end, and its output.
+/// A child process that runs until it is stopped, and its output.
 ///
-/// Ends with this process: `setpriv` has the kernel kill it when the thread that started it ends, and swift-subprocess
-/// starts all children on one thread that lives as long as the process (`Thread.swift`, `_setupWorkerThread`).
+/// It ends with this process: `setpriv` makes the kernel kill it when the thread that started it ends, and
+/// swift-subprocess starts all children on one thread that runs until this process exits (`Thread.swift`,
+/// `_setupWorkerThread`).
 package final class ServerProcess: Sendable {
     private let record: Record
     private let ended: Task<Void, Never>
@@ -16,9 +17,9 @@ package final class ServerProcess: Sendable {
     }
 
     /// Starts `program` from the PATH.
-    /// - Parameter logLimit: at least this many bytes of the latest output are kept, and at most twice as many.
-    /// - Throws: an error of swift-subprocess if nothing could be started. A missing program starts anyway and ends at
-    ///   once, with a message in its log.
+    /// - Parameter logLimit: the minimum number of bytes of the latest output to keep; at most twice as many are kept.
+    /// - Throws: an error of swift-subprocess if nothing could be started. If `program` is missing, the process starts
+    ///   anyway and ends immediately, with a message in its log.
     package static func start(
         _ program: String, arguments: [String], logLimit: Int = 1 << 20
     ) async throws -> ServerProcess {
@@ -33,9 +34,9 @@ package final class ServerProcess: Sendable {
                     output: .sequence,
                     error: .combinedWithOutput
                 ) { execution in
-                    record.began(execution.processIdentifier.value)
+                    record.started(execution.processIdentifier.value)
                     // The process is reaped only after this body, so its ID is not reused earlier.
-                    defer { record.ends() }
+                    defer { record.ended() }
                     launch.yield()
                     for try await chunk in execution.standardOutput {
                         chunk.withUnsafeBytes { record.append($0) }
@@ -46,7 +47,7 @@ package final class ServerProcess: Sendable {
                 launch.finish(throwing: error)
             }
         }
-        // The start is not canceled with the caller, which could not end the process yet.
+        // Wait for the start even if the caller is canceled, because the caller could not end the process yet.
         try await Task { for try await _ in launches { break } }.value
         return ServerProcess(record: record, ended: ended)
     }
@@ -69,17 +70,17 @@ package final class ServerProcess: Sendable {
         await ended.value
     }
 
-    /// Asks the process to end, and kills it after `patience`.
-    package func stop(patience: Duration) async {
+    /// Asks the process to end, and kills it after `gracePeriod`.
+    package func stop(gracePeriod: Duration) async {
         send(signal: SIGCONT)
         send(signal: SIGTERM)
-        let insistence = Task { [record] in
+        let killTask = Task { [record] in
             // Canceled if the process ends first.
-            try await Task.sleep(for: patience)
+            try await Task.sleep(for: gracePeriod)
             record.send(signal: SIGKILL)
         }
         await waitUntilEnd()
-        insistence.cancel()
+        killTask.cancel()
     }
 }
 
@@ -98,11 +99,11 @@ extension ServerProcess {
             self.logLimit = logLimit
         }
 
-        func began(_ pid: pid_t) {
+        func started(_ pid: pid_t) {
             state.withLockedValue { $0.pid = pid }
         }
 
-        func ends() {
+        func ended() {
             state.withLockedValue { $0.pid = nil }
         }
 
@@ -124,7 +125,7 @@ extension ServerProcess {
 
         func send(signal: Int32) {
             state.withLockedValue { state in
-                // Fails only for a process that has ended and is not reaped, which is fine.
+                // This fails only for a process that has ended and is not reaped, which is harmless.
                 if let pid = state.pid { _ = Glibc.kill(pid, signal) }
             }
         }

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 internal import Glibc
 
-/// A fresh folder that only this user can enter.
+/// A new folder that only this user can access.
 package struct TemporaryFolder: Sendable {
     package let path: String
 
@@ -17,14 +17,14 @@ package struct TemporaryFolder: Sendable {
     /// Deletes a server's saved data, so that it starts empty.
     func removeData() {
         for name in ["dump.rdb", "appendonlydir", "appendonly.aof"] {
-            // Most of these do not exist.
+            // Ignore the error, because most of these do not exist.
             try? FileManager.default.removeItem(atPath: "\(path)/\(name)")
         }
     }
 
     /// Deletes the folder and its content.
     package func remove() {
-        // A leftover folder in /tmp must not fail a finished test.
+        // Ignore the error, because a leftover folder in /tmp must not fail a finished test.
         try? FileManager.default.removeItem(atPath: path)
     }
 }

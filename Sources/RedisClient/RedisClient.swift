@@ -2,7 +2,7 @@ package import Logging
 package import NIOCore
 internal import NIOPosix
 
-/// A Redis client for `async` code. Many callers share the same connections, which are kept up until `close`.
+/// A Redis client for `async` code. Many callers share its connections, which reconnect until `close`.
 package actor RedisClient {
     private nonisolated let eventLoop: any EventLoop
     private let topology: RedisTopology
@@ -27,13 +27,13 @@ package actor RedisClient {
     }
 
     /// Connects and logs in.
-    /// - Throws: `RedisError` if the attempt fails; the next one is then already planned, and another call waits for
-    ///   it. `notConnected` if the client is closed before or meanwhile.
+    /// - Throws: `RedisError` if the attempt fails. The next attempt is then already planned, and another call waits
+    ///   for it. The code is `notConnected` if the client is closed before or meanwhile.
     package func connect() async throws {
         guard !isClosed else { throw Self.closed }
         guard !pipeline.isWhole else { return }
-        pipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.isUp() } }
-        pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.attempted(.failure(error)) } }
+        pipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.connected() } }
+        pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.resumeConnecting(with: .failure(error)) } }
         try await withCheckedThrowingContinuation { continuation in
             connecting.append(continuation)
             pipeline.start()
@@ -42,7 +42,7 @@ package actor RedisClient {
     }
 
     /// Sends a command or script and waits for its reply.
-    /// - Parameter timeout: the longest wait for the reply, or `nil` for the configuration's command timeout.
+    /// - Parameter timeout: the maximum wait for the reply, or `nil` for the configuration's command timeout.
     package func send<Command: RedisCommand & Sendable>(
         _ command: Command, timeout: Duration? = nil
     ) async throws -> Command.Reply where Command.Reply: Sendable {
@@ -54,7 +54,7 @@ package actor RedisClient {
     /// Closes the connections and fails pending commands.
     package func close() async {
         isClosed = true
-        attempted(.failure(Self.closed))
+        resumeConnecting(with: .failure(Self.closed))
         // Closing cannot fail, because only this side completes the future.
         try? await pipeline.close().get()
         try? await topology.close().get()
@@ -62,11 +62,11 @@ package actor RedisClient {
 
     private static let closed = RedisError(.notConnected, "this client was closed")
 
-    private func isUp() {
-        if pipeline.isWhole { attempted(.success(())) }
+    private func connected() {
+        if pipeline.isWhole { resumeConnecting(with: .success(())) }
     }
 
-    private func attempted(_ result: Result<Void, any Error>) {
+    private func resumeConnecting(with result: Result<Void, any Error>) {
         let waiting = connecting
         connecting = []
         for continuation in waiting { continuation.resume(with: result) }

@@ -1,14 +1,13 @@
 package import NIOCore
 
-/// One Redis, reached at one address, as the primary that Sentinels name, or as a cluster. Creates the connections to
+/// One Redis: a server at a fixed address, the primary that Sentinels name, or a cluster. Creates the connections to
 /// it, which reconnect together. Confined to its event loop.
 package final class RedisTopology {
     private let configuration: RedisConfiguration
     private let environment: RedisEnvironment
-    /// The group that keeps connections to one address at one server, or `nil` if Sentinels or a cluster name the
-    /// server.
+    /// The directory of a server at a fixed address, or `nil` if Sentinels or a cluster name the server.
     private let server: ServerDirectory?
-    /// The primary as the Sentinels name it, or `nil` if there are no Sentinels.
+    /// The primary that the Sentinels name, or `nil` if there are no Sentinels.
     package let primary: PrimaryDirectory?
     /// The slot map of the cluster, or `nil` if Redis is not a cluster.
     package let cluster: ClusterDirectory?
@@ -17,19 +16,19 @@ package final class RedisTopology {
         let configuration = configuration.withReplaceableSecrets(on: environment.eventLoop)
         self.configuration = configuration
         self.environment = environment
-        // Peers that only name the Redis, such as Sentinels, need neither report the time nor run scripts.
-        var asked = configuration
-        asked.knowsTimeAfter = nil
-        asked.peerCheckKey = nil
-        primary = PrimaryDirectory(following: asked, environment: environment)
-        cluster = ClusterDirectory(following: asked, environment: environment)
-        let isElsewhere = primary != nil || cluster != nil
-        server = isElsewhere ? nil : ServerDirectory(address: configuration.address, environment: environment)
+        // Connections that only discover servers, such as those to Sentinels, need neither the time nor scripts.
+        var discoveryConfiguration = configuration
+        discoveryConfiguration.knowsTimeAfter = nil
+        discoveryConfiguration.peerCheckKey = nil
+        primary = PrimaryDirectory(following: discoveryConfiguration, environment: environment)
+        cluster = ClusterDirectory(following: discoveryConfiguration, environment: environment)
+        let hasOtherDirectory = primary != nil || cluster != nil
+        server = hasOtherDirectory ? nil : ServerDirectory(address: configuration.address, environment: environment)
     }
 
     /// Creates the connections for commands.
-    /// - Parameter reportsServers: whether the slot map of a cluster may be asked for over these connections; `false`
-    ///   if their commands wait for long. The first such sender's connections are used.
+    /// - Parameter reportsServers: whether the slot map of a cluster may be queried over these connections; `false` if
+    ///   their commands take long. The connections of the first sender with `true` are used.
     package func sender(reportsServers: Bool = true) -> any RedisSender {
         guard let cluster else {
             return RedisPipeline(configuration: configuration, environment: environment, directory: directory)
@@ -38,7 +37,7 @@ package final class RedisTopology {
             configuration: configuration, environment: environment, directory: cluster, reportsServers: reportsServers)
     }
 
-    /// Creates the connections that subscribe to `channels` and receive invalidations of the keys tracked for them.
+    /// Creates the connections that subscribe to `channels` and receive invalidations of the tracked keys.
     package func listener(channels: [String]) -> any RedisListener {
         var configuration = configuration
         configuration.knowsTimeAfter = nil
@@ -59,24 +58,24 @@ package final class RedisTopology {
         configuration.replaceSecrets(by: new)
     }
 
-    /// The most replicas that a primary has, or `nil` if it is unknown.
+    /// The largest number of replicas of any primary, or `nil` if unknown.
     package var replicas: Int? {
         if let cluster { return cluster.view.isKnown ? cluster.view.maximumReplicas : nil }
         return primary?.replicas
     }
 
-    /// Returns whether a key is at this server, as far as is known.
+    /// Returns whether this server serves the key, according to the known slot map.
     package func serves(_ key: String, at server: RedisConfiguration.Address) -> Bool {
         cluster.map { $0.view.owner(of: HashSlot(ofKey: key)) == server } ?? true
     }
 
-    /// Starts to ask Sentinels or the cluster for the server's address, if there are any.
+    /// Starts to discover the server's address from Sentinels or the cluster, if there are any.
     package func start() {
         primary?.start()
         cluster?.start()
     }
 
-    /// Closes the connections to Sentinels, and those that only ask a cluster.
+    /// Closes the connections to Sentinels, and those that only discover the servers of a cluster.
     package func close() -> EventLoopFuture<Void> {
         .andAllComplete([primary?.close(), cluster?.close()].compactMap(\.self), on: environment.eventLoop)
     }

@@ -4,8 +4,8 @@
 import InterlockClient
 // end
 
-/// The examples of the page about the client, and calls that only the tests make. Values that the page does not define
-/// are parameters.
+/// The examples of `docs/swift/client.md`, and further calls for the tests. Values that the page does not define are
+/// parameters.
 struct DocumentedClientExamples {
     var configuration: SidecarClientConfiguration
 

@@ -11,7 +11,7 @@ struct DocumentedClientTests {
             name: "catalog", limits: [LimitDefinition(name: "tenant", limit: 3, window: .seconds(600), isPerSubject: true)])
     ]
 
-    @Test("A lock is held around a body, or another client holds it")
+    @Test("A lock is held while a body runs")
     func hello() async throws {
         try await TestSidecar.with { sidecar in
             let examples = DocumentedClientExamples(configuration: sidecar.configuration)
@@ -20,7 +20,7 @@ struct DocumentedClientTests {
         }
     }
 
-    @Test("Leases are extended, released and distinguished from errors")
+    @Test("Leases are extended and released, and errors are distinguished")
     func leases() async throws {
         try await TestSidecar.withClient { client in
             let examples = DocumentedClientExamples(configuration: client.configuration)
@@ -48,15 +48,15 @@ struct DocumentedClientTests {
     func events() async throws {
         try await TestSidecar.withClient { client in
             let examples = DocumentedClientExamples(configuration: client.configuration)
-            let (stands, following) = AsyncStream.makeStream(of: Void.self)
-            async let state = examples.watch(client) { following.finish() }
-            for await _ in stands {}
+            let (activations, activation) = AsyncStream.makeStream(of: Void.self)
+            async let state = examples.watch(client) { activation.finish() }
+            for await _ in activations {}
             try await client.breakers.force("catalog", to: .open)
             #expect(await state == .open)
         }
     }
 
-    @Test("A remote sidecar's address and key are settings")
+    @Test("The configuration of a remote sidecar has its address and key")
     func addressed() throws {
         let configuration = try DocumentedClientExamples.addressed()
         #expect(configuration.address.description == "rediss://interlock.internal:7379")

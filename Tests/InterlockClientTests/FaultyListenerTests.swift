@@ -33,8 +33,8 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("A truncated reply is not a reply, and the next call uses another connection")
-    func cut() async throws {
+    @Test("A truncated reply fails the call, and the next call uses another connection")
+    func truncatedReply() async throws {
         try await Self.with(api: { command in
             command.connection == 0 ? .bytesThenClose(Array("*3\r\n$5\r\nto".utf8)) : .text(":1\r\n")
         }) { client, server in
@@ -45,7 +45,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("A listener that never answers is abandoned after the deadline, which includes the wait")
+    @Test("A call to a listener that never answers times out after the wait and the answer timeout")
     func silence() async throws {
         try await Self.with(
             change: { $0.answerTimeout = .milliseconds(100) },
@@ -83,7 +83,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("A release for an owner names the fence, since a later lease has the same token")
+    @Test("A release with an owner's token names the fence, because a later lease has the same token")
     func fencedRelease() async throws {
         try await Self.with(api: { command in
             switch command.text.first {
@@ -92,15 +92,15 @@ struct FaultyListenerTests {
             default: .text("+PONG\r\n")
             }
         }) { client, _ in
-            let owners = try #require(try await client.locks.acquireLinked("a", ttl: .seconds(30), owner: "me"))
-            #expect(try await owners.release())
-            let made = try #require(try await client.locks.acquireLinked("a", ttl: .seconds(30)))
-            #expect(try await made.release() == false)
+            let leaseOfOwner = try #require(try await client.locks.acquireLinked("a", ttl: .seconds(30), owner: "me"))
+            #expect(try await leaseOfOwner.release())
+            let leaseWithoutOwner = try #require(try await client.locks.acquireLinked("a", ttl: .seconds(30)))
+            #expect(try await leaseWithoutOwner.release() == false)
         }
     }
 
-    @Test("Bytes that are not RESP are not a reply")
-    func garbage() async throws {
+    @Test("Bytes that are not RESP fail the call")
+    func invalidBytes() async throws {
         try await Self.with(api: { _ in
             .text("HTTP/1.1 400 Bad Request\r\n\r\n")
         }) { client, _ in
@@ -119,7 +119,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("A refused login is reported in the listener's words, without the key")
+    @Test("A rejected login is reported with the listener's message, without the key")
     func refusedLogin() async throws {
         try await Self.with(
             answersLogin: false, change: { $0.apiKey = "the-key" },
@@ -133,8 +133,8 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("An address where nothing listens is a failed connection")
-    func nobody() async throws {
+    @Test("An address without a listener is a failed connection")
+    func noListener() async throws {
         let client = SidecarClient(TestSidecar.patient(port: try await LocalPort.unused()))
         let error = await #expect(throws: InterlockError.self) { try await client.status() }
         #expect(error?.code == .connectionFailed)
@@ -142,7 +142,7 @@ struct FaultyListenerTests {
         await client.close()
     }
 
-    @Test("A listener that closes during a call leaves its outcome unknown")
+    @Test("A listener that closes the connection during a call leaves its outcome unknown")
     func closedWhileWaiting() async throws {
         try await Self.with(api: { _ in
             .close
@@ -170,7 +170,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("Calls beyond the limit are refused, and never sent")
+    @Test("Calls beyond the limit fail without being sent")
     func overload() async throws {
         try await Self.with(
             change: { configuration in
@@ -193,7 +193,7 @@ struct FaultyListenerTests {
         }
     }
 
-    @Test("A broken subscription is renewed, and reports that events were missed")
+    @Test("A lost subscription is renewed, and reports the interruption")
     func subscription() async throws {
         try await Self.with(
             change: { $0.eventChannel = "e" },
@@ -208,7 +208,9 @@ struct FaultyListenerTests {
         ) { client, _ in
             var connection = client.events.connection.makeAsyncIterator()
             #expect(await connection.next() == .following)
-            guard case .interrupted = await connection.next() else { return #expect(Bool(false), "not told of") }
+            guard case .interrupted = await connection.next() else {
+                return #expect(Bool(false), "the interruption was not reported")
+            }
             #expect(await connection.next() == .following)
         }
     }

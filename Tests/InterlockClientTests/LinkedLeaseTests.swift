@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Linked leases", .timeLimit(.minutes(3)))
 struct LinkedLeaseTests {
-    @Test("A linked lease is extended past its ttl, and released")
+    @Test("A linked lease is extended past its TTL and can be released")
     func release() async throws {
         try await TestSidecar.withClient { client in
             let linked = try #require(try await client.locks.acquireLinked("orders", ttl: .milliseconds(300)))
@@ -38,7 +38,7 @@ struct LinkedLeaseTests {
         }
     }
 
-    @Test("A linked lease ends with its client, which the sidecar treats as a release")
+    @Test("Closing the client ends its linked leases, and the sidecar releases them")
     func clientClosed() async throws {
         try await TestSidecar.with { sidecar in
             let client = SidecarClient(sidecar.configuration)
@@ -53,7 +53,7 @@ struct LinkedLeaseTests {
         }
     }
 
-    @Test("Work does not run while another client holds the lock, and the caller gets an error")
+    @Test("The body of withLock does not run while the lock is held, and the caller gets an error")
     func held() async throws {
         try await TestSidecar.withClient { client in
             let runs = Runs()
@@ -74,14 +74,14 @@ struct LinkedLeaseTests {
         }
     }
 
-    @Test("Work is cancelled when the lease under it is lost")
+    @Test("The body of withLock is cancelled when the lease is lost")
     func lostWork() async throws {
         try await TestSidecar.withClient { client in
             let error = await #expect(throws: InterlockError.self) {
                 try await client.locks.withLock("orders") { _ in
                     let wasBroken = try await client.locks.breakLock("orders")
                     #expect(wasBroken)
-                    // Ends only when the task is canceled, because nothing finishes the stream.
+                    // The loop ends only when the task is canceled, because nothing finishes the stream.
                     for await _ in AsyncStream<Void>.makeStream().stream {}
                 }
             }
@@ -90,7 +90,7 @@ struct LinkedLeaseTests {
     }
 }
 
-/// The number of times that a body has run.
+/// A count of the runs of a body.
 private actor Runs {
     private(set) var count = 0
 

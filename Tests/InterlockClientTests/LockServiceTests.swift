@@ -9,7 +9,7 @@ import Testing
 struct LockServiceTests {
     enum Library: String, CaseIterable, Sendable { case embedded, sidecar }
 
-    /// Runs `body` with the library's locks and with those of another client.
+    /// Runs `body` with the locks of the library and with those of another client.
     private static func with(
         _ library: Library, _ body: (_ locks: any LockService, _ others: SidecarLocks) async throws -> Void
     ) async throws {
@@ -49,12 +49,12 @@ struct LockServiceTests {
             let leases = try #require(try await locks.acquire(all: ["b", "a"]))
             #expect(leases.map(\.name) == ["b", "a"])
             #expect(try await others.acquire(all: ["c", "b"]) == nil)
-            let none = await #expect(throws: InterlockError.self) { try await locks.acquire(all: []) }
-            #expect(none?.code == .invalid)
+            let error = await #expect(throws: InterlockError.self) { try await locks.acquire(all: []) }
+            #expect(error?.code == .invalid)
         }
     }
 
-    @Test("A body runs on its caller's actor and uses its state", arguments: Library.allCases)
+    @Test("A body runs on its caller's actor and can use the actor's state", arguments: Library.allCases)
     func isolation(library: Library) async throws {
         try await Self.with(library) { locks, _ in
             let ledger = Ledger()
@@ -90,7 +90,7 @@ struct LockServiceTests {
                 try await locks.withLock("orders", ttl: .seconds(60)) { lease in
                     let wasBroken = try await others.breakLock("orders", fence: lease.fence)
                     #expect(wasBroken)
-                    // Ends only when the task is canceled, because nothing finishes the stream.
+                    // The loop ends only when the task is canceled, because nothing finishes the stream.
                     for await _ in AsyncStream<Void>.makeStream().stream {}
                 }
             }
@@ -113,7 +113,7 @@ struct LockServiceTests {
     }
 }
 
-/// An actor with state that is not Sendable.
+/// An actor with state that is not `Sendable`.
 private actor Ledger {
     final class Entry {
         var fence: Int64

@@ -18,17 +18,17 @@ struct SidecarCallTests {
     }
 
     @Test("A nil reply means held for an acquire, and lost for a renewal")
-    func nothing() throws {
+    func nilReply() throws {
         #expect(try Self.acquire.decode(.null) == nil)
         #expect(try LockCalls.Renew(name: "a", token: "t", ttl: .seconds(1)).decode(.null) == nil)
     }
 
-    @Test("A release of a lock that is not held says so")
+    @Test("A release reports whether the lock was held")
     func release() throws {
         #expect(try LockCalls.Release(name: "a", token: "t").decode(.integer(0)) == false)
     }
 
-    @Test("A limited take has a time to retry, and a granted one does not")
+    @Test("A refused take has a retry time, and a granted one does not")
     func limited() throws {
         let refused = try Self.take.decode(.array([1, 10, 0, 250, 260].map { .integer($0) }))
         #expect(!refused.isTaken)
@@ -50,7 +50,7 @@ struct SidecarCallTests {
         #expect(try Self.permit.decode(reply) == .failure(refusal))
     }
 
-    @Test("An unknown reply is an error")
+    @Test("A reply of an unexpected shape is an error")
     func unreadable() {
         #expect(throws: RedisError.self) { try Self.acquire.decode(.integer(1)) }
         #expect(throws: RedisError.self) { try Self.take.decode(.array([.integer(1)])) }

@@ -6,7 +6,7 @@ import Testing
 @Suite("A client of a sidecar", .timeLimit(.minutes(3)))
 struct SidecarClientTests {
     @Test("A lock is acquired, inspected, renewed and released")
-    func lockLife() async throws {
+    func lockLifecycle() async throws {
         try await TestSidecar.withClient { client in
             let lease = try #require(try await client.locks.acquire("orders", ttl: .seconds(30), label: "web-1"))
             #expect(lease.name == "orders")
@@ -27,7 +27,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("An owner that repeats its request gets its lease again, extended")
+    @Test("An owner that repeats its request gets the same lease, extended")
     func owner() async throws {
         try await TestSidecar.withClient { client in
             let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(30), owner: "me/1"))
@@ -52,7 +52,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("Readers share a lock, and a semaphore has its slots")
+    @Test("Readers share a lock, and a semaphore grants as many leases as it has slots")
     func modes() async throws {
         try await TestSidecar.withClient { client in
             let reader = try await client.locks.acquire("book", ttl: .seconds(30), mode: .shared)
@@ -64,7 +64,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("A waiting call delays no other, and gets the lock when it is released")
+    @Test("A waiting call does not delay other calls, and gets the lock when it is released")
     func waiting() async throws {
         try await TestSidecar.withClient { client in
             let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(60)))
@@ -75,7 +75,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("A cancelled wait ends, and holds nothing")
+    @Test("A cancelled wait leaves no waiter and no lease")
     func cancellation() async throws {
         try await TestSidecar.withClient { client in
             let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(60)))
@@ -101,7 +101,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("A limit reports what remains, and when to retry")
+    @Test("A limit reports the remaining calls and the retry time")
     func limits() async throws {
         try await TestSidecar.withClient { client in
             let taken = try await client.limits.take(from: "catalog", cost: 4)
@@ -115,7 +115,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("A permit is reported once, and a forced breaker refuses the next")
+    @Test("A permit can be reported only once, and a forced breaker refuses the next call")
     func permits() async throws {
         try await TestSidecar.withClient { client in
             let request = PermitCalls.Acquire(UpstreamCallRequest(service: "catalog"))
@@ -139,15 +139,15 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("A guarded call is reported once, as a failure if it throws, whatever the report's numbers are")
+    @Test("A guarded call is always reported, even if it throws or the report has numbers out of range")
     func guardedCalls() async throws {
-        struct Trouble: Error {}
+        struct CallError: Error {}
         // One slot: a permit that is not reported would refuse the next call.
         try await TestSidecar.withClient(services: [ServiceDefinition(name: "catalog", concurrency: 1)]) { client in
             let first = try await client.services.call("catalog") { 7 }
-            await #expect(throws: Trouble.self) { try await client.services.call("catalog") { throw Trouble() } }
-            let odd = OutcomeReport(outcome: .error, latency: .seconds(-1), status: 0, retryAfter: .seconds(-5))
-            let second = try await client.services.call("catalog", judgedBy: { _ in odd }) { 8 }
+            await #expect(throws: CallError.self) { try await client.services.call("catalog") { throw CallError() } }
+            let outOfRange = OutcomeReport(outcome: .error, latency: .seconds(-1), status: 0, retryAfter: .seconds(-5))
+            let second = try await client.services.call("catalog", judgedBy: { _ in outOfRange }) { 8 }
             let third = try await client.services.call("catalog") { 9 }
             #expect([first, second, third] == [7, 8, 9])
             let unknown = await #expect(throws: ServiceCallError.self) { try await client.services.call("nosuch") {} }
@@ -185,7 +185,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("An error keeps the sidecar's words, and its code is the first of them")
+    @Test("An error has the sidecar's message, without the code")
     func errors() async throws {
         try await TestSidecar.withClient { client in
             let error = await #expect(throws: InterlockError.self) { try await client.limits.take(from: "nothing") }
@@ -196,7 +196,7 @@ struct SidecarClientTests {
         }
     }
 
-    @Test("A key decides what a client may do")
+    @Test("The API key determines which calls a client may make")
     func keys() async throws {
         let keys = [
             APIKey(name: "web", secret: "web-secret-of-16", role: .use),

@@ -31,7 +31,7 @@ struct TestSidecar {
     }
 
     /// Runs `body` with a sidecar.
-    /// - Parameter keys: the API keys. The client uses the first one.
+    /// - Parameter keys: the API keys. The configuration contains the first one.
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], prefix: String = KeySpace.defaultPrefix,
         _ body: (TestSidecar) async throws -> Void

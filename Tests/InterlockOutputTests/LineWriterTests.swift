@@ -3,8 +3,8 @@ import InterlockOutput
 import NIOConcurrencyHelpers
 import Testing
 
-/// Tests with a pipe that is not read until the test asks for it.
-@Suite("Lines to a pipe without a reader", .timeLimit(.minutes(1)))
+/// Tests with a pipe that is read only when a test reads it.
+@Suite("Line writer", .timeLimit(.minutes(1)))
 struct LineWriterTests {
     init() { signal(SIGPIPE, SIG_IGN) }
 
@@ -38,12 +38,12 @@ struct LineWriterTests {
         /// Reads lines up to `text`.
         func lines(to text: String) -> [Substring] { lines { $0 == text } }
 
-        /// Closes the reader and leaves the writer open: a line writer that is still busy must not write to a
+        /// Closes the reader. The writer stays open, because a line writer that is still busy must not write to a
         /// descriptor that another test has opened under the same number.
         func close() { Glibc.close(reader) }
     }
 
-    @Test("Callers never wait, the order is kept, and dropped lines are counted at their position")
+    @Test("Callers never wait, lines keep their order, and dropped lines are counted at their position")
     func drops() {
         let pipe = Pipe()
         defer { pipe.close() }
@@ -54,8 +54,7 @@ struct LineWriterTests {
         for number in 0..<3000 { writer.add("\(filling)\(number)") }
         #expect(dropped.withLockedValue { $0 } > 0)
         #expect(writer.isBusy)
-        // If the queue starts late, lines are dropped before its first write, and later ones are accepted: each gap has
-        // its own count.
+        // Lines can be dropped more than once, for example when the queue starts late. Each gap has its own count.
         var next = 0
         let lines = pipe.lines { line in
             if line.hasSuffix(" dropped"), let count = Int(line.dropLast(" dropped".count)) {
@@ -82,7 +81,7 @@ struct LineWriterTests {
         writer.add(String(repeating: ".", count: 1 << 17))
         let clock = ContinuousClock()
         #expect(clock.measure { writer.add("one", waiting: .milliseconds(100)) } >= .milliseconds(100))
-        // The first message waited in vain and nothing was written since, so the second one does not wait.
+        // The first message timed out and nothing was written since, so the second one does not wait.
         #expect(clock.measure { writer.add("two", waiting: .seconds(60)) } < .seconds(30))
         #expect(pipe.lines(to: "two").suffix(2) == ["one", "two"])
     }
@@ -97,7 +96,7 @@ struct LineWriterTests {
         #expect(await task.value == false)
     }
 
-    @Test("A line to a pipe without a reader counts as dropped and ends a listing")
+    @Test("A write to a pipe without a reader fails")
     func closedPipe() async {
         let pipe = Pipe()
         close(pipe.reader)

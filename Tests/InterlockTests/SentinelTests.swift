@@ -119,7 +119,7 @@ struct SentinelTests {
             await coordinator.start()
             try await eventually(within: .seconds(20), "the reason is reported") {
                 await coordinator.status.redisFailure?.hasPrefix(
-                    "1 of 3 Sentinels know the primary main, and 2 are needed: the Sentinel 127.0.0.1:") ?? false
+                    "too few Sentinels report the primary main (1 of 3, 2 required): the Sentinel 127.0.0.1:") ?? false
             }
             #expect(await !coordinator.isReady)
             await coordinator.stop()

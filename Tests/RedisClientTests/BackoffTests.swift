@@ -6,7 +6,7 @@ import Testing
 struct BackoffTests {
     private let range = Duration.milliseconds(20)...Duration.milliseconds(1000)
 
-    @Test("The longest pause doubles with each failure up to the upper bound")
+    @Test("The maximum pause doubles with each failure up to the upper bound")
     func growth() {
         var backoff = Backoff(range: range)
         let pauses = (0..<8).map { _ in backoff.next(random: 1) }
@@ -14,7 +14,7 @@ struct BackoffTests {
     }
 
     @Test("No pause is shorter than half the lower bound, so that a fleet does not spin")
-    func floor() {
+    func minimumPause() {
         var backoff = Backoff(range: range)
         #expect((0..<8).allSatisfy { _ in backoff.next(random: 0) == .milliseconds(10) })
     }

@@ -37,13 +37,13 @@ extension RedisClient {
         try await send(AnyCommand(words), timeout: timeout)
     }
 
-    /// Returns the server's ID of this client's connection. A different ID means a different connection.
-    func connectionNumber() async throws -> Int64? {
+    /// Returns the server's ID for this client's connection. Each connection has a different ID.
+    func connectionID() async throws -> Int64? {
         try await words("CLIENT", "ID").integer
     }
 }
 
-/// A `RedisPipeline` for tests. It runs on its event loop and turns callbacks into values that can be awaited.
+/// A `RedisPipeline` for tests, with `async` methods instead of callbacks. Isolated to the event loop.
 actor PinnedPipeline {
     private nonisolated let eventLoop: any EventLoop
     private let pipeline: RedisPipeline
@@ -68,13 +68,14 @@ actor PinnedPipeline {
         pipeline.onUp = nil
     }
 
-    /// Starts the pipeline and writes something on each connection.
-    func writeWheneverUp() {
+    /// Starts the pipeline and sends a write on each new connection.
+    func writeOnEachConnection() {
         pipeline.onUp = { [weak pipeline] _ in pipeline?.send(AnyCommand(["SET", "a", "b"])) { _ in } }
         pipeline.start()
     }
 
-    /// Sends commands in one tick. Returns the results in the order of their arrival, with their commands' numbers.
+    /// Sends commands in one tick. Returns the results in the order in which they arrive, with the indices of their
+    /// commands.
     func batch(_ commands: [AnyCommand]) async -> [(number: Int, result: Result<RedisReply, RedisError>)] {
         await withCheckedContinuation { continuation in
             var results: [(number: Int, result: Result<RedisReply, RedisError>)] = []

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Closing a client", .timeLimit(.minutes(1)))
 struct ClosingTests {
-    @Test("Closing fails pending commands, and later ones are not sent")
+    @Test("Closing fails pending commands, and later commands are not sent")
     func pending() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
@@ -46,7 +46,7 @@ struct ClosingTests {
         configuration.reconnectDelay = .seconds(60) ... .seconds(60)
         try await withClient(configuration, connects: false) { client in
             #expect(await failureCode { try await client.connect() } == .connectionFailed)
-            // The next attempt is at least half a minute away.
+            // The next attempt follows after at least half a minute.
             async let waiting = failureCode { try await client.connect() }
             await Task.yield()
             await client.close()

@@ -25,7 +25,8 @@ struct ClusterViewTests {
         return slot
     }
 
-    /// Returns the answer of a server with these claims, each the number of a range of 100 hash slots, and its primary.
+    /// Returns the answer of a server. Each claim is the number of a range of 100 hash slots, and the primary of the
+    /// range.
     private static func answer(_ claims: [(Int64, String)], epochs: [String: Int64]) -> ClusterAnswer {
         ClusterAnswer(
             claims: claims.map { number, primary in
@@ -48,20 +49,20 @@ struct ClusterViewTests {
         #expect(view.epoch == 3)
     }
 
-    @Test("A server that knows an epoch but not yet all its changes moves no hash slot back")
-    func lateNews() {
+    @Test("A server that knows an epoch but not all its changes yet moves no hash slot back")
+    func outdatedAnswer() {
         var view = ClusterView()
         _ = view.received(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
         // Two ranges of hash slots move within one epoch of b; a third server knows only of the first move.
         _ = view.received(Self.answer([(0, "b"), (1, "b"), (2, "b")], epochs: ["a": 1, "b": 5]), now: Self.now)
-        let behind = Self.answer([(0, "b"), (1, "b"), (2, "a")], epochs: ["a": 1, "b": 5])
-        #expect(view.received(behind, now: Self.now).isEmpty)
+        let outdated = Self.answer([(0, "b"), (1, "b"), (2, "a")], epochs: ["a": 1, "b": 5])
+        #expect(view.received(outdated, now: Self.now).isEmpty)
         #expect(view.primaries == [Self.host("b")])
         #expect(view.covered == 300)
     }
 
     @Test("When no server can be queried, epochs start over")
-    func anew() {
+    func recreatedCluster() {
         var view = ClusterView()
         _ = view.received(Self.answer([(0, "a")], epochs: ["a": 7]), now: Self.now)
         view.forgetEpochs()
@@ -70,7 +71,7 @@ struct ClusterViewTests {
         #expect(view.primaries == [Self.host("b")])
     }
 
-    @Test("Servers that report no epochs are believed in the order of their answers")
+    @Test("The answers of servers that report no epochs are accepted in the order of their arrival")
     func withoutEpochs() {
         var view = ClusterView()
         for primary in ["a", "b", "a"] { _ = view.received(Self.answer([(0, primary)], epochs: [:]), now: Self.now) }
@@ -87,11 +88,11 @@ struct ClusterViewTests {
         #expect(view.covered == 100)
     }
 
-    @Test("A server's redirection outweighs answers of the same epoch for a moment")
+    @Test("A redirection outweighs answers of the same epoch until it expires")
     func moved() {
         var view = ClusterView()
-        let told = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
-        _ = view.received(told, now: Self.now)
+        let answer = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
+        _ = view.received(answer, now: Self.now)
         let isNew = [
             view.moved(Self.slot(7), to: Self.host("c"), now: Self.now),
             view.moved(Self.slot(7), to: Self.host("c"), now: Self.now),
@@ -99,15 +100,15 @@ struct ClusterViewTests {
         #expect(isNew == [true, false])
         view.dropUnusedPrimaries()
         #expect(view.primaries == [Self.host("a"), Self.host("b"), Self.host("c")])
-        #expect(view.received(told, now: Self.now).isEmpty)
+        #expect(view.received(answer, now: Self.now).isEmpty)
         #expect(view.owner(of: Self.slot(7)) == Self.host("c"))
-        // If the redirection was wrong, the view is corrected after this time.
+        // If the redirection was wrong, the next answer after this time corrects the view.
         let later = Self.now + ClusterView.correctionTime
-        #expect(view.received(told, now: later) == [Self.slot(7)])
+        #expect(view.received(answer, now: later) == [Self.slot(7)])
         #expect(view.primaries == [Self.host("a"), Self.host("b")])
     }
 
-    @Test("An answer that a correction suppressed is believed once the correction ends, even if it is repeated")
+    @Test("An answer that a redirection suppressed is accepted once the redirection expires, even if it is repeated")
     func correctionEnds() {
         var view = ClusterView()
         let before = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
@@ -121,7 +122,7 @@ struct ClusterViewTests {
     }
 
     @Test("A server that is assigned an unowned hash slot owns it, whatever its epoch")
-    func assignedAnew() {
+    func reassigned() {
         var view = ClusterView()
         _ = view.received(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 9]), now: Self.now)
         _ = view.received(Self.answer([(0, "a")], epochs: ["a": 1, "b": 9]), now: Self.now)
@@ -130,7 +131,7 @@ struct ClusterViewTests {
         #expect(view.epoch == 1)
     }
 
-    @Test("Names of removed servers are eventually forgotten, and those of the others are kept")
+    @Test("The host names of removed servers are eventually dropped, and those of the others are kept")
     func namesAreBounded() {
         var view = ClusterView()
         for number in 0..<1200 {
@@ -142,7 +143,9 @@ struct ClusterViewTests {
         #expect(view.names[Self.host("a")] == "a.example")
     }
 
-    @Test("In whichever order late and early news arrive, the newest are eventually believed", arguments: 0..<50 as Range<UInt64>)
+    @Test(
+        "In whichever order old and new answers arrive, the newest one is eventually accepted", arguments: 0..<50 as Range<UInt64>
+    )
     func converges(seed: UInt64) {
         var random = SeededRandom(seed: seed)
         var owners = (0..<8).map { _ in "abc".randomElement(using: &random).map(String.init) ?? "a" }
@@ -151,13 +154,13 @@ struct ClusterViewTests {
         var view = ClusterView()
         for _ in 0..<40 {
             let index = Int.random(in: owners.indices, using: &random)
-            let taker = ["a", "b", "c"][Int.random(in: 0..<3, using: &random)]
+            let newOwner = ["a", "b", "c"][Int.random(in: 0..<3, using: &random)]
             // The server that takes over a hash slot gets the highest epoch.
-            if epochs[taker] != epochs.values.max() { epochs[taker] = (epochs.values.max() ?? 0) + 1 }
-            owners[index] = taker
+            if epochs[newOwner] != epochs.values.max() { epochs[newOwner] = (epochs.values.max() ?? 0) + 1 }
+            owners[index] = newOwner
             history.append(Self.answer(owners.enumerated().map { (Int64($0), $1) }, epochs: epochs))
-            let heard = history[Int.random(in: max(0, history.count - 5)..<history.count, using: &random)]
-            _ = view.received(heard, now: Self.now)
+            let received = history[Int.random(in: max(0, history.count - 5)..<history.count, using: &random)]
+            _ = view.received(received, now: Self.now)
         }
         _ = view.received(history[history.count - 1], now: Self.now)
         for answer in history.suffix(10) { _ = view.received(answer, now: Self.now) }
@@ -169,26 +172,26 @@ struct ClusterViewTests {
         arguments: [
             ("MOVED 7 10.0.0.2:6380", Redirection.moved(HashSlot(7)!, .host("10.0.0.2", port: 6380))),
             ("MOVED 7 redis-2.internal:6380", .moved(HashSlot(7)!, .host("redis-2.internal", port: 6380))),
-            ("MOVED 7 :6380", .moved(HashSlot(7)!, .host("asked", port: 6380))),
+            ("MOVED 7 :6380", .moved(HashSlot(7)!, .host("sender", port: 6380))),
             ("MOVED 7 ::1:6380", .moved(HashSlot(7)!, .host("::1", port: 6380))),
             ("ASK 7 10.0.0.2:6380", .ask(.host("10.0.0.2", port: 6380))),
             ("TRYAGAIN Multiple keys request during rehashing of slot", .tryAgain),
             ("CLUSTERDOWN Hash slot not served", .down),
-            // If the target is missing or invalid, other servers are asked.
+            // If the target is missing or invalid, other servers are queried.
             ("MOVED 7 ?:6380", .down), ("MOVED 7", .down), ("MOVED 16384 h:1", .down), ("MOVED 7 h:0", .down),
             ("ASK x h:1", .down),
         ]
     )
     func redirections(reply: String, redirection: Redirection) {
-        #expect(Redirection(RedisError(reply: reply), asked: Self.host("asked")) == redirection)
+        #expect(Redirection(RedisError(reply: reply), sender: Self.host("sender")) == redirection)
     }
 
     @Test("Other errors are not redirections", arguments: ["ERR unknown command", "OOM no", "NOSCRIPT no"])
     func noRedirections(reply: String) {
-        #expect(Redirection(RedisError(reply: reply), asked: Self.host("asked")) == nil)
+        #expect(Redirection(RedisError(reply: reply), sender: Self.host("sender")) == nil)
     }
 
-    @Test("The map is read in every form that servers send: with host names, without them, and with unknown values")
+    @Test("The slot map is decoded with host names, without them, and with unknown addresses")
     func readsSlots() throws {
         func node(_ host: RedisReply, _ port: Int64) -> RedisReply { .array([host, .integer(port), .bulk(Array("id".utf8))]) }
         func text(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
@@ -198,18 +201,18 @@ struct ClusterViewTests {
             .array([.integer(200), .integer(299), node(.null, 6381)]),
             .array([.integer(300), .integer(399), node(text("?"), 6382)]),
         ])
-        let answer = try ClusterSlots(asked: Self.host("seed")).decode(reply)
+        let answer = try ClusterSlots(queried: Self.host("seed")).decode(reply)
         #expect(answer.claims.map(\.primary) == [Self.host("r1"), .host("seed", port: 6380), .host("seed", port: 6381)])
         #expect(answer.claims.map(\.id) == ["id", "id", "id"])
         #expect(answer.replicas == [Self.host("r2")])
         #expect(answer.covered == 300)
-        #expect(throws: RedisError.self) { try ClusterSlots(asked: Self.host("seed")).decode(.array([.array([.integer(1)])])) }
+        #expect(throws: RedisError.self) { try ClusterSlots(queried: Self.host("seed")).decode(.array([.array([.integer(1)])])) }
         #expect(throws: RedisError.self) {
-            try ClusterSlots(asked: Self.host("seed")).decode(.array([.array([.integer(5), .integer(4), node(text("r"), 1)])]))
+            try ClusterSlots(queried: Self.host("seed")).decode(.array([.array([.integer(5), .integer(4), node(text("r"), 1)])]))
         }
     }
 
-    @Test("A name listed next to an address is the one that the certificate is checked against")
+    @Test("A host name that a node announces is the name that its certificate is checked against")
     func names() throws {
         func text(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
         func node(_ fields: [RedisReply]) -> RedisReply {
@@ -217,7 +220,7 @@ struct ClusterViewTests {
         }
         func name(_ fields: [RedisReply]) throws -> String? {
             let reply = RedisReply.array([.array([.integer(0), .integer(99), node(fields)])])
-            let answer = try ClusterSlots(asked: Self.host("seed")).decode(reply)
+            let answer = try ClusterSlots(queried: Self.host("seed")).decode(reply)
             var view = ClusterView()
             _ = view.received(answer, now: Self.now)
             return RedisConfiguration(address: Self.host("seed")).server(at: .host("10.0.0.1", port: 6379), of: view).serverName
@@ -228,7 +231,7 @@ struct ClusterViewTests {
         #expect(try name([]) == nil)
     }
 
-    @Test("Of what servers report about each other, only the epochs are read")
+    @Test("CLUSTER NODES is decoded for the epochs only")
     func readsEpochs() throws {
         let lines = """
             07c3 127.0.0.1:30004@31004,name slave e7d1 0 1426238317239 4 connected

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Commands against a real server", .timeLimit(.minutes(1)))
 struct CommandTests {
-    @Test("Each typed command reads its reply")
+    @Test("Each typed command decodes its reply")
     func typed() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -61,7 +61,7 @@ struct CommandTests {
         }
     }
 
-    @Test("A bulk string of a megabyte makes the round trip")
+    @Test("A bulk string of a megabyte is stored and read back")
     func largeValue() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -72,7 +72,7 @@ struct CommandTests {
         }
     }
 
-    @Test("A server's port works like its socket")
+    @Test("A client can connect to the Unix socket and to the port")
     func port() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             for url in [server.url, try #require(server.portURL)] {
@@ -133,7 +133,7 @@ struct CommandEncoderTests {
         #expect(wire { $0.append(value) } == "*1\r\n$\(text.utf8.count)\r\n\(text)\r\n")
     }
 
-    @Test("A written command leaves nothing behind")
+    @Test("An encoder is empty after a command is formatted")
     func reuse() {
         var encoder = CommandEncoder()
         var buffer = ByteBuffer()

@@ -110,7 +110,7 @@ struct LoginTests {
     }
 
     @Test("A server that closes the connection during the login counts as not connected")
-    func hangingUp() async throws {
+    func closedDuringLogin() async throws {
         try await MisbehavingRedis.withServer(answersLogin: false) { _ in
             .close
         } _: { server in
@@ -118,7 +118,7 @@ struct LoginTests {
         }
     }
 
-    @Test("A server that does not answer the login is reported as such, and not as one that refuses it")
+    @Test("A server that does not answer the login is not reported as refusing it")
     func unanswered() async throws {
         try await MisbehavingRedis.withServer(answersLogin: false) { _ in
             .silence

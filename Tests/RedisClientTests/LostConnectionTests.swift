@@ -31,12 +31,13 @@ struct LostConnectionTests {
             configuration.reconnectDelay = .milliseconds(20)...(.milliseconds(1000))
             let clock = ContinuousClock()
             let start = clock.now
-            // Each pause is at its maximum: 20, 40, 80, 160 and 320 ms between six connections.
+            // The random source makes each pause as long as possible: 20, 40, 80, 160 and 320 ms between six
+            // connections.
             let pipeline = PinnedPipeline(
                 configuration, random: RandomSource { $0.initializeMemory(as: UInt8.self, repeating: 255) })
             // Each new connection writes and is closed.
-            await pipeline.writeWheneverUp()
-            try await eventually("it has been refused six times") { server.commands.count >= 6 }
+            await pipeline.writeOnEachConnection()
+            try await eventually("the server has rejected six writes") { server.commands.count >= 6 }
             #expect(clock.now - start >= .milliseconds(620))
             try await pipeline.close()
         }
@@ -51,8 +52,8 @@ struct LostConnectionTests {
             configuration.commandTimeout = .milliseconds(200)
             let pipeline = PinnedPipeline(configuration)
             await pipeline.connect()
-            // The wait covers five silent seconds and twice the timeout.
-            try await eventually(within: .seconds(15), "it has connected again") { server.connectionCount >= 2 }
+            // The connection is pinged after 5 s of silence and closed after two command timeouts.
+            try await eventually(within: .seconds(15), "the pipeline has reconnected") { server.connectionCount >= 2 }
             try await pipeline.close()
         }
     }
@@ -69,7 +70,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("Answers before the loss are delivered, and the others are lost")
+    @Test("Replies that arrive before the loss are delivered, and the other commands fail as lost")
     func partial() async throws {
         try await MisbehavingRedis.withServer { command in
             command.index == 1 ? .bytesThenClose(Array("+second\r\n".utf8)) : .text("+first\r\n")
@@ -88,7 +89,7 @@ struct LostConnectionTests {
         "Bytes that are not a reply end the connection, and the command's result is unknown",
         arguments: ["HTTP/1.1 400 Bad Request\r\n", "$600000000\r\n", "*1000000000\r\n", ":1x\r\n"]
     )
-    func junk(bytes: String) async throws {
+    func invalidBytes(bytes: String) async throws {
         try await MisbehavingRedis.withServer { command in
             command.connection == 0 ? .text(bytes) : .text("+OK\r\n")
         } _: { server in
@@ -132,7 +133,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("A command sent right after a loss fails as unsent")
+    @Test("A command sent right after a loss fails without being sent")
     func notSentAfterLoss() async throws {
         try await MisbehavingRedis.withServer { _ in
             .close
@@ -150,7 +151,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("Without a connection a command fails at once")
+    @Test("Without a connection, a command fails immediately")
     func notConnected() async throws {
         let configuration = try RedisConfiguration(url: "unix:///nonexistent/redis.sock")
         try await withClient(configuration, connects: false) { client in

@@ -15,7 +15,7 @@ struct NetworkReasonTests {
         return error.message
     }
 
-    @Test("A refused connection, a name without an address and a missing socket are distinguished in plain words")
+    @Test("The error distinguishes a refused connection, an unknown host, a missing socket and a path that is too long")
     func plainWords() async throws {
         let port = try await LocalPort.unused()
         #expect(
@@ -31,7 +31,7 @@ struct NetworkReasonTests {
         #expect(try await message(connectingTo: long) == "cannot connect to \(long): the path is too long for a Unix socket")
     }
 
-    @Test("The system's error codes have words of their own")
+    @Test("The system's error codes are explained in plain words")
     func systemCodes() {
         #expect("\(NetworkReason(IOError(errnoCode: EACCES, reason: "bind(descriptor:ptr:bytes:)")))" == "permission denied")
         #expect("\(NetworkReason(IOError(errnoCode: EADDRINUSE, reason: "bind(descriptor:ptr:bytes:)")))" == "the port is in use")

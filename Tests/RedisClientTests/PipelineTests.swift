@@ -21,7 +21,7 @@ struct PipelineTests {
         }
     }
 
-    @Test("An error fails its own command only")
+    @Test("An error reply fails only its own command")
     func errorsAmongReplies() async throws {
         try await RedisServer.withServer { server in
             let pipeline = PinnedPipeline(server.configuration)
@@ -38,7 +38,7 @@ struct PipelineTests {
         }
     }
 
-    @Test("Commands beyond the pending limit are refused unsent")
+    @Test("Commands beyond the pending limit fail without being sent")
     func overload() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
@@ -49,7 +49,7 @@ struct PipelineTests {
             let pipeline = PinnedPipeline(configuration)
             await pipeline.connect()
             let answers = await pipeline.batch((0..<5).map { AnyCommand(["ECHO", "\($0)"]) })
-            // Rejected commands are answered at once, the others when they time out.
+            // Commands beyond the limit fail immediately, the others when they time out.
             #expect(answers.map(\.number) == [3, 4, 0, 1, 2])
             let codes = answers.map { answer -> RedisError.Code? in
                 if case .failure(let error) = answer.result { error.code } else { nil }
@@ -80,7 +80,7 @@ struct PipelineTests {
 
 @Suite("Writes")
 struct FlushTests {
-    @Test("Commands of one tick of the event loop leave in one write")
+    @Test("The commands of one tick of the event loop are sent in one write")
     func oneWrite() throws {
         let channel = EmbeddedChannel()
         let handler = RedisChannelHandler(

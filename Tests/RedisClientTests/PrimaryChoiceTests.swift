@@ -2,14 +2,14 @@ import Testing
 
 @testable import RedisClient
 
-@Suite("Which primary is followed")
+@Suite("Choice of the primary that Sentinels report")
 struct PrimaryChoiceTests {
     private static func primary(_ port: Int, _ epoch: Int64) -> PrimaryChoice.Primary {
         PrimaryChoice.Primary(.host("10.0.0.1", port: port), epoch: epoch)
     }
 
     /// Returns the choice among three Sentinels after two have named the primary at port 1, of epoch 5.
-    private static func begun() -> PrimaryChoice {
+    private static func decided() -> PrimaryChoice {
         var choice = PrimaryChoice(sentinels: 3)
         _ = choice.received(primary(1, 5), from: 0)
         _ = choice.received(primary(1, 5), from: 1)
@@ -37,14 +37,14 @@ struct PrimaryChoiceTests {
 
     @Test("Any one Sentinel can lead to a higher epoch")
     func following() {
-        var choice = Self.begun()
+        var choice = Self.decided()
         #expect(choice.received(Self.primary(2, 6), from: 2) == .moved(from: Self.primary(1, 5), to: Self.primary(2, 6)))
         #expect(choice.primary == Self.primary(2, 6))
     }
 
     @Test("No number of Sentinels leads back to a former primary, unless another failover promoted it again")
     func former() {
-        var choice = Self.begun()
+        var choice = Self.decided()
         _ = choice.received(Self.primary(2, 6), from: 2)
         for sentinel in 0..<3 { #expect(choice.received(Self.primary(1, 5), from: sentinel) == .former(Self.primary(1, 5))) }
         #expect(choice.received(Self.primary(1, 6), from: 0) == .former(Self.primary(1, 6)))
@@ -54,21 +54,21 @@ struct PrimaryChoiceTests {
 
     @Test("A failover that ended where it began moves no connection")
     func sameAddress() {
-        var choice = Self.begun()
+        var choice = Self.decided()
         #expect(choice.received(Self.primary(1, 6), from: 0) == .unchanged)
         #expect(choice.received(Self.primary(2, 6), from: 1) == .former(Self.primary(2, 6)))
         #expect(choice.received(Self.primary(1, 5), from: 2) == .unchanged)
     }
 
-    @Test("A server with a new address is followed once a majority names that address")
+    @Test("A server with a new address is followed once a majority reports that address")
     func moved() {
-        var choice = Self.begun()
+        var choice = Self.decided()
         #expect(choice.received(Self.primary(9, 5), from: 0) == .former(Self.primary(9, 5)))
         #expect(choice.received(Self.primary(9, 5), from: 1) == .moved(from: Self.primary(1, 5), to: Self.primary(9, 5)))
         #expect(choice.received(Self.primary(1, 5), from: 2) == .former(Self.primary(1, 5)))
     }
 
-    @Test("Of two addresses with the same epoch, the one named most often wins, in any order of answers")
+    @Test("Of two addresses with the same epoch, the one reported most often wins, in any order of answers")
     func ties() {
         for order in [[1, 2, 2], [2, 1, 2], [2, 2, 1]] {
             var choice = PrimaryChoice(sentinels: 5)

@@ -54,11 +54,11 @@ struct RedisConfigurationTests {
         #expect(configuration.password == reading.password)
         #expect(configuration.database == reading.database)
         #expect((configuration.tls != nil) == reading.isTLS)
-        #expect(configuration.tls.map { $0.minimumTLSVersion == .tlsv12 } ?? true, "D14")
+        #expect(configuration.tls.map { $0.minimumTLSVersion == .tlsv12 } ?? true)
     }
 
     @Test(
-        "An invalid URL is refused",
+        "An invalid URL is rejected",
         arguments: [
             "", "cache", "cache:6379", "://", "http://cache", "redis://", "redis:///1", "redis://cache:0", "redis://cache:65536",
             "redis://cache:port", "redis://cache/one", "redis://cache/-1", "redis://cache/0/1", "redis://cache?db=1",

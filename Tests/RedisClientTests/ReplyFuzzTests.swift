@@ -50,13 +50,14 @@ struct ReplyFuzzTests {
     @Test("Random bytes never crash the parser", arguments: 0..<400 as Range<UInt64>)
     func noise(seed: UInt64) {
         var random = SeededRandom(seed: seed)
-        // Most bytes are meaningful, because the first one would otherwise be rejected.
+        // Most bytes are valid, because otherwise the parser would reject most streams at the first byte.
         let alphabet = Array("$*:+-\r\n\r\n0123456789".utf8) + [0, 255]
         let stream = (0..<Int.random(in: 1...300, using: &random)).map { _ in alphabet.randomElement(using: &random) ?? 0 }
         expectSameOutcome(of: stream, using: &random)
     }
 
-    /// A chunk is checked before it is parsed, so a violation may hide replies of its chunk. The rest must agree.
+    /// Expects the same outcome for any split of the stream. A chunk is checked before it is parsed, so a violation may
+    /// suppress earlier replies of its chunk.
     private func expectSameOutcome(of stream: [UInt8], using random: inout SeededRandom) {
         let bytewise = Parsing(bytewise: stream)
         for parsing in [Parsing(stream), Parsing(chunks: pieces(of: stream, using: &random))] {

@@ -55,7 +55,7 @@ struct ReplyParserTests {
         #expect(Parsing(bytewise: bytes).replies == [reply])
     }
 
-    @Test("Replies in one piece are separated")
+    @Test("Several replies in one chunk are separated")
     func several() {
         let stream = Self.wholeReplies.map(\.stream).joined()
         #expect(Parsing(stream).replies == Self.wholeReplies.map(\.reply))
@@ -77,7 +77,7 @@ struct ReplyParserTests {
         #expect(Parsing(Array("$256\r\n".utf8) + content + Array("\r\n".utf8)).replies == [.bulk(content)])
     }
 
-    @Test("A bulk string of a megabyte is assembled from small pieces")
+    @Test("A bulk string of a megabyte is assembled from small chunks")
     func largeBulk() {
         let content = [UInt8](repeating: 120, count: 1 << 20)
         let stream = Array("$\(content.count)\r\n".utf8) + content + Array("\r\n".utf8)

@@ -10,7 +10,7 @@ struct ScriptTests {
         #expect(RedisScript(name: "one.lua", source: Array("return 1".utf8)).digest == "e0e1f9fabfc9d4800c877a703b823ac0578ff8db")
     }
 
-    @Test("A script runs although the server does not have it, and again after the server dropped it")
+    @Test("A script runs even if the server does not know it, and again after the server has dropped it")
     func reload() async throws {
         let argument = (0...255).map { UInt8($0) }
         let expected = RedisReply.array([.bulk("key"), .bulk(argument)])
@@ -25,7 +25,7 @@ struct ScriptTests {
         }
     }
 
-    @Test("A script is called by its digest, and its source is sent only if it is missing")
+    @Test("A script is sent by its digest, and with its source only if the server does not know it")
     func source() async throws {
         try await MisbehavingRedis.withServer { command in
             .text(command.index == 0 ? "-NOSCRIPT No matching script.\r\n" : "+OK\r\n")
@@ -60,7 +60,7 @@ struct ScriptTests {
         }
     }
 
-    @Test("A script's source is sent once, even to a server that drops it again and again")
+    @Test("A command sends the source of its script only once, even if the server never keeps it")
     func noEndlessReload() async throws {
         try await MisbehavingRedis.withServer { _ in
             .text("-NOSCRIPT No matching script.\r\n")

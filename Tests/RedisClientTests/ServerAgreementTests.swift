@@ -7,7 +7,7 @@ import Testing
 struct ServerAgreementTests {
     private static func at(_ milliseconds: UInt64) -> NIODeadline { .uptimeNanoseconds(milliseconds * 1_000_000) }
 
-    /// Connections 1, 2 and 3 at the server `a`, dialed at 1, 2 and 3 ms.
+    /// Three connections to the server `a`: 1, 2 and 3, dialed at 1, 2 and 3 ms.
     private static var three: ServerAgreement {
         var agreement = ServerAgreement()
         for member in 1...3 {
@@ -16,14 +16,14 @@ struct ServerAgreementTests {
         return agreement
     }
 
-    @Test("A connection that reconnects to another server makes the connections dialed earlier move")
+    @Test("A connection that reconnects to another server makes the connections dialed earlier reconnect")
     func newServer() {
         var agreement = Self.three
         #expect(agreement.lost(2, isDemoted: false, runID: nil).isEmpty)
         #expect(agreement.reached(2, runID: "b", dialedAt: Self.at(10), areOthersUp: true) == [1, 3])
     }
 
-    @Test("A login that started before the address changed leaves by itself and moves no other connection back")
+    @Test("A connection dialed before the address changed reconnects and moves no other connection back")
     func lateLogin() {
         var agreement = Self.three
         for member in [1, 2] { _ = agreement.lost(member, isDemoted: false, runID: nil) }
@@ -32,18 +32,18 @@ struct ServerAgreementTests {
         #expect(agreement.reached(2, runID: "a", dialedAt: Self.at(10), areOthersUp: false) == [2])
     }
 
-    @Test("A refusal by a replica on one connection moves all connections to that server, and no others")
+    @Test("When a replica refuses a command, all connections to that server reconnect, and no others")
     func demoted() {
         var agreement = Self.three
         #expect(agreement.lost(1, isDemoted: true, runID: "a") == [2, 3])
         var others = Self.three
         _ = others.lost(3, isDemoted: false, runID: nil)
         _ = others.reached(3, runID: nil, dialedAt: Self.at(9), areOthersUp: true)
-        // A member whose run ID is unknown must leave too.
+        // A member whose run ID is unknown must reconnect too.
         #expect(others.lost(1, isDemoted: true, runID: nil) == [2, 3])
     }
 
-    @Test("An attempt that finds a replica moves only the connections to that same server")
+    @Test("When an attempt reaches a replica, only the connections to that server reconnect")
     func replicaFound() {
         var agreement = Self.three
         _ = agreement.lost(1, isDemoted: false, runID: nil)
@@ -52,7 +52,7 @@ struct ServerAgreementTests {
         #expect(agreement.lost(1, isDemoted: true, runID: "a") == [2, 3])
     }
 
-    @Test("An address that alternates between two servers moves connections only a limited number of times")
+    @Test("Connections to an address that alternates between two servers reconnect only a limited number of times")
     func severalServers() {
         var agreement = Self.three
         var moves = 0
@@ -80,7 +80,7 @@ struct ServerAgreementTests {
         #expect(!agreement.isGivenUp)
     }
 
-    @Test("Without run IDs a new connection moves no other connection away")
+    @Test("A connection without a run ID makes no other connection reconnect")
     func withoutRunIDs() {
         var agreement = ServerAgreement()
         _ = agreement.reached(1, runID: nil, dialedAt: Self.at(1), areOthersUp: false)
@@ -89,7 +89,7 @@ struct ServerAgreementTests {
     }
 }
 
-@Suite("Identifying a peer by its answers to the login")
+@Suite("Identification of a peer by its replies to the login")
 struct PeerCheckTests {
     private static let name = "redis://h:6379/0"
 
@@ -112,7 +112,7 @@ struct PeerCheckTests {
         #expect(Self.check(hello: hello) == nil)
     }
 
-    @Test("Every other peer is identified in the error")
+    @Test("The error identifies every other peer")
     func others() {
         #expect(Self.check(hello: ["server": "interlock", "version": "0.2.0"])?.contains("Interlock sidecar") ?? false)
         #expect(Self.check(hello: ["mode": "sentinel"])?.contains("is a Sentinel") ?? false)
@@ -127,7 +127,9 @@ struct PeerCheckTests {
         #expect(Self.check(script: RedisError(reply: "LOADING soon"))?.contains("refused the login: LOADING") ?? false)
     }
 
-    @Test("A demoted server is distinguished from a full one", arguments: ["READONLY x", "MASTERDOWN x", "LOADING x"])
+    @Test(
+        "A demoted server is distinguished from one that is out of memory or busy",
+        arguments: ["READONLY x", "MASTERDOWN x", "LOADING x"])
     func demotion(reply: String) {
         #expect(RedisError(reply: reply).isDemotion)
         for other in ["OOM x", "MISCONF x", "NOREPLICAS x", "BUSY x", "ERR x"] { #expect(!RedisError(reply: other).isDemotion) }

@@ -112,13 +112,13 @@ struct ServerConditionTests {
     func readOnly() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
-                let before = try await client.connectionNumber()
+                let before = try await client.connectionID()
                 // Nothing listens on port 1, so the primary is unreachable.
                 #expect(try await client.words("REPLICAOF", "127.0.0.1", "1") == .status("OK"))
                 #expect(await write(client) == .server(.readOnly))
                 try await eventually("the client has a new connection") {
                     do {
-                        return try await client.connectionNumber() != before
+                        return try await client.connectionID() != before
                     } catch let error as RedisError where error.code == .notConnected {
                         return false
                     }
@@ -129,7 +129,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("A replica that lost its primary and must not serve old data has its own condition")
+    @Test("A replica that lost its primary and must not serve stale data has its own condition")
     func primaryDown() async throws {
         try await RedisServer.withServer(arguments: ["--replica-serve-stale-data", "no"]) { server in
             try await withClient(server.configuration) { client in
@@ -143,7 +143,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("A server that runs an endless script reports so until the script is killed")
+    @Test("A server that runs an endless script is busy until the script is killed")
     func busy() async throws {
         try await RedisServer.withServer(arguments: ["--lua-time-limit", "20"]) { server in
             try await withClient(server.configuration) { client in
@@ -164,7 +164,8 @@ struct ServerConditionTests {
 
     @Test("A server that is loading its data counts as not connected, and the error says why")
     func loading() async throws {
-        // Loading takes about 20 s, and the server answers after every 2 MiB. The test does not wait for the end.
+        // Loading takes about 20 s, and the server replies after every 2 MiB. The test does not wait until it is
+        // loaded.
         let slowly = ["--key-load-delay", "10000"]
         try await RedisServer.withServer(arguments: ["--rdbcompression", "no"]) { server in
             try await withClient(server.configuration) { client in

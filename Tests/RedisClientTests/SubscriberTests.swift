@@ -49,7 +49,7 @@ struct SubscriberTests {
         }
     }
 
-    @Test("Pings of a subscriber are not messages, and keep a quiet connection open")
+    @Test("The pings of a subscriber are not reported as messages, and keep an idle connection open")
     func pings() async throws {
         try await RedisServer.withServer { server in
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one"], checkInterval: .milliseconds(300))
@@ -57,7 +57,7 @@ struct SubscriberTests {
             var events = recorder.stream.makeAsyncIterator()
             #expect(await events.next() == .subscribed)
             try await withClient(server.configuration) { client in
-                try await eventually("the subscriber has asked a few times") {
+                try await eventually("the subscriber has sent a few pings") {
                     let report = try await client.send(Info(section: "commandstats"))["cmdstat_ping"] ?? ""
                     // The count includes the PINGs of both logins.
                     return (report.split(separator: ",").first?.split(separator: "=").last.flatMap { Int($0) } ?? 0) >= 5
@@ -75,7 +75,7 @@ struct SubscriberTests {
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one"], checkInterval: .milliseconds(500))
             await recorder.start()
             var events = recorder.stream.makeAsyncIterator()
-            // On a busy machine even the first checks may come too early.
+            // On a busy machine, even the first checks may fail.
             var first = await events.next()
             while first == .down { first = await events.next() }
             #expect(first == .subscribed)
@@ -89,7 +89,7 @@ struct SubscriberTests {
         }
     }
 
-    @Test("A subscription that is forbidden is reported as down")
+    @Test("A subscription that the server refuses is reported as down")
     func refused() async throws {
         let user = ["--user", "deaf", "on", "nopass", "~*", "resetchannels", "+@all"]
         try await RedisServer.withServer(arguments: user) { server in
@@ -105,7 +105,7 @@ struct SubscriberTests {
     }
 }
 
-/// A `RedisSubscriber` for tests. It turns callbacks into a sequence of events.
+/// A `RedisSubscriber` for tests, with a stream of events instead of callbacks.
 actor SubscriptionRecorder {
     enum Event: Equatable, Sendable {
         case subscribed

@@ -4,7 +4,7 @@ import RedisClient
 import Testing
 
 @Suite(
-    "Rediss://", .timeLimit(.minutes(1)),
+    "TLS", .timeLimit(.minutes(1)),
     .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
 struct TLSTests {
     private func configuration(of server: RedisServer, host: String) throws -> RedisConfiguration {
@@ -53,7 +53,7 @@ struct TLSTests {
         }
     }
 
-    @Test("A hanging server does not delay the end of a connection")
+    @Test("A hanging server does not delay the close of a connection")
     func stopped() async throws {
         try await RedisServer.withServer(listener: .tls) { server in
             var configuration = try configuration(of: server, host: "127.0.0.1")
@@ -72,13 +72,13 @@ struct TLSTests {
     func plainServer() async throws {
         try await RedisServer.withServer { server in
             var configuration = try configuration(of: server, host: "127.0.0.1")
-            // Redis takes the handshake for an incomplete command and waits for the rest.
+            // Redis treats the handshake as an incomplete command and waits for more bytes.
             configuration.connectTimeout = .milliseconds(200)
             #expect(await failureCode { try await withClient(configuration) { _ in } } == .connectionFailed)
         }
     }
 
-    @Test("A server that never answers the handshake is reported as such, not as refusing the login")
+    @Test("A server that never answers the handshake is not reported as refusing the login")
     func handshake() async throws {
         try await RedisServer.withServer { server in
             var configuration = try configuration(of: server, host: "127.0.0.1")

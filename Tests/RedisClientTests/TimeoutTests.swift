@@ -5,14 +5,14 @@ import Testing
 
 @Suite("Timeouts", .timeLimit(.minutes(1)))
 struct TimeoutTests {
-    /// Far above every timeout below, and far below the long defaults of the test server.
+    /// Far more than every timeout below, and far less than the long default timeouts of the test server.
     private let soon = Duration.seconds(5)
 
     @Test("A command to a hanging server times out, and the connection survives without mixing up replies")
     func pausedServer() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
-                let connection = try await client.connectionNumber()
+                let connection = try await client.connectionID()
                 await server.pause()
                 let start = ContinuousClock.now
                 let code = await failureCode { _ = try await client.words("ECHO", "late", timeout: .milliseconds(100)) }
@@ -23,7 +23,7 @@ struct TimeoutTests {
                 for number in 0..<10 {
                     #expect(try await client.words("ECHO", "\(number)") == .bulk("\(number)"))
                 }
-                #expect(try await client.connectionNumber() == connection)
+                #expect(try await client.connectionID() == connection)
             }
         }
     }
@@ -34,27 +34,27 @@ struct TimeoutTests {
             .silence
         } _: { server in
             try await withClient(server.configuration) { client in
-                async let patient = failureCode { _ = try await client.words("ECHO", "patient") }
+                async let longCommand = failureCode { _ = try await client.words("ECHO", "long") }
                 try await eventually("the command with the long timeout is in flight") { server.commands.count == 1 }
                 let start = ContinuousClock.now
-                let code = await failureCode { _ = try await client.words("ECHO", "hasty", timeout: .milliseconds(100)) }
+                let code = await failureCode { _ = try await client.words("ECHO", "short", timeout: .milliseconds(100)) }
                 #expect(code == .timedOut)
                 #expect(ContinuousClock.now - start < soon)
                 await client.close()
-                #expect(await patient == .answerLost)
+                #expect(await longCommand == .answerLost)
             }
         }
     }
 
-    @Test("An answered command with a long timeout delays no other timeout")
+    @Test("A command with a long timeout that was answered delays no other timeout")
     func afterLongTimeout() async throws {
         try await MisbehavingRedis.withServer { command in
-            command.text[1] == "patient" ? .text("+OK\r\n") : .silence
+            command.text[1] == "long" ? .text("+OK\r\n") : .silence
         } _: { server in
             try await withClient(server.configuration) { client in
-                _ = try await client.words("ECHO", "patient", timeout: .seconds(30))
+                _ = try await client.words("ECHO", "long", timeout: .seconds(30))
                 let start = ContinuousClock.now
-                let code = await failureCode { _ = try await client.words("ECHO", "hasty", timeout: .milliseconds(100)) }
+                let code = await failureCode { _ = try await client.words("ECHO", "short", timeout: .milliseconds(100)) }
                 #expect(code == .timedOut)
                 #expect(ContinuousClock.now - start < soon)
             }

@@ -346,8 +346,8 @@ BUGS = [
     Bug(
         "fences-go-on-after-a-takeover",
         "RedisExchange.swift",
-        "?? true { knownFrom = now + delay + Self.longestRead }",
-        "?? true { knownFrom = now }",
+        "?? true { availableFrom = now + delay + Self.maximumReadDuration }",
+        "?? true { availableFrom = now }",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/takenOverAtOnce\\(",
     ),
@@ -362,8 +362,8 @@ BUGS = [
     Bug(
         "sentinel-follows-older-epoch",
         "PrimaryChoice.swift",
-        "        guard named.epoch > primary.epoch || named.epoch == primary.epoch && votes(for: named) >= majority else {\n",
-        "        guard named != primary else {\n",
+        "        guard reported.epoch > primary.epoch || reported.epoch == primary.epoch && votes(for: reported) >= majority else {\n",
+        "        guard reported != primary else {\n",
         (*TWO_HOLDERS, "free-locks", "limits", "recovery"),
         story="SimulationTests.SentinelStoryTests/olderEpoch\\(",
     ),

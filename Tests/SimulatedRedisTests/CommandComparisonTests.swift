@@ -1,9 +1,9 @@
 import InterlockCore
 import Testing
 
-/// Compares random commands on a few keys. Many arguments are wrong on purpose.
+/// Compares random commands on a few keys. Many arguments are deliberately wrong.
 @Suite(.serialized, .isCompared) struct CommandComparisonTests {
-    @Test("Random commands are answered as Redis answers them", arguments: 0..<8 as Range<UInt64>)
+    @Test("Random commands get the same replies as from Redis", arguments: 0..<8 as Range<UInt64>)
     func randomCommands(seed: UInt64) throws {
         let comparison = try RedisComparison()
         var source = RandomCommands(seed: seed)
@@ -135,7 +135,7 @@ struct RandomCommands {
             + (chance(40) ? [pick(["PX", "EX", "PXAT", "px"]), lifetime()] : [])
     }
 
-    /// Returns an `EVAL` whose body uses its arguments or is wrong.
+    /// Returns an `EVAL` of a script that uses its arguments or is invalid.
     private mutating func script() -> [String] {
         let body = pick(Self.bodies)
         return ["EVAL", body, pick(["2", "2", "2", "1", "0", "-1", "9", "x"]), key(), key(), value(), member()]

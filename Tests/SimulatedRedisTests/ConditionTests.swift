@@ -24,77 +24,77 @@ import Testing
         let comparison = try RedisComparison()
         let connection = try comparison.connect()
         for key in ["s", "n"] { try comparison.send("SET", key, "1", on: connection) }
-        try comparison.cause(cause)
+        try comparison.sendToReal(cause)
         comparison.simulated.condition = condition
         for command in Self.commands { try comparison.send(command.map { Array($0.utf8) }, on: connection) }
         print("\(condition): \(comparison.agreements) equal replies")
     }
 
     /// A simulated server, and the bytes that its connections received.
-    private final class Lone {
+    private final class StandaloneServer {
         var time: Int64 = 1_000_000
         private(set) lazy var server = SimulatedServer { [unowned self] in time }
         private(set) var output: [UInt8] = []
 
         func send(_ words: String..., on connection: SimulatedConnection) -> String {
             output = []
-            // Commands are sent one byte at a time, because they may arrive in any pieces.
+            // Send one byte at a time, because commands may arrive split anywhere.
             for byte in RequestEncoder.encode(words) { connection.receive([byte]) }
             return String(decoding: output, as: UTF8.self)
         }
 
-        func forgetOutput() { output = [] }
+        func discardOutput() { output = [] }
 
         func connect() -> SimulatedConnection { server.connect { [unowned self] in output += $0 } }
     }
 
-    @Test("A restart keeps exactly the given snapshot")
+    @Test("A restart restores exactly the given snapshot")
     func restart() {
-        let lone = Lone()
-        let connection = lone.connect()
-        #expect(lone.send("SET", "k", "1", on: connection) == "+OK\r\n")
-        let snapshot = lone.server.keyspace
-        #expect(lone.send("SET", "k", "2", on: connection) == "+OK\r\n")
-        let digest = lone.send("SCRIPT", "LOAD", "return 1", on: connection)
+        let standalone = StandaloneServer()
+        let connection = standalone.connect()
+        #expect(standalone.send("SET", "k", "1", on: connection) == "+OK\r\n")
+        let snapshot = standalone.server.keyspace
+        #expect(standalone.send("SET", "k", "2", on: connection) == "+OK\r\n")
+        let digest = standalone.send("SCRIPT", "LOAD", "return 1", on: connection)
         #expect(digest == "$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n")
         var isClosed = false
         connection.onClose = { isClosed = true }
-        lone.server.restart(with: snapshot)
+        standalone.server.restart(with: snapshot)
         #expect(isClosed)
-        let next = lone.connect()
-        #expect(lone.send("GET", "k", on: next) == "$1\r\n1\r\n")
+        let next = standalone.connect()
+        #expect(standalone.send("GET", "k", on: next) == "$1\r\n1\r\n")
         #expect(
-            lone.send("EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0", on: next)
+            standalone.send("EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0", on: next)
                 == "-NOSCRIPT No matching script. Please use EVAL.\r\n")
     }
 
-    @Test("Expired keys are reported to tracking clients without any access")
+    @Test("Tracking clients are notified of expired keys even if no command accesses them")
     func backgroundExpiry() {
-        let lone = Lone()
-        let reader = lone.connect()
-        let listener = lone.connect()
-        _ = lone.send("SUBSCRIBE", "__redis__:invalidate", on: listener)
-        _ = lone.send("SET", "k", "1", "PX", "10", on: reader)
-        _ = lone.send("CLIENT", "TRACKING", "ON", "REDIRECT", "2", "NOLOOP", on: reader)
-        #expect(lone.send("GET", "k", on: reader) == "$1\r\n1\r\n")
-        lone.time += 11_000
-        _ = lone.send("PING", on: reader)
-        lone.forgetOutput()
-        lone.server.removeExpiredKeys()
+        let standalone = StandaloneServer()
+        let reader = standalone.connect()
+        let listener = standalone.connect()
+        _ = standalone.send("SUBSCRIBE", "__redis__:invalidate", on: listener)
+        _ = standalone.send("SET", "k", "1", "PX", "10", on: reader)
+        _ = standalone.send("CLIENT", "TRACKING", "ON", "REDIRECT", "2", "NOLOOP", on: reader)
+        #expect(standalone.send("GET", "k", on: reader) == "$1\r\n1\r\n")
+        standalone.time += 11_000
+        _ = standalone.send("PING", on: reader)
+        standalone.discardOutput()
+        standalone.server.removeExpiredKeys()
         #expect(
-            String(decoding: lone.output, as: UTF8.self)
+            String(decoding: standalone.output, as: UTF8.self)
                 == "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n")
-        #expect(lone.server.keyspace.count == 0)
+        #expect(standalone.server.keyspace.count == 0)
     }
 
     @Test("A protocol error ends the connection")
     func violation() {
-        let lone = Lone()
-        let connection = lone.connect()
+        let standalone = StandaloneServer()
+        let connection = standalone.connect()
         var isClosed = false
         connection.onClose = { isClosed = true }
         connection.receive(Array("*1\r\n:4\r\nPING\r\n".utf8))
-        #expect(String(decoding: lone.output, as: UTF8.self) == "-ERR Protocol error: expected '$', got ':'\r\n")
+        #expect(String(decoding: standalone.output, as: UTF8.self) == "-ERR Protocol error: expected '$', got ':'\r\n")
         #expect(isClosed)
     }
 }

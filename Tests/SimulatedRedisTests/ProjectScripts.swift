@@ -3,13 +3,13 @@ import RedisClient
 
 @testable import Interlock
 
-/// The product's scripts, and random calls to them.
+/// The scripts of Interlock, and random calls to them.
 struct ProjectScripts {
     struct Call {
         var script: [UInt8]
         var keys: [String]
         var arguments: [[UInt8]]
-        /// Whether the reply lists the fields of a hash, which have no order in a big hash.
+        /// Whether the reply lists the fields of a hash, which are unordered in a large hash.
         var isUnordered = false
     }
 
@@ -142,7 +142,7 @@ struct ProjectScripts {
                 if cost < 0 { hasRefunds = true } else { asked[counter] += count * cost }
             }
         }
-        // The ends of windows are unknown.
+        // 0 means that the end of a window is unknown.
         numbers += [0, 0, 0, 0, 0] + asked
         let keys = ["rate:\(algorithms[0])", "rate:\(algorithms[1])b", "rate:\(algorithms[2]):x", "rate:\(algorithms[2]):y"]
         let arguments = [Self.packed(numbers), Self.packed(runs)] + (hasRefunds ? [[UInt8(ascii: "1")]] : [])

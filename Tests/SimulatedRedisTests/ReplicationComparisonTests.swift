@@ -3,12 +3,12 @@ import Testing
 
 /// Compares a primary and its replica.
 @Suite(.serialized, .isCompared) struct ReplicationComparisonTests {
-    @Test("A primary and its replica report their roles, wait and refuse like those of Redis")
+    @Test("A primary and its replica report their roles, wait and refuse commands as in Redis")
     func pair() async throws {
         let group = try await RedisGroup.start(2, arguments: ["--repl-diskless-sync-delay", "0"])
         let (primary, replica) = (group.simulated[0], group.simulated[1])
         let connections = try (0..<2).map { try group.connect(to: $0) }
-        try group.cause(["REPLICAOF", "127.0.0.1", "\(group.address(0).port)"], at: 1)
+        try group.sendToReal(["REPLICAOF", "127.0.0.1", "\(group.address(0).port)"], at: 1)
         try group.wait(for: "\"connected\"", in: ["ROLE"], at: 1)
         try group.wait(for: "state=online", in: ["INFO", "replication"], at: 0)
         primary.replication = Replication(role: .primary)
@@ -38,18 +38,18 @@ import Testing
         print("replication: \(group.agreements) equal replies")
     }
 
-    /// Turns the primary into a replica. A waiting client receives an error, and its connection ends.
+    /// Turns the primary into a replica. A client that waits receives an error, and its connection is closed.
     private func becomeReplica(_ group: RedisGroup, _ connection: ComparedConnection) throws {
         let words = ["WAIT", "5", "0"].map { Array($0.utf8) }
         connection.send(words)
         try group.wait(for: "blocked_clients:1", in: ["INFO", "clients"], at: 0)
-        try group.cause(["REPLICAOF", "127.0.0.1", "\(group.address(1).port)"], at: 0)
+        try group.sendToReal(["REPLICAOF", "127.0.0.1", "\(group.address(1).port)"], at: 0)
         group.simulated[0].demote(to: group.address(1), closesConnections: false)
         try group.compareNext(on: connection)
     }
 
-    @Test("Subscribers at a replica receive its primary's messages, and tracking clients its changes")
-    func news() {
+    @Test("Clients of a replica receive the messages and the invalidations of its primary")
+    func messagesFromPrimary() {
         let primary = SimulatedServer { 1_700_000_000_000_000 }
         let replica = SimulatedServer { 1_700_000_000_000_000 }
         let address = ServerAddress(host: "replica")
@@ -57,18 +57,18 @@ import Testing
         replica.replication = Replication(role: .replica(of: ServerAddress(host: "primary")))
         replica.take(primary.fullSync(for: address))
         primary.onUpdate = { replica.apply($0) }
-        var heard = ""
-        let listener = replica.connect { heard += String(decoding: $0, as: UTF8.self) }
+        var output = ""
+        let listener = replica.connect { output += String(decoding: $0, as: UTF8.self) }
         listener.receive("SUBSCRIBE", "__redis__:invalidate", "c")
         let reader = replica.connect { _ in }
         reader.receive("CLIENT", "TRACKING", "ON", "REDIRECT", "1", "NOLOOP")
         reader.receive("GET", "k")
         let writer = primary.connect { _ in }
-        heard = ""
+        output = ""
         writer.receive("SET", "k", "1")
-        #expect(heard.contains("\r\nk\r\n"))
+        #expect(output.contains("\r\nk\r\n"))
         writer.receive("PUBLISH", "c", "news")
-        #expect(heard.hasSuffix("news\r\n"))
+        #expect(output.hasSuffix("news\r\n"))
         #expect(replica.replication?.offset == 2)
     }
 }

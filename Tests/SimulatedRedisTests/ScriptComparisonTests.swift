@@ -1,6 +1,6 @@
 import Testing
 
-/// Runs the product's scripts in random order, with subscribers to the messages that they publish.
+/// Runs the scripts of Interlock in random order, with subscribers to the messages that they publish.
 @Suite(.serialized, .isCompared) struct ScriptComparisonTests {
     @Test("The lock scripts behave as in Redis", arguments: 0..<6 as Range<UInt64>)
     func locks(seed: UInt64) throws {
@@ -46,7 +46,7 @@ import Testing
             let reply = try comparison.send(
                 [Array("EVAL".utf8), call.script, Array("\(call.keys.count)".utf8)] + call.keys.map { Array($0.utf8) }
                     + call.arguments, on: connection, isUnordered: call.isUnordered)
-            // A call that fails on both servers would compare nothing.
+            // If a call fails on both servers, the comparison proves nothing.
             if case .line(let line) = reply { try #require(!line.hasPrefix("-"), "\(line)") }
             if number.isMultiple(of: 10) {
                 try comparison.compareMessages(to: listener)

@@ -1,9 +1,9 @@
 import SimulatedRedis
 import Testing
 
-/// Compares subscriptions and tracking: the messages that a connection receives because of other connections' commands.
+/// Compares subscriptions and tracking: the messages that a connection receives because of commands on others.
 @Suite(.serialized, .isCompared) struct SubscriptionComparisonTests {
-    @Test("Subscriptions are confirmed, served and ended as by Redis")
+    @Test("Channels are subscribed, served and unsubscribed as in Redis")
     func subscriptions() throws {
         let comparison = try RedisComparison()
         let publisher = try comparison.connect()
@@ -28,12 +28,12 @@ import Testing
         print("subscriptions: \(comparison.agreements) equal replies")
     }
 
-    @Test("Reads are tracked as by Redis", arguments: 0..<6 as Range<UInt64>)
+    @Test("Reads are tracked as in Redis", arguments: 0..<6 as Range<UInt64>)
     func tracking(seed: UInt64) throws {
         let comparison = try RedisComparison()
         var random = RandomCommands(seed: seed)
         let listener = try comparison.connect()
-        let offset = try identifier(of: listener, in: comparison)
+        let offset = try clientIDOffset(of: listener, in: comparison)
         try comparison.send("SUBSCRIBE", "__redis__:invalidate", on: listener)
         let connections = try (0..<3).map { _ in try comparison.connect() }
         for connection in connections { try track(connection, to: listener, offset: offset, comparison, "NOLOOP") }
@@ -55,13 +55,13 @@ import Testing
         print("tracking, seed \(seed): \(comparison.agreements) equal replies")
     }
 
-    /// Returns the difference between a connection's numbers on the real and the simulated server.
-    private func identifier(of connection: ComparedConnection, in comparison: RedisComparison) throws -> Int64 {
+    /// Returns the difference between a connection's client IDs on the real and the simulated server.
+    private func clientIDOffset(of connection: ComparedConnection, in comparison: RedisComparison) throws -> Int64 {
         connection.send([Array("CLIENT".utf8), Array("ID".utf8)])
         guard case .line(let real) = try connection.readReal(), case .line(let simulated)? = connection.readSimulated(),
-            let realNumber = Int64(real.dropFirst()), let number = Int64(simulated.dropFirst())
-        else { throw RealRedis.Failure(reason: "CLIENT ID is no number") }
-        return realNumber - number
+            let realID = Int64(real.dropFirst()), let simulatedID = Int64(simulated.dropFirst())
+        else { throw RealRedis.Failure(reason: "CLIENT ID did not return a number") }
+        return realID - simulatedID
     }
 
     private func track(

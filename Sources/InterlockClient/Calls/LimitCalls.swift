@@ -39,7 +39,7 @@ extension LimitState {
     }
 }
 
-/// The arguments that a take and a permit share.
+/// The arguments that `LIMIT.TAKE` and `PERMIT.ACQUIRE` share.
 package struct UpstreamCallRequest: Sendable {
     package var service: String
     package var cost: Int64
@@ -53,7 +53,7 @@ package struct UpstreamCallRequest: Sendable {
         self.wait = wait
     }
 
-    /// Omits defaults, because a sidecar batches takes without options.
+    /// Appends the arguments. Omits defaults, because a sidecar batches takes without options.
     func encode(into encoder: inout CommandEncoder) {
         encoder.append(service)
         if cost != 1 {
@@ -70,7 +70,7 @@ package enum LimitCalls {
     /// `LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms] [NAMED]`.
     package struct Take: SidecarCall {
         package var request: UpstreamCallRequest
-        /// Whether the answer names the limit that binds.
+        /// Whether the answer names the limit that determined it.
         package var isNamed: Bool
 
         package init(_ request: UpstreamCallRequest, isNamed: Bool = false) {

@@ -2,7 +2,7 @@ public import FoundationEssentials
 public import InterlockCore
 package import RedisClient
 
-/// One of the last grants through a sidecar.
+/// A recent grant of a lock through a sidecar.
 public struct SidecarGrant: Hashable, Sendable {
     /// The lock's name.
     public var name: String
@@ -16,12 +16,12 @@ public struct SidecarGrant: Hashable, Sendable {
     /// The time that the holder waited for the lock.
     public var waited: Duration
     package var endedMilliseconds: Int64?
-    /// The end of the lease: `released`, `lost` or `lapsed`; `nil` if the lease is in force.
+    /// The end of the lease: `released`, `lost` or `lapsed`; `nil` if the lease is still held.
     public var end: String?
 
     /// The time of the grant, by the clock of the sidecar's host.
     public var granted: Date { Date(epochMilliseconds: grantedMilliseconds) }
-    /// The end of the lease, by the clock of the sidecar's host; `nil` if the lease is in force.
+    /// The end of the lease, by the clock of the sidecar's host; `nil` if the lease is still held.
     public var ended: Date? { endedMilliseconds.map { Date(epochMilliseconds: $0) } }
 
     fileprivate init?(_ reply: RedisReply) {
@@ -263,7 +263,7 @@ package enum LockCalls {
 
     /// `LOCK.LIST cursor MATCH glob`: returns one page of the names of held locks.
     struct List: SidecarCall {
-        /// The cursor of the next page, and names, some of which an earlier page may have contained.
+        /// Names, which may repeat those of earlier pages, and the cursor of the next page.
         struct Page: Sendable {
             var cursor: String
             var names: [String]
@@ -297,7 +297,7 @@ extension CommandEncoder {
         append(value)
     }
 
-    /// Restricts a call to the grant with this fence; `nil` for any grant.
+    /// Appends the option that restricts a call to the grant with this fence; nothing if `fence` is `nil`.
     fileprivate mutating func append(fence: Int64?) {
         guard let fence else { return }
         append("FENCE")

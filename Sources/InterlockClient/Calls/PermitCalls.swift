@@ -1,8 +1,7 @@
 package import InterlockCore
 package import RedisClient
 
-/// A permit for one upstream call. Until its outcome is reported, the call counts as unfinished; the permit expires by
-/// itself.
+/// A permit for one upstream call. The call counts as unfinished until its outcome is reported or the permit expires.
 package struct GrantedPermit: Hashable, Sendable {
     package var id: String
     /// The breaker's state at the grant.
@@ -33,7 +32,8 @@ package enum PermitCalls {
 
         /// Decodes `[1, permit, state, -1]` or `[0, reason, state, retry-after-ms]`.
         package func decode(_ reply: RedisReply) throws(RedisError) -> Result<GrantedPermit, ServiceCallError> {
-            guard case .array(let parts) = reply, parts.count == 4, let isGranted = parts[0].integer, let word = parts[1].text,
+            guard case .array(let parts) = reply, parts.count == 4, let isGranted = parts[0].integer,
+                let idOrReason = parts[1].text,
                 let stateName = parts[2].text, let retryAfter = parts[3].integer
             else { throw reply.unexpected(for: "PERMIT.ACQUIRE") }
             // A state that only a newer sidecar knows must not invalidate the permit.
@@ -41,10 +41,10 @@ package enum PermitCalls {
             guard isGranted == 1 else {
                 return .failure(
                     ServiceCallError(
-                        refused: InterlockError.Code(rawValue: word), service: request.service, state: state,
+                        refused: InterlockError.Code(rawValue: idOrReason), service: request.service, state: state,
                         retryAfter: retryAfter))
             }
-            return .success(GrantedPermit(id: word, state: state ?? .closed))
+            return .success(GrantedPermit(id: idOrReason, state: state ?? .closed))
         }
     }
 
@@ -67,17 +67,17 @@ package enum PermitCalls {
             encoder.append(permit)
             encoder.append(report.outcome.rawValue.uppercased())
             // The sidecar rejects a report with values out of range, which would lose the outcome.
-            if let latency = report.latency { encoder.append("LATENCY", min(max(.zero, latency), Self.longest)) }
+            if let latency = report.latency { encoder.append("LATENCY", min(max(.zero, latency), Self.maximumDuration)) }
             if let status = report.status, (100...599).contains(status) {
                 encoder.append("STATUS")
                 encoder.append(status)
             }
             if let retryAfter = report.retryAfter {
-                encoder.append("RETRYAFTER", min(max(.zero, retryAfter), Self.longest))
+                encoder.append("RETRYAFTER", min(max(.zero, retryAfter), Self.maximumDuration))
             }
         }
 
-        private static let longest = Duration.seconds(1_000_000_000)
+        private static let maximumDuration = Duration.seconds(1_000_000_000)
 
         package func decode(_ reply: RedisReply) throws(RedisError) -> BreakerSnapshot.State {
             guard let state = reply.text.flatMap(BreakerSnapshot.State.init) else {

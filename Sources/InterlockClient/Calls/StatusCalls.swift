@@ -93,7 +93,7 @@ public struct SidecarStatus: Hashable, Sendable {
     public var locksHeld: Int64
     /// The number of callers that wait for a lock through this sidecar.
     public var locksWaiting: Int64
-    /// The longest wait that the sidecar allows for locks, limits and permits: `locks.max_wait`. A longer requested
+    /// The maximum wait that the sidecar allows for locks, limits and permits: `locks.max_wait`. A longer requested
     /// wait is shortened to this value. `nil` if an older sidecar does not report it.
     public var maximumWait: Duration?
     /// The services that another live sidecar defines differently. A sidecar of version 0.1.0 lists the services whose
@@ -134,10 +134,11 @@ public struct SidecarStatus: Hashable, Sendable {
         let down = list("redis_primaries_down")
         redis.cluster = Cluster(
             primaries: list("redis_primaries").compactMap { entry in
-                guard let mark = entry.lastIndex(of: "="), let slots = Int64(entry[entry.index(after: mark)...]) else {
+                guard let equalsSign = entry.lastIndex(of: "="), let slots = Int64(entry[entry.index(after: equalsSign)...])
+                else {
                     return nil
                 }
-                let address = String(entry[..<mark])
+                let address = String(entry[..<equalsSign])
                 return ClusterPrimary(address: address, slots: slots, isConnected: !down.contains(address))
             },
             epoch: number("redis_epoch"), slotsCovered: number("redis_slots_covered") ?? 0,

@@ -16,10 +16,10 @@ final class DedicatedConnection {
 
     private let connection: SidecarConnection
     private let eventLoop: any EventLoop
-    /// Closes the connection after a period without calls.
-    private var expiry: Scheduled<Void>?
+    /// The timer that closes the connection after a period without calls.
+    private var idleTimer: Scheduled<Void>?
     private var state = State.idle
-    /// The number of calls sent so far, which identifies the current one.
+    /// The number of calls sent so far. It identifies the current call.
     private(set) var callNumber = 0
 
     /// Called once, when the connection is closed or lost.
@@ -28,8 +28,8 @@ final class DedicatedConnection {
     init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
         self.eventLoop = eventLoop
         connection = SidecarConnection(configuration, eventLoop: eventLoop, logger: logger)
-        connection.onUp = { [weak self] in self?.isUp() }
-        connection.onDown = { [weak self] in self?.isLost($0) }
+        connection.onUp = { [weak self] in self?.connected() }
+        connection.onDown = { [weak self] in self?.connectionLost(because: $0) }
     }
 
     var isClosed: Bool {
@@ -41,7 +41,7 @@ final class DedicatedConnection {
         _ call: Call, timeout: TimeAmount? = nil, completion: @escaping (Result<Call.Reply, InterlockError>) -> Void
     ) {
         callNumber += 1
-        expiry?.cancel()
+        idleTimer?.cancel()
         let send = { [self] in
             state = .busy
             connection.send(call, timeout: timeout) { [self] result in
@@ -58,8 +58,8 @@ final class DedicatedConnection {
 
     /// Closes the connection unless another call is sent within `time`.
     func expire(after time: TimeAmount) {
-        expiry?.cancel()
-        expiry = eventLoop.assumeIsolated().scheduleTask(in: time) { [weak self] () -> Void in self?.close() }
+        idleTimer?.cancel()
+        idleTimer = eventLoop.assumeIsolated().scheduleTask(in: time) { [weak self] () -> Void in self?.close() }
     }
 
     /// Withdraws the call with this number if it is still in flight.
@@ -78,17 +78,17 @@ final class DedicatedConnection {
         return connection.close()
     }
 
-    private func isUp() {
+    private func connected() {
         if case .connecting(let send, _) = state { send() }
     }
 
-    private func isLost(_ error: InterlockError) {
+    private func connectionLost(because error: InterlockError) {
         end(error)
         connection.close()
     }
 
     private func end(_ error: InterlockError) {
-        expiry?.cancel()
+        idleTimer?.cancel()
         let previous = state
         state = .closed
         if case .connecting(_, let fail) = previous { fail(error) }

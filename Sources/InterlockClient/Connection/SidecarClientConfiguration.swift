@@ -17,8 +17,8 @@ public struct SidecarClientConfiguration: Sendable {
     public var reconnectDelay = Duration.milliseconds(20)...Duration.seconds(1)
     /// The maximum number of calls in flight on the shared connection. Further calls fail with `overloaded`.
     public var maximumInFlight = 1024
-    /// The maximum number of calls that may wait for a lock, a limit or a permit at once. Each uses its own connection
-    /// while it waits.
+    /// The maximum number of calls that may wait concurrently for a lock, a limit or a permit. Each uses its own
+    /// connection while it waits.
     public var maximumWaiting = 256
     /// The channel of the fleet's events; `nil` to ask the sidecar for it.
     public var eventChannel: String?

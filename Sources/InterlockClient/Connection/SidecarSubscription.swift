@@ -9,7 +9,7 @@ internal import RedisClient
 package final class SidecarSubscription {
     private let subscriber: RedisSubscriber
 
-    /// Called when the subscription is in effect. From then on no event is missed while the connection lasts.
+    /// Called when the sidecar confirms the subscription. No event is missed from then until `onDown`.
     package var onFollowing: (() -> Void)?
     /// Called with each event, as one line of JSON.
     package var onEvent: (([UInt8]) -> Void)?

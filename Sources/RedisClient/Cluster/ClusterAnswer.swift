@@ -1,4 +1,4 @@
-/// The slot map of a cluster as one server reports it. A value without I/O.
+/// The slot map of a cluster as one server reports it. A pure value type.
 struct ClusterAnswer: Equatable, Sendable {
     typealias Address = RedisConfiguration.Address
 
@@ -10,11 +10,11 @@ struct ClusterAnswer: Equatable, Sendable {
     }
 
     var claims: [Claim]
-    /// Further servers to ask while no primary is reachable.
+    /// Additional servers to query while no primary is reachable.
     var replicas: [Address] = []
-    /// The number of replicas of the primary that has the most.
+    /// The largest number of replicas of any primary.
     var maximumReplicas = 0
-    /// The host names of servers that are reached by IP address.
+    /// The host names of the servers that are reached by IP address.
     var names: [Address: String] = [:]
     /// The configuration epoch of each server by its ID: of two servers that claim a hash slot, the one with the higher
     /// epoch owns it. Empty if the server does not report epochs.

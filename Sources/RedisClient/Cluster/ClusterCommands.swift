@@ -1,4 +1,4 @@
-/// `CLUSTER NODES`, read only for the configuration epoch of each server.
+/// `CLUSTER NODES`, decoded only for the configuration epoch of each server.
 struct ClusterEpochs: NamedCommand {
     static let words = ["CLUSTER", "NODES"]
 
@@ -20,9 +20,9 @@ struct ClusterEpochs: NamedCommand {
 struct ClusterSlots: NamedCommand {
     static let words = ["CLUSTER", "SLOTS"]
 
-    /// The server that receives the command. A server that does not know its own address reports an empty host, which
-    /// stands for the host it was reached at.
-    var asked: RedisConfiguration.Address
+    /// The address at which the server was queried. A server that does not know its own address reports an empty host,
+    /// which stands for the host of this address.
+    var queried: RedisConfiguration.Address
 
     func decode(_ reply: RedisReply) throws(RedisError) -> ClusterAnswer {
         guard let ranges = reply.array else { throw unexpected(reply) }
@@ -47,39 +47,39 @@ struct ClusterSlots: NamedCommand {
         return answer
     }
 
-    /// Returns the host name that a node announces beside its address, because certificates are issued for names.
+    /// Returns the host name that a node announces in addition to its address. Certificates are issued for host names.
     private func name(_ node: RedisReply) -> String? {
         guard let parts = node.array, parts.count > 3, let fields = parts[3].array?.map(\.text) else { return nil }
-        let place = stride(from: 0, to: fields.count - 1, by: 2).first { fields[$0] == "hostname" }
-        return place.flatMap { fields[$0 + 1] }.flatMap { $0.isEmpty ? nil : $0 }
+        let index = stride(from: 0, to: fields.count - 1, by: 2).first { fields[$0] == "hostname" }
+        return index.flatMap { fields[$0 + 1] }.flatMap { $0.isEmpty ? nil : $0 }
     }
 
     private func address(_ node: RedisReply) -> RedisConfiguration.Address? {
         guard let parts = node.array, parts.count >= 2, let port = parts[1].integer.flatMap({ Int(exactly: $0) }) else {
             return nil
         }
-        return asked.named(host: parts[0].text ?? "", port: port)
+        return queried.address(host: parts[0].text ?? "", port: port)
     }
 }
 
 extension RedisConfiguration.Address {
-    /// Returns the address of a node that this server reports by `host` and `port`, or `nil` if this server does not
-    /// know where the node is.
-    func named(host: String, port: Int) -> Self? {
+    /// Resolves a node's address from the `host` and `port` that this server reports. Returns `nil` if this server does
+    /// not know the node's address.
+    func address(host: String, port: Int) -> Self? {
         guard (1...65535).contains(port), host != "?" else { return nil }
         if !host.isEmpty { return .host(host, port: port) }
-        guard case .host(let own, _) = self else { return nil }
-        return .host(own, port: port)
+        guard case .host(let ownHost, _) = self else { return nil }
+        return .host(ownHost, port: port)
     }
 }
 
-/// A server's refusal to run a command, with the server that can run it if known.
+/// The refusal of a server to run a command, with the server that can run it if known.
 enum Redirection: Equatable {
     typealias Address = RedisConfiguration.Address
 
     /// Another server serves the hash slot.
     case moved(HashSlot, Address)
-    /// The hash slot is migrating, and the keys are at the other server already or do not exist.
+    /// The hash slot is migrating, and the keys either are at the other server already or do not exist.
     case ask(Address)
     /// The hash slot is migrating, and only some of the keys have arrived.
     case tryAgain
@@ -87,18 +87,18 @@ enum Redirection: Equatable {
     case down
 
     /// Returns `nil` if the error is not a redirection.
-    /// - Parameter asked: the server that replied with the error.
-    init?(_ error: RedisError, asked: Address) {
+    /// - Parameter sender: the server that replied with the error.
+    init?(_ error: RedisError, sender: Address) {
         guard case .server(let condition) = error.code else { return nil }
         switch condition {
         case .tryAgain: self = .tryAgain
         case .clusterDown: self = .down
         case .moved, .ask:
             let words = error.message.split(separator: " ")
-            // If this server does not know the target, the directory asks others.
+            // If this server does not know the target, the directory queries others.
             guard words.count == 3, let slot = Int64(words[1]).flatMap({ HashSlot($0) }),
                 let colon = words[2].lastIndex(of: ":"), let port = Int(words[2][words[2].index(after: colon)...]),
-                let address = asked.named(host: String(words[2][..<colon]), port: port)
+                let address = sender.address(host: String(words[2][..<colon]), port: port)
             else {
                 self = .down
                 return

@@ -1,11 +1,11 @@
 package import NIOCore
 
-/// Asks the servers of a cluster for its slot map and notifies its followers of changes. Confined to its event loop.
+/// Queries the servers of a cluster for its slot map and notifies its followers of changes. Confined to its event loop.
 /// `ClusterView` decides which answers to believe.
 ///
-/// Asks over the connections that carry commands: one of them every few seconds, and two as soon as anything suggests a
-/// change. They are chosen at random, so that a fleet does not ask the same server. While none of them is up, the
-/// directory opens connections to every server that was ever named.
+/// Queries go over the connections that carry commands: over one of them every few seconds, and over two as soon as
+/// anything suggests a change. They are chosen at random, so that the members of a fleet do not all query the same
+/// server. While none of them is up, the directory opens connections to every server that was ever named.
 ///
 /// Source: "Redis Cluster specification", sections "MOVED Redirection" and "Client connection and redirection
 /// handling".
@@ -24,24 +24,25 @@ package final class ClusterDirectory {
     private var discoveryConnections: [RedisPipeline] = []
     private var round: (at: NIODeadline, task: Scheduled<Void>)?
     private var nextRound = NIODeadline.uptimeNanoseconds(0)
-    private var isInDoubt = false
+    private var isChangeSuspected = false
     /// Hash slots with a `MOVED` error that the followers have not been notified of yet.
     private var moved: Set<HashSlot> = []
     private var degradedSince: NIODeadline?
     private var isStarted = false
     private var isClosed = false
-    /// The time of the last change and the primaries that it removed, until every follower is connected.
-    private var changing: (since: NIODeadline, primaries: [Address])?
+    /// The time of the last change and the primaries that it removed, or `nil` once every follower is connected.
+    private var ongoingSwitch: (since: NIODeadline, formerPrimaries: [Address])?
 
-    /// The groups that keep the connections to each address at one server.
+    /// The groups of connections by address. The connections of one group all use the same server.
     private var servers: [Address: ServerDirectory] = [:]
 
     package private(set) var view = ClusterView()
-    /// Called after the followers with the hash slots that have a new primary, including those that had none.
+    /// Called with the hash slots that have a new primary, including those that had none. Runs after the followers were
+    /// notified.
     package var onSlotsMoved: ((Set<HashSlot>) -> Void)?
-    /// The reason that the slot map is unknown, or `nil` if it is known or has not been asked for.
+    /// The reason that the slot map is unknown, or `nil` if it is known or has not been queried.
     package private(set) var failure: RedisError?
-    /// The number of primaries that others have replaced since the start.
+    /// The number of primaries that were replaced by others since the start.
     package private(set) var switches = 0
     /// The duration of the last switch, from the first report to the moment when every connection was up, or `nil` if
     /// there was none.
@@ -49,14 +50,14 @@ package final class ClusterDirectory {
 
     /// The interval between queries of one server while nothing suggests a change.
     private static let checkInterval = TimeAmount.seconds(5)
-    /// The interval between queries while something is wrong, and the longer one once that has lasted for longer than a
-    /// failover takes.
-    private static let troubleInterval = TimeAmount.milliseconds(100)
-    private static let longTrouble = (after: TimeAmount.minutes(1), interval: TimeAmount.seconds(1))
-    /// The shortest interval between queries.
-    private static let shortestInterval = TimeAmount.milliseconds(50)
-    /// The number of servers to ask when anything suggests a change.
-    private static let askedInDoubt = 2
+    /// The interval between queries while the cluster is degraded, and the longer one once that has lasted for longer
+    /// than a failover takes.
+    private static let degradedInterval = TimeAmount.milliseconds(100)
+    private static let longDegraded = (after: TimeAmount.minutes(1), interval: TimeAmount.seconds(1))
+    /// The minimum interval between queries.
+    private static let minimumInterval = TimeAmount.milliseconds(50)
+    /// The number of servers to query when anything suggests a change.
+    private static let queriesOnSuspicion = 2
 
     /// Returns `nil` if the configuration does not name a cluster.
     package init?(following configuration: RedisConfiguration, environment: RedisEnvironment) {
@@ -69,7 +70,7 @@ package final class ClusterDirectory {
     package func start() {
         guard !isStarted else { return }
         isStarted = true
-        ask()
+        query()
     }
 
     package func close() -> EventLoopFuture<Void> {
@@ -94,11 +95,11 @@ package final class ClusterDirectory {
         return server
     }
 
-    /// Asks some servers soon, because something suggests a change.
+    /// Schedules a query, because something suggests a change.
     func doubts() {
-        isInDoubt = true
+        isChangeSuspected = true
         let due = max(nextRound, environment.eventLoop.now)
-        // Canceling has a cost, and every refused command comes here.
+        // Keep an earlier query: every refused command calls this method, and canceling has a cost.
         if let round, round.at <= due { return }
         planRound(at: due)
     }
@@ -109,7 +110,7 @@ package final class ClusterDirectory {
         guard view.moved(slot, to: primary, now: environment.eventLoop.now) else { return }
         moved.insert(slot)
         guard moved.count == 1 else { return }
-        // Many commands are refused at once, so the followers are notified once per tick.
+        // Servers refuse many commands in the same tick, so the followers are notified once per tick.
         environment.eventLoop.assumeIsolated().execute { [weak self] in
             guard let self, !isClosed else { return }
             let slots = moved
@@ -119,68 +120,69 @@ package final class ClusterDirectory {
         }
     }
 
-    /// Handles a follower's connection that is up, and ends the change once all are.
+    /// Handles a new connection of a follower, and ends the switch once every follower is fully connected.
     func reached() {
-        guard let (since, _) = changing, followers.allSatisfy({ $0.connection?.isSettled ?? true }) else { return }
-        finishChange(since: since)
+        guard let (since, _) = ongoingSwitch, followers.allSatisfy({ $0.connection?.isSettled ?? true }) else { return }
+        finishSwitch(since: since)
     }
 
-    private func finishChange(since: NIODeadline) {
-        guard let former = changing?.primaries else { return }
-        changing = nil
-        let took = environment.eventLoop.now - since
-        lastSwitch = .nanoseconds(took.nanoseconds)
+    private func finishSwitch(since: NIODeadline) {
+        guard let former = ongoingSwitch?.formerPrimaries else { return }
+        ongoingSwitch = nil
+        let duration = environment.eventLoop.now - since
+        lastSwitch = .nanoseconds(duration.nanoseconds)
         environment.logger.log(
             .clusterSwitched,
             [
                 "epoch": "\(view.epoch)", "former": former.map(\.description).sorted().joined(separator: ","),
                 "primaries": view.primaries.map(\.description).joined(separator: ","),
-                "took_ms": "\(took.nanoseconds / 1_000_000)",
+                "took_ms": "\(duration.nanoseconds / 1_000_000)",
             ])
     }
 
-    // MARK: Asking
+    // MARK: Queries
 
-    /// The connections that commands use: those of the first follower that has any.
-    private var connections: [RedisPipeline] { followers.lazy.compactMap { $0.connection?.asked }.first ?? [] }
+    /// The connections of the first follower that provides any.
+    private var connections: [RedisPipeline] { followers.lazy.compactMap { $0.connection?.queryConnections }.first ?? [] }
 
     private func planRound(at instant: NIODeadline) {
         guard isStarted, !isClosed else { return }
         round?.task.cancel()
-        let task = environment.eventLoop.assumeIsolated().scheduleTask(deadline: instant) { [weak self] () -> Void in self?.ask()
+        let task = environment.eventLoop.assumeIsolated().scheduleTask(deadline: instant) { [weak self] () -> Void in
+            self?.query()
         }
         round = (instant, task)
     }
 
-    private func ask() {
+    private func query() {
         guard !isClosed else { return }
         round = nil
         let now = environment.eventLoop.now
-        nextRound = now + Self.shortestInterval
+        nextRound = now + Self.minimumInterval
         let up = connections.filter(\.isUp)
-        let isMisbehaving = up.isEmpty || up.count < connections.count || view.covered < HashSlot.count
+        let isDegraded = up.isEmpty || up.count < connections.count || view.covered < HashSlot.count
         if up.isEmpty {
             if discoveryConnections.isEmpty { openDiscoveryConnections() }
-            for scout in discoveryConnections where scout.isUp { ask(scout) }
+            for connection in discoveryConnections where connection.isUp { query(connection) }
         } else {
-            dismissScouts()
+            closeDiscoveryConnections()
             var random = environment.random
-            for connection in up.shuffled(using: &random).prefix(isMisbehaving || isInDoubt ? Self.askedInDoubt : 1) {
-                ask(connection)
+            for connection in up.shuffled(using: &random).prefix(isDegraded || isChangeSuspected ? Self.queriesOnSuspicion : 1) {
+                query(connection)
             }
         }
-        isInDoubt = false
-        degradedSince = isMisbehaving ? degradedSince ?? now : nil
+        isChangeSuspected = false
+        degradedSince = isDegraded ? degradedSince ?? now : nil
         guard let degradedSince else { return planRound(at: now + Self.checkInterval) }
-        let isLong = now - degradedSince >= Self.longTrouble.after
-        planRound(at: now + (isLong ? Self.longTrouble.interval : Self.troubleInterval))
+        let isLong = now - degradedSince >= Self.longDegraded.after
+        planRound(at: now + (isLong ? Self.longDegraded.interval : Self.degradedInterval))
     }
 
-    private func ask(_ connection: RedisPipeline) {
+    private func query(_ connection: RedisPipeline) {
         var epochs: [String: Int64] = [:]
-        // A server that does not report epochs is believed nonetheless.
+        // Accept the slot map of a server that does not report epochs.
         connection.send(ClusterEpochs()) { epochs = (try? $0.get()) ?? [:] }
-        connection.send(ClusterSlots(asked: connection.address)) { [weak self, weak connection] result in
+        connection.send(ClusterSlots(queried: connection.address)) { [weak self, weak connection] result in
             guard let self, let connection else { return }
             switch result {
             case .success(var answer):
@@ -192,10 +194,10 @@ package final class ClusterDirectory {
     }
 
     private func received(_ answer: ClusterAnswer) {
-        // A server that has just started, or was reset, knows of no slots.
+        // A server that has just started or was reset knows no slots.
         guard answer.covered > 0 else {
             guard !view.isKnown else { return }
-            return unknown(
+            return slotMapUnavailable(
                 because: RedisError(.connectionFailed, "the cluster has no hash slots yet: its servers have not joined"))
         }
         let wasKnown = view.isKnown
@@ -208,10 +210,10 @@ package final class ClusterDirectory {
                 ["epoch": "\(view.epoch)", "primaries": view.primaries.map(\.description).joined(separator: ",")])
         }
         guard !slots.isEmpty || former != view.primaries else { return }
-        let gone = wasKnown ? former.filter { !view.primaries.contains($0) } : []
-        if !gone.isEmpty {
-            switches += gone.count
-            changing = (environment.eventLoop.now, (changing?.primaries ?? []) + gone)
+        let removed = wasKnown ? former.filter { !view.primaries.contains($0) } : []
+        if !removed.isEmpty {
+            switches += removed.count
+            ongoingSwitch = (environment.eventLoop.now, (ongoingSwitch?.formerPrimaries ?? []) + removed)
         }
         changed(slots: slots)
     }
@@ -225,16 +227,16 @@ package final class ClusterDirectory {
     private func failed(_ error: RedisError, at connection: RedisPipeline) {
         guard !view.isKnown else { return }
         if error.message.contains("cluster support disabled") {
-            unknown(
+            slotMapUnavailable(
                 because: RedisError(
                     .connectionFailed, "\(connection.address) is not a cluster: use redis:// or rediss://"))
         } else if connection.isUp || discoveryConnections.allSatisfy({ $0.lastFailure != nil }) {
-            unknown(because: RedisError(error.code, "\(connection.address): \(error.message)"))
+            slotMapUnavailable(because: RedisError(error.code, "\(connection.address): \(error.message)"))
         }
     }
 
     /// Records and reports that no server could provide the slot map.
-    private func unknown(because error: RedisError) {
+    private func slotMapUnavailable(because error: RedisError) {
         failure = error
         notify { $0.remainsUnknown(because: error) }
     }
@@ -244,31 +246,31 @@ package final class ClusterDirectory {
         for follower in followers { follower.connection.map(message) }
     }
 
-    // MARK: Scouts
+    // MARK: Discovery
 
-    /// Opens connections to every server that was ever named, because none is left to ask.
+    /// Opens connections to every server that was ever named, because no command connection is up.
     private func openDiscoveryConnections() {
         view.forgetEpochs()
         var addresses = settings.seeds
         for address in view.primaries + view.replicas where !addresses.contains(address) { addresses.append(address) }
         discoveryConnections = addresses.prefix(2 * ClusterSettings.most).map { address in
-            let scout = RedisPipeline(configuration: configuration.server(at: address, of: view), environment: environment)
-            scout.onUp = { [weak self] in self?.ask($0) }
-            scout.onDown = { [weak self, weak scout] error in
-                guard let self, let scout else { return }
-                failed(error, at: scout)
+            let connection = RedisPipeline(configuration: configuration.server(at: address, of: view), environment: environment)
+            connection.onUp = { [weak self] in self?.query($0) }
+            connection.onDown = { [weak self, weak connection] error in
+                guard let self, let connection else { return }
+                failed(error, at: connection)
             }
-            scout.start()
-            return scout
+            connection.start()
+            return connection
         }
     }
 
-    private func dismissScouts() {
+    private func closeDiscoveryConnections() {
         guard !discoveryConnections.isEmpty else { return }
-        let dismissed = discoveryConnections
+        let connections = discoveryConnections
         discoveryConnections = []
-        // Closed in a later tick, because a scout's reply may be in progress.
-        environment.eventLoop.assumeIsolated().execute { for scout in dismissed { _ = scout.close() } }
+        // Close them in a later tick, because one of them may be delivering a reply.
+        environment.eventLoop.assumeIsolated().execute { for connection in connections { _ = connection.close() } }
     }
 }
 

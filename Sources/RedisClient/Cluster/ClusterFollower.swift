@@ -2,15 +2,15 @@
 package protocol ClusterFollower: AnyObject {
     /// Handles a change of the primaries or of the hash slots that they serve.
     func mapChanged()
-    /// Handles a failed attempt to learn the slot map, while it is still unknown.
+    /// Handles a failed attempt to learn the slot map while it is still unknown.
     func remainsUnknown(because error: RedisError)
     /// Whether every primary is connected.
     var isSettled: Bool { get }
-    /// The connections over which the directory may ask for the slot map, or `nil` if they serve another purpose.
-    var asked: [RedisPipeline]? { get }
+    /// The connections over which the directory may query the slot map, or `nil` if they serve another purpose.
+    var queryConnections: [RedisPipeline]? { get }
 }
 
 extension ClusterFollower {
-    package var asked: [RedisPipeline]? { nil }
+    package var queryConnections: [RedisPipeline]? { nil }
     package func remainsUnknown(because error: RedisError) {}
 }

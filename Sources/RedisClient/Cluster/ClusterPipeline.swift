@@ -1,11 +1,11 @@
 package import NIOCore
 
 /// One connection to each primary of a cluster. Sends each command to the primary that serves the hash slot of its key.
-/// Retries a command that was not run: at another server if it was redirected there, or a little later if its slot is
+/// Retries a command that was not run: at another server after a redirection, or a little later if its slot is
 /// migrating or unassigned. Confined to its event loop.
 ///
-/// Runs a command at most once, like `RedisPipeline`: only a command that was refused is retried, within its timeout.
-/// Only one of the commands that wait for a hash slot probes it; the others follow once that one is answered.
+/// Runs a command at most once, like `RedisPipeline`: it retries only a command that a server refused, and only within
+/// the timeout. Of the commands that wait for a hash slot, one probes it, and the others follow once it is answered.
 ///
 /// Source: "Redis Cluster specification", sections "MOVED Redirection", "ASK Redirection" and "Multi-key Operations".
 package final class ClusterPipeline: RedisSender {
@@ -15,17 +15,18 @@ package final class ClusterPipeline: RedisSender {
     private let environment: RedisEnvironment
     private let directory: ClusterDirectory
     private var servers: [Address: RedisPipeline] = [:]
-    /// The connections to the primaries of the slot map, by their index there.
+    /// The connections to the primaries, in the order of the slot map.
     private var primaries: [RedisPipeline] = []
-    /// The servers in use that are not primaries in the slot map, with the time of the last command to each.
-    private var guests: [Address: NIODeadline] = [:]
-    /// The commands that wait until a guest is connected.
-    private var expected: [Address: [any ClusterCall]] = [:]
+    /// The servers that import a hash slot and are not primaries in the slot map, with the time of the last command to
+    /// each.
+    private var temporaryServers: [Address: NIODeadline] = [:]
+    /// The commands that wait for a temporary server to be connected.
+    private var callsAwaitingConnection: [Address: [any ClusterCall]] = [:]
     /// The commands that wait for a hash slot that is migrating or unassigned.
-    private var stalled: [HashSlot?: Line] = [:]
+    private var stalled: [HashSlot?: CallQueue] = [:]
     /// The command and refusal counts of retired servers.
-    private var goneSent: Int64 = 0
-    private var goneRefusals: Int64 = 0
+    private var retiredCommandsSent: Int64 = 0
+    private var retiredRefusals: Int64 = 0
     private var encoder = CommandEncoder()
     /// The number of commands that wait for a retry.
     private var postponed = 0
@@ -37,19 +38,19 @@ package final class ClusterPipeline: RedisSender {
     package var onRoundTrip: ((TimeAmount) -> Void)?
     package private(set) var answering: RedisPipeline?
 
-    /// The pause before a hash slot is probed again, which doubles from the lower to the upper bound.
+    /// The pause between two probes of a hash slot. It doubles from the lower to the upper bound.
     private static let pauses = TimeAmount.milliseconds(1)...TimeAmount.milliseconds(16)
     /// The number of redirections that a command follows without a pause.
-    private static let promptRedirections = 3
-    /// The divisor of the command timeout that gives the least time left for a retry. With less time the retry might
-    /// get no reply, and then it would no longer be known that the command was not run.
+    private static let immediateRedirections = 3
+    /// The minimum time for a retry is the command timeout divided by this number. With less time the retry might get
+    /// no reply, and the caller would no longer know that the command was not run.
     private static let retryTimeDivisor: Int64 = 10
-    /// The time for which a server without hash slots is kept after its last command.
-    private static let guestTime = TimeAmount.seconds(10)
+    /// The time for which a temporary server is kept after its last command.
+    private static let temporaryServerLifetime = TimeAmount.seconds(10)
 
     private let reportsServers: Bool
 
-    /// - Parameter reportsServers: whether the directory may ask these connections for the slot map.
+    /// - Parameter reportsServers: whether the directory may query the slot map over these connections.
     init(
         configuration: RedisConfiguration, environment: RedisEnvironment, directory: ClusterDirectory, reportsServers: Bool
     ) {
@@ -63,28 +64,28 @@ package final class ClusterPipeline: RedisSender {
 
     package func close() -> EventLoopFuture<Void> {
         isClosed = true
-        let waiting = stalled.values.flatMap(\.calls) + expected.values.joined()
+        let waiting = stalled.values.flatMap(\.calls) + callsAwaitingConnection.values.joined()
         stalled = [:]
-        expected = [:]
+        callsAwaitingConnection = [:]
         for call in waiting { retry(call) }
         return .andAllComplete(servers.values.map { $0.close() }, on: environment.eventLoop)
     }
 
     package func drain(then done: @escaping () -> Void) {
-        let until = environment.eventLoop.now + standardTimeout
-        func settleWhenSent() {
+        let deadline = environment.eventLoop.now + standardTimeout
+        func drainOnceSent() {
             // Waiting commands fail at their own deadlines.
-            let isLate = environment.eventLoop.now >= until
+            let isLate = environment.eventLoop.now >= deadline
             guard postponed > 0, !isLate else {
                 let connections = servers.sorted { $0.key.description < $1.key.description }.map(\.value)
-                // Commands in flight may have been refused and wait for a retry.
+                // A command in flight may have been refused and now wait for a retry.
                 return RedisPipeline.drain(connections) { [self] in
-                    if postponed > 0, !isLate { settleWhenSent() } else { done() }
+                    if postponed > 0, !isLate { drainOnceSent() } else { done() }
                 }
             }
-            environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound) { settleWhenSent() }
+            environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound) { drainOnceSent() }
         }
-        settleWhenSent()
+        drainOnceSent()
     }
 
     // MARK: State
@@ -94,8 +95,8 @@ package final class ClusterPipeline: RedisSender {
     package var isWhole: Bool { !primaries.isEmpty && primaries.allSatisfy(\.isUp) }
     package func reaches(_ key: String) -> Bool { primary(of: HashSlot(ofKey: key))?.isUp ?? false }
     package var recentRefusal: RedisError? { servers.values.lazy.compactMap(\.recentRefusal).first }
-    package var refusals: Int64 { servers.values.reduce(goneRefusals) { $0 + $1.refusals } }
-    package var commandsSent: Int64 { servers.values.reduce(goneSent) { $0 + $1.commandsSent } }
+    package var refusals: Int64 { servers.values.reduce(retiredRefusals) { $0 + $1.refusals } }
+    package var commandsSent: Int64 { servers.values.reduce(retiredCommandsSent) { $0 + $1.commandsSent } }
     package var awaited: Int { servers.values.reduce(postponed) { $0 + $1.awaited } }
 
     package var lastFailure: RedisError? {
@@ -110,8 +111,8 @@ package final class ClusterPipeline: RedisSender {
     }
 
     private func primary(of slot: HashSlot) -> RedisPipeline? {
-        guard let position = directory.view.index(of: slot), primaries.indices.contains(position) else { return nil }
-        return primaries[position]
+        guard let index = directory.view.index(of: slot), primaries.indices.contains(index) else { return nil }
+        return primaries[index]
     }
 
     // MARK: Sending
@@ -119,14 +120,14 @@ package final class ClusterPipeline: RedisSender {
     package func send<Command: RedisCommand>(
         _ command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        let (slot, sentAt) = begin(command)
+        let (slot, sentAt) = encode(command)
         func call() -> Call<Command.Reply> {
-            Call(slot: slot, until: sentAt + (timeout ?? standardTimeout), completion: completion) {
-                server, isAsking, left, done in
+            Call(slot: slot, deadline: sentAt + (timeout ?? standardTimeout), completion: completion) {
+                server, isAsking, remaining, done in
                 if isAsking {
-                    server.ask(command, timeout: left, completion: done)
+                    server.sendAsking(command, timeout: remaining, completion: done)
                 } else {
-                    server.send(command, timeout: left, completion: done)
+                    server.send(command, timeout: remaining, completion: done)
                 }
             }
         }
@@ -135,10 +136,10 @@ package final class ClusterPipeline: RedisSender {
             retry(call())
             return
         }
-        lending { written in
+        withEncodedCommand { written in
             server.send(command, written: &written, timeout: timeout) { [self] result in
                 guard let redirection = redirection(in: result, by: server) else {
-                    return hand(result, by: server, to: completion)
+                    return deliver(result, by: server, to: completion)
                 }
                 follow(redirection, call())
             }
@@ -146,13 +147,13 @@ package final class ClusterPipeline: RedisSender {
     }
 
     /// Encodes a command once and computes its hash slot.
-    private func begin(_ command: some RedisCommand) -> (slot: HashSlot?, sentAt: NIODeadline) {
+    private func encode(_ command: some RedisCommand) -> (slot: HashSlot?, sentAt: NIODeadline) {
         command.encode(into: &encoder)
         return (command.firstKey.map { encoder.slot(ofArgument: $0) }, environment.eventLoop.now)
     }
 
-    /// Lends the encoded command to `body`, so that a completion that sends another command finds a free encoder.
-    private func lending(_ body: (inout CommandEncoder) -> Void) {
+    /// Lends the encoded command to `body`, so that a completion that sends another command can use the encoder.
+    private func withEncodedCommand(_ body: (inout CommandEncoder) -> Void) {
         var written = encoder
         encoder = CommandEncoder()
         body(&written)
@@ -160,14 +161,14 @@ package final class ClusterPipeline: RedisSender {
     }
 
     private var standardTimeout: TimeAmount { TimeAmount(configuration.commandTimeout) }
-    private var shortestAttempt: TimeAmount { .nanoseconds(standardTimeout.nanoseconds / Self.retryTimeDivisor) }
+    private var minimumAttemptTime: TimeAmount { .nanoseconds(standardTimeout.nanoseconds / Self.retryTimeDivisor) }
 
     /// Returns `nil` if no server serves the hash slot, or if no server is known.
     private func server(for slot: HashSlot?) -> RedisPipeline? {
         if let slot { primary(of: slot) } else { primaries.first(where: \.isUp) ?? primaries.first }
     }
 
-    private func hand<Reply>(
+    private func deliver<Reply>(
         _ result: Result<Reply, RedisError>, by server: RedisPipeline, to completion: (Result<Reply, RedisError>) -> Void
     ) {
         if case .failure(let error) = result, error.isOutcomeUnknown { directory.doubts() }
@@ -184,18 +185,18 @@ package final class ClusterPipeline: RedisSender {
         typealias Completion = (Result<Reply, RedisError>) -> Void
 
         let slot: HashSlot?
-        let until: NIODeadline
+        let deadline: NIODeadline
         let completion: Completion
         let send: (_ to: RedisPipeline, _ isAsking: Bool, _ timeout: TimeAmount, @escaping Completion) -> Void
         var redirections = 0
-        var last: Redirection?
+        var lastRedirection: Redirection?
 
         init(
-            slot: HashSlot?, until: NIODeadline, completion: @escaping Completion,
+            slot: HashSlot?, deadline: NIODeadline, completion: @escaping Completion,
             send: @escaping (RedisPipeline, Bool, TimeAmount, @escaping Completion) -> Void
         ) {
             self.slot = slot
-            self.until = until
+            self.deadline = deadline
             self.completion = completion
             self.send = send
         }
@@ -205,9 +206,9 @@ package final class ClusterPipeline: RedisSender {
         func attempt(at server: RedisPipeline, isAsking: Bool, timeout: TimeAmount, by pipeline: ClusterPipeline) {
             send(server, isAsking, timeout) { [self] result in
                 guard let redirection = pipeline.redirection(in: result, by: server) else {
-                    // A reply of the importing server concerns these keys only, not the rest of the slot.
-                    if isAsking { pipeline.goOn(after: slot) } else { pipeline.served(slot) }
-                    return pipeline.hand(result, by: server, to: completion)
+                    // A reply of the importing server says nothing about the other keys of the slot.
+                    if isAsking { pipeline.resumeProbing(slot) } else { pipeline.retryStalledCalls(for: slot) }
+                    return pipeline.deliver(result, by: server, to: completion)
                 }
                 pipeline.follow(redirection, self)
             }
@@ -215,26 +216,26 @@ package final class ClusterPipeline: RedisSender {
     }
 
     /// The commands that wait for one hash slot.
-    private struct Line {
+    private struct CallQueue {
         var calls: [any ClusterCall] = []
         var pause = ClusterPipeline.pauses.lowerBound
         /// Whether one of the commands is in flight to probe the hash slot.
-        var isAsking = false
+        var isProbing = false
     }
 
     private func redirection<Reply>(in result: Result<Reply, RedisError>, by server: RedisPipeline) -> Redirection? {
         guard case .failure(let error) = result else { return nil }
-        return Redirection(error, asked: server.address)
+        return Redirection(error, sender: server.address)
     }
 
     private func follow(_ redirection: Redirection, _ call: any ClusterCall) {
-        call.last = redirection
+        call.lastRedirection = redirection
         switch redirection {
         case .moved(let slot, let address):
             directory.moved(slot, to: address)
             servers[address]?.invalidateServerTime()
             call.redirections += 1
-            if call.redirections <= Self.promptRedirections { retry(call) } else { postpone(call) }
+            if call.redirections <= Self.immediateRedirections { retry(call) } else { postpone(call) }
         case .ask(let address):
             directory.doubts()
             let temporaryConnection = temporaryConnection(at: address)
@@ -243,7 +244,7 @@ package final class ClusterPipeline: RedisSender {
             } else if temporaryConnection.lastFailure != nil {
                 postpone(call)
             } else {
-                expect(temporaryConnection, call)
+                enqueue(call, until: temporaryConnection)
             }
         case .tryAgain, .down:
             directory.doubts()
@@ -263,11 +264,11 @@ package final class ClusterPipeline: RedisSender {
     /// Queues a command behind those that already wait for its hash slot.
     private func postpone(_ call: any ClusterCall) {
         guard admit(call) else { return }
-        var line = stalled[call.slot] ?? Line()
-        line.calls.append(call)
-        let isFirst = line.calls.count == 1 || line.isAsking
-        line.isAsking = false
-        stalled[call.slot] = line
+        var queue = stalled[call.slot] ?? CallQueue()
+        queue.calls.append(call)
+        let isFirst = queue.calls.count == 1 || queue.isProbing
+        queue.isProbing = false
+        stalled[call.slot] = queue
         if isFirst { planAttempt(for: call.slot) }
     }
 
@@ -278,53 +279,53 @@ package final class ClusterPipeline: RedisSender {
         environment.eventLoop.assumeIsolated().scheduleTask(in: spread) { [self] in attemptFirst(of: slot) }
     }
 
-    /// Sends the first command of a queue to probe its hash slot, and fails those with too little time left.
+    /// Sends the first command of a queue to probe its hash slot, and fails those with too little time for a retry.
     private func attemptFirst(of slot: HashSlot?) {
-        guard var line = stalled[slot] else { return }
-        let end = environment.eventLoop.now + shortestAttempt
-        let late = line.calls.filter { $0.until <= end }
-        line.calls.removeAll { $0.until <= end }
-        line.pause = min(Self.pauses.upperBound, line.pause * 2)
-        let first = line.calls.isEmpty ? nil : line.calls.removeFirst()
-        line.isAsking = first != nil
-        stalled[slot] = line.calls.isEmpty && first == nil ? nil : line
-        postponed -= late.count + (first == nil ? 0 : 1)
-        for call in late { call.fail(givenUp(call)) }
+        guard var queue = stalled[slot] else { return }
+        let end = environment.eventLoop.now + minimumAttemptTime
+        let expired = queue.calls.filter { $0.deadline <= end }
+        queue.calls.removeAll { $0.deadline <= end }
+        queue.pause = min(Self.pauses.upperBound, queue.pause * 2)
+        let first = queue.calls.isEmpty ? nil : queue.calls.removeFirst()
+        queue.isProbing = first != nil
+        stalled[slot] = queue.calls.isEmpty && first == nil ? nil : queue
+        postponed -= expired.count + (first == nil ? 0 : 1)
+        for call in expired { call.fail(timeoutError(for: call)) }
         guard let first else { return }
-        // If the probe failed at once, the other commands fail the same way.
-        guard retry(first) else { return served(slot) }
-        guard stalled[slot]?.isAsking ?? false else { return }
-        environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound * 8) { [self] in goOn(after: slot) }
+        // If the probe failed immediately, the other commands fail the same way.
+        guard retry(first) else { return retryStalledCalls(for: slot) }
+        guard stalled[slot]?.isProbing ?? false else { return }
+        environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound * 8) { [self] in resumeProbing(slot) }
     }
 
-    /// Plans the next probe if the last one has decided nothing.
-    private func goOn(after slot: HashSlot?) {
-        guard stalled[slot]?.isAsking ?? false else { return }
-        stalled[slot]?.isAsking = false
+    /// Plans the next probe if the last one was inconclusive.
+    private func resumeProbing(_ slot: HashSlot?) {
+        guard stalled[slot]?.isProbing ?? false else { return }
+        stalled[slot]?.isProbing = false
         planAttempt(for: slot)
     }
 
     /// Retries every command that waits for a hash slot.
-    private func served(_ slot: HashSlot?) {
-        guard let line = stalled.removeValue(forKey: slot) else { return }
-        postponed -= line.calls.count
-        for call in line.calls { retry(call) }
+    private func retryStalledCalls(for slot: HashSlot?) {
+        guard let queue = stalled.removeValue(forKey: slot) else { return }
+        postponed -= queue.calls.count
+        for call in queue.calls { retry(call) }
     }
 
-    /// Queues a command until the server that imports its hash slot is connected or fails.
-    private func expect(_ temporaryConnection: RedisPipeline, _ call: any ClusterCall) {
+    /// Queues a command until the server that imports its hash slot is connected or the attempt fails.
+    private func enqueue(_ call: any ClusterCall, until connection: RedisPipeline) {
         guard admit(call) else { return }
-        expected[temporaryConnection.address, default: []].append(call)
+        callsAwaitingConnection[connection.address, default: []].append(call)
     }
 
-    private func guestIsDecided(_ address: Address) {
-        guard let calls = expected.removeValue(forKey: address) else { return }
+    private func retryCalls(awaiting address: Address) {
+        guard let calls = callsAwaitingConnection.removeValue(forKey: address) else { return }
         postponed -= calls.count
         for call in calls { retry(call) }
     }
 
     /// Sends a command to the server that serves its hash slot now, or postpones it.
-    /// - Returns: `false` if the command has failed at once.
+    /// - Returns: `false` if the command failed immediately.
     @discardableResult
     private func retry(_ call: any ClusterCall) -> Bool {
         func fail(_ error: RedisError) -> Bool {
@@ -350,14 +351,14 @@ package final class ClusterPipeline: RedisSender {
     }
 
     private func attempt(_ call: any ClusterCall, at server: RedisPipeline, isAsking: Bool) {
-        let left = call.until - environment.eventLoop.now
-        guard left >= shortestAttempt else { return call.fail(givenUp(call)) }
-        call.attempt(at: server, isAsking: isAsking, timeout: left, by: self)
+        let remaining = call.deadline - environment.eventLoop.now
+        guard remaining >= minimumAttemptTime else { return call.fail(timeoutError(for: call)) }
+        call.attempt(at: server, isAsking: isAsking, timeout: remaining, by: self)
     }
 
-    private func givenUp(_ call: any ClusterCall) -> RedisError {
+    private func timeoutError(for call: any ClusterCall) -> RedisError {
         let slot = call.slot.map { "hash slot \($0)" } ?? "the hash slot"
-        return switch call.last {
+        return switch call.lastRedirection {
         case .tryAgain, .ask:
             RedisError(.server(.tryAgain), "\(slot) is moving to another server of the cluster and did not arrive in time")
         case .moved:
@@ -374,7 +375,7 @@ package final class ClusterPipeline: RedisSender {
     private func open(_ address: Address) -> RedisPipeline {
         let configuration = configuration.server(at: address, of: directory.view)
         if let known = servers[address] {
-            // The server was dialed before its host name was known.
+            // Reconnect: the server was dialed before its host name was known.
             guard !known.isUp, known.serverName != configuration.serverName else { return known }
             retire(known)
         }
@@ -384,15 +385,15 @@ package final class ClusterPipeline: RedisSender {
         server.onUp = { [weak self] server in
             guard let self else { return }
             directory.doubts()
-            if guests[address] == nil { onUp?(server) }
-            guestIsDecided(address)
+            if temporaryServers[address] == nil { onUp?(server) }
+            retryCalls(awaiting: address)
             directory.reached()
         }
         server.onDown = { [weak self] error in
             guard let self else { return }
             directory.doubts()
-            if guests[address] == nil { onDown?(error) }
-            guestIsDecided(address)
+            if temporaryServers[address] == nil { onDown?(error) }
+            retryCalls(awaiting: address)
         }
         server.onRoundTrip = { [weak self] in self?.onRoundTrip?($0) }
         server.start()
@@ -402,57 +403,57 @@ package final class ClusterPipeline: RedisSender {
     /// Returns the connection to a server that imports a hash slot and may not serve any yet.
     private func temporaryConnection(at address: Address) -> RedisPipeline {
         if !directory.view.primaries.contains(address) {
-            guests[address] = environment.eventLoop.now
+            temporaryServers[address] = environment.eventLoop.now
             planSweep()
         }
         return open(address)
     }
 
-    /// Schedules the removal of guests that were not used for `guestTime`.
+    /// Schedules the removal of temporary servers that were not used for `temporaryServerLifetime`.
     private func planSweep() {
         guard !isSweepPlanned else { return }
         isSweepPlanned = true
-        environment.eventLoop.assumeIsolated().scheduleTask(in: Self.guestTime) { [weak self] in
+        environment.eventLoop.assumeIsolated().scheduleTask(in: Self.temporaryServerLifetime) { [weak self] in
             guard let self else { return }
             isSweepPlanned = false
             mapChanged()
-            if !guests.isEmpty { planSweep() }
+            if !temporaryServers.isEmpty { planSweep() }
         }
     }
 
-    /// Takes a server out of use. Its connection closes after the command timeout, so that the commands sent to it are
-    /// still answered.
+    /// Takes a server out of use. Its connection closes after the command timeout, so that replies to the commands in
+    /// flight still arrive.
     private func retire(_ server: RedisPipeline) {
-        goneSent += server.commandsSent
-        goneRefusals += server.refusals
+        retiredCommandsSent += server.commandsSent
+        retiredRefusals += server.refusals
         server.onUp = nil
         server.onDown = nil
-        guestIsDecided(server.address)
+        retryCalls(awaiting: server.address)
         environment.eventLoop.assumeIsolated().scheduleTask(in: standardTimeout) { _ = server.close() }
     }
 }
 
 extension ClusterPipeline: ClusterFollower {
     package var isSettled: Bool { isWhole }
-    package var asked: [RedisPipeline]? { reportsServers ? primaries : nil }
+    package var queryConnections: [RedisPipeline]? { reportsServers ? primaries : nil }
 
     package func mapChanged() {
         guard !isClosed else { return }
         let now = environment.eventLoop.now
         let addresses = directory.view.primaries
-        // A guest that becomes a primary is reported by `onUp`, which skips guests.
-        let arrived = addresses.filter { guests.removeValue(forKey: $0) != nil && servers[$0]?.isUp ?? false }
+        // Report a temporary server that becomes a primary, because its own `onUp` was not forwarded.
+        let promoted = addresses.filter { temporaryServers.removeValue(forKey: $0) != nil && servers[$0]?.isUp ?? false }
         primaries = addresses.map { open($0) }
         // Sorted, so that a simulation does not depend on the hash seed of its process.
         let sorted = servers.sorted { $0.key.description < $1.key.description }
         for (_, server) in sorted { server.invalidateServerTime() }
         for (address, server) in sorted where !addresses.contains(address) {
-            if let used = guests[address], now - used < Self.guestTime { continue }
-            guests[address] = nil
+            if let used = temporaryServers[address], now - used < Self.temporaryServerLifetime { continue }
+            temporaryServers[address] = nil
             servers[address] = nil
             retire(server)
         }
-        for address in arrived { servers[address].map { onUp?($0) } }
+        for address in promoted { servers[address].map { onUp?($0) } }
     }
 
     package func remainsUnknown(because error: RedisError) { onDown?(error) }
@@ -462,11 +463,11 @@ extension ClusterPipeline: ClusterFollower {
 private protocol ClusterCall: AnyObject {
     /// The hash slot of the keys, or `nil` if any server can run the command.
     var slot: HashSlot? { get }
-    var until: NIODeadline { get }
+    var deadline: NIODeadline { get }
     /// The number of `MOVED` redirections so far.
     var redirections: Int { get set }
     /// The last redirection, or `nil` if no server has answered.
-    var last: Redirection? { get set }
+    var lastRedirection: Redirection? { get set }
 
     func fail(_ error: RedisError)
     func attempt(at server: RedisPipeline, isAsking: Bool, timeout: TimeAmount, by pipeline: ClusterPipeline)

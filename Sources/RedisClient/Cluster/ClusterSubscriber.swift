@@ -1,8 +1,8 @@
 package import NIOCore
 
-/// The subscriptions to a cluster: at each primary, to invalidations of the keys tracked there and to the shard
-/// channels of its hash slots; at one primary, to the plain channels, because the cluster forwards their messages to
-/// every node. Confined to its event loop.
+/// The subscriptions to a cluster. Subscribes at each primary to invalidations of the keys tracked there and to the
+/// shard channels of its hash slots, and at one primary to the plain channels, because the cluster forwards their
+/// messages to every node. Confined to its event loop.
 ///
 /// Source: "Redis Cluster specification", section "Publish/Subscribe"; "Redis Pub/Sub", section "Sharded Pub/Sub".
 package final class ClusterSubscriber: RedisListener {
@@ -15,7 +15,7 @@ package final class ClusterSubscriber: RedisListener {
     private var channelServer: RedisConfiguration.Address?
     /// The shard channels, with the hash slot of each and the server at which it is subscribed.
     private var shardChannels: [String: (slot: HashSlot, server: RedisConfiguration.Address?)] = [:]
-    private var hasShards = true
+    private var supportsShardChannels = true
     private var isClosed = false
 
     package var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
@@ -50,19 +50,19 @@ package final class ClusterSubscriber: RedisListener {
         subscriber.onInvalidated = { [weak self] in self?.onInvalidated?($0) }
         subscriber.onSubscribed = { [weak self] in self?.onSubscribed?() }
         subscriber.onReceivingInvalidations = { [weak self] in self?.onReceivingInvalidations?($0, $1) }
-        subscriber.onNoShards = { [weak self] in self?.hasShards = false }
-        subscriber.onUp = { [weak self] in self?.isUp(address) }
-        subscriber.onDown = { [weak self] error, address in self?.isDown(address, error) }
+        subscriber.onNoShards = { [weak self] in self?.supportsShardChannels = false }
+        subscriber.onUp = { [weak self] in self?.connected(to: address) }
+        subscriber.onDown = { [weak self] error, address in self?.connectionFailed(to: address, because: error) }
         return subscriber
     }
 
-    private func isUp(_ address: RedisConfiguration.Address) {
+    private func connected(to address: RedisConfiguration.Address) {
         if channelServer == nil { subscribe(at: address) }
         directory.reached()
     }
 
-    private func isDown(_ address: RedisConfiguration.Address, _ error: RedisError) {
-        // A server that refuses the subscription is up and retries by itself, and the others would refuse it too.
+    private func connectionFailed(to address: RedisConfiguration.Address, because error: RedisError) {
+        // A server that refuses the subscription is up, and the others would refuse it too: its subscriber retries.
         if channelServer == address, !(servers[address]?.isUp ?? false) { releaseChannelServer() }
         onDown?(error, address)
     }
@@ -79,21 +79,22 @@ package final class ClusterSubscriber: RedisListener {
         if let next = directory.view.primaries.first(where: { servers[$0]?.isUp ?? false }) { subscribe(at: next) }
     }
 
-    // MARK: Channels of slots
+    // MARK: Shard channels
 
-    package func subscribe(shardChannel channel: String, _ isHeard: Bool) {
-        guard isHeard else {
+    package func subscribe(shardChannel channel: String, _ shouldSubscribe: Bool) {
+        guard shouldSubscribe else {
             if let server = shardChannels.removeValue(forKey: channel)?.server {
                 servers[server]?.subscribe(shardChannel: channel, false)
             }
             return
         }
-        guard hasShards, shardChannels[channel] == nil else { return }
+        guard supportsShardChannels, shardChannels[channel] == nil else { return }
         shardChannels[channel] = (HashSlot(ofKey: channel), nil)
-        ask(for: channel)
+        updateSubscription(to: channel)
     }
 
-    private func ask(for channel: String) {
+    /// Subscribes to a shard channel at the server that serves its hash slot now.
+    private func updateSubscription(to channel: String) {
         guard let (slot, server) = shardChannels[channel] else { return }
         let owner = directory.view.owner(of: slot)
         guard owner != server else { return }
@@ -109,7 +110,7 @@ extension ClusterSubscriber: ClusterFollower {
     package func mapChanged() {
         guard !isClosed else { return }
         let primaries = directory.view.primaries
-        // A server that was dialed before its host name was known is dialed again.
+        // Reconnect to servers that were dialed before their host names were known.
         for address in primaries {
             guard let known = servers[address], !known.isUp,
                 known.serverName != configuration.server(at: address, of: directory.view).serverName
@@ -122,7 +123,7 @@ extension ClusterSubscriber: ClusterFollower {
             servers[address] = subscriber
             subscriber.start()
         }
-        for channel in shardChannels.keys.sorted() { ask(for: channel) }
+        for channel in shardChannels.keys.sorted() { updateSubscription(to: channel) }
         for (address, subscriber) in servers.sorted(by: { $0.key.description < $1.key.description })
         where !primaries.contains(address) {
             servers[address] = nil

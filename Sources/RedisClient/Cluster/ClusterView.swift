@@ -1,13 +1,13 @@
 package import NIOCore
 
-/// The known slot map of a cluster: the primary of each hash slot. A value without I/O.
+/// The known slot map of a cluster: the primary of each hash slot. A pure value type.
 ///
-/// Servers learn of changes at different times: one that is cut off, or has not heard of a change yet, keeps reporting
-/// its old map. Each claim to a hash slot carries the epoch of the server that claims it, which rises with every
-/// failover and every slot that is taken over; a claim with a lower epoch than the known one is ignored. A server that
-/// refuses a command knows better than the map that led there, so its redirection outweighs claims of the same epoch
-/// for `correctionTime`. Once no server is left to ask, the cluster may have been created anew, with epochs that start
-/// over: see `forgetEpochs`.
+/// Servers learn of changes at different times: a server that is cut off, or has not heard of a change yet, keeps
+/// reporting its old map. Each claim to a hash slot carries the epoch of the claiming server. The epoch rises with
+/// every failover and every slot that is taken over; a claim with a lower epoch than the known one is ignored. A server
+/// that redirects a command knows more than the map that led to it, so the redirection outweighs claims of the same
+/// epoch for `correctionTime`. Once no server can be queried, the cluster may have been recreated with epochs that
+/// start over: see `forgetEpochs`.
 ///
 /// Source: "Redis Cluster specification", sections "Configuration handling, propagation, and failovers" and "MOVED
 /// Redirection".
@@ -18,43 +18,42 @@ package struct ClusterView: Sendable {
     package private(set) var primaries: [Address] = []
     /// The known replicas of the primaries.
     package private(set) var replicas: [Address] = []
-    /// The number of replicas of the primary that has the most.
+    /// The largest number of replicas of any primary.
     package private(set) var maximumReplicas = 0
     /// The host names of servers that are reached by IP address and announce one, because certificates are issued for
     /// names.
     package private(set) var names: [Address: String] = [:]
-    /// The most host names that are kept; beyond it, those that the last answer lacks are dropped.
-    private static let maximumNames = 1000
+    /// The maximum number of host names. When it is exceeded, only the host names of the last answer are kept.
+    private static let maximumHostNames = 1000
     /// The epoch of the newest known claim.
     package private(set) var epoch: Int64 = 0
     /// Whether any server has reported a slot map.
     package private(set) var isKnown = false
 
-    /// The index in `primaries` of each hash slot's primary, or `nobody` if it has none.
+    /// The index in `primaries` of each hash slot's primary, or `noOwner` if it has none.
     private var owners: [UInt16]
     private var epochs: [Int64]
-    /// The hash slots that a server has redirected, and the time until which the redirection outweighs claims of the
-    /// same epoch.
+    /// The redirected hash slots, each with the time until which its redirection outweighs claims of the same epoch.
     private var corrections: [HashSlot: NIODeadline] = [:]
 
-    /// The last answer: most answers repeat it and change nothing.
-    private var last: ClusterAnswer?
+    /// The last answer. Most answers repeat it and change nothing.
+    private var lastAnswer: ClusterAnswer?
 
-    private static let nobody = UInt16.max
-    /// The most primaries that a view can have. Redis recommends at most a thousand servers.
-    static let most = 4096
+    private static let noOwner = UInt16.max
+    /// The maximum number of primaries. Redis recommends at most a thousand servers.
+    static let maximumPrimaries = 4096
     /// The time for which a redirection outweighs claims of the same epoch.
     static let correctionTime = TimeAmount.seconds(1)
 
     package init() {
-        owners = Array(repeating: Self.nobody, count: HashSlot.count)
+        owners = Array(repeating: Self.noOwner, count: HashSlot.count)
         epochs = Array(repeating: 0, count: HashSlot.count)
     }
 
     /// Returns the index of the hash slot's primary in `primaries`, or `nil` if it has none.
     package func index(of slot: HashSlot) -> Int? {
         let owner = owners[slot.number]
-        return owner == Self.nobody ? nil : Int(owner)
+        return owner == Self.noOwner ? nil : Int(owner)
     }
 
     package func owner(of slot: HashSlot) -> Address? { index(of: slot).map { primaries[$0] } }
@@ -62,12 +61,12 @@ package struct ClusterView: Sendable {
     /// The number of hash slots that each of `primaries` serves.
     package var slotCounts: [Int] {
         var counts = Array(repeating: 0, count: primaries.count)
-        for owner in owners where owner != Self.nobody { counts[Int(owner)] += 1 }
+        for owner in owners where owner != Self.noOwner { counts[Int(owner)] += 1 }
         return counts
     }
 
     /// The number of hash slots that have a primary.
-    package var covered: Int { owners.count { $0 != Self.nobody } }
+    package var covered: Int { owners.count { $0 != Self.noOwner } }
 
     // MARK: Updates
 
@@ -76,17 +75,18 @@ package struct ClusterView: Sendable {
     mutating func received(_ answer: ClusterAnswer, now: NIODeadline) -> Set<HashSlot> {
         if corrections.contains(where: { $0.value <= now }) {
             corrections = corrections.filter { $0.value > now }
-            // Claims that the expired redirections outweighed now count.
-            last = nil
+            // The next answer must apply the claims that the expired redirections suppressed, even if it repeats the
+            // last.
+            lastAnswer = nil
         }
-        guard answer != last || !corrections.isEmpty else { return [] }
-        last = answer
+        guard answer != lastAnswer || !corrections.isEmpty else { return [] }
+        lastAnswer = answer
         let before = self
         isKnown = true
-        replicas = Self.inOrder(answer.replicas)
+        replicas = Self.sortedUnique(answer.replicas)
         maximumReplicas = answer.maximumReplicas
         names.merge(answer.names) { $1 }
-        if names.count > Self.maximumNames { names = answer.names }
+        if names.count > Self.maximumHostNames { names = answer.names }
         var claimed = Array(repeating: false, count: HashSlot.count)
         for claim in answer.claims {
             let epoch = answer.epochs[claim.id] ?? 0
@@ -98,10 +98,10 @@ package struct ClusterView: Sendable {
                 epochs[number] = epoch
             }
         }
-        // An unclaimed hash slot has no primary, provided that the answer is not older than the map.
+        // An unclaimed hash slot has no primary, unless the answer is older than the map.
         let newest = answer.epochs.values.max() ?? 0
         for number in 0..<HashSlot.count where !claimed[number] && newest >= epoch {
-            owners[number] = Self.nobody
+            owners[number] = Self.noOwner
             // The next primary of the slot may have any epoch.
             epochs[number] = 0
         }
@@ -116,19 +116,20 @@ package struct ClusterView: Sendable {
         return corrections[slot] == nil
     }
 
-    /// Applies a redirection: `primary` serves the hash slot. Primaries left without slots are kept until
+    /// Applies a redirection: `primary` serves the hash slot. A primary without slots stays until
     /// `dropUnusedPrimaries`.
     /// - Returns: whether the assignment is new.
     package mutating func moved(_ slot: HashSlot, to primary: Address, now: NIODeadline) -> Bool {
         guard owner(of: slot) != primary, let index = self.index(adding: primary) else { return false }
         owners[slot.number] = index
         corrections[slot] = now + Self.correctionTime
-        last = nil
+        lastAnswer = nil
         return true
     }
 
+    /// Forgets the epochs, so that any answer replaces the map.
     package mutating func forgetEpochs() {
-        (epoch, last) = (0, nil)
+        (epoch, lastAnswer) = (0, nil)
         for number in epochs.indices { epochs[number] = 0 }
     }
 
@@ -136,7 +137,7 @@ package struct ClusterView: Sendable {
 
     private mutating func index(adding primary: Address) -> UInt16? {
         if let index = primaries.firstIndex(of: primary) { return UInt16(index) }
-        guard primaries.count < Self.most else { return nil }
+        guard primaries.count < Self.maximumPrimaries else { return nil }
         primaries.append(primary)
         return UInt16(primaries.count - 1)
     }
@@ -144,15 +145,15 @@ package struct ClusterView: Sendable {
     /// Drops the primaries that serve no hash slots and sorts the others. O(slots).
     mutating func dropUnusedPrimaries() {
         let slotCounts = slotCounts
-        let kept = Self.inOrder(primaries.indices.filter { slotCounts[$0] > 0 }.map { primaries[$0] })
-        guard kept != primaries else { return }
-        let places = primaries.map { primary in kept.firstIndex(of: primary).map { UInt16($0) } ?? Self.nobody }
-        for number in owners.indices where owners[number] != Self.nobody { owners[number] = places[Int(owners[number])] }
-        primaries = kept
+        let remaining = Self.sortedUnique(primaries.indices.filter { slotCounts[$0] > 0 }.map { primaries[$0] })
+        guard remaining != primaries else { return }
+        let indices = primaries.map { primary in remaining.firstIndex(of: primary).map { UInt16($0) } ?? Self.noOwner }
+        for number in owners.indices where owners[number] != Self.noOwner { owners[number] = indices[Int(owners[number])] }
+        primaries = remaining
     }
 
-    /// Sorts addresses, so that their order does not depend on the server that reported them.
-    private static func inOrder(_ addresses: [Address]) -> [Address] {
+    /// Removes duplicates and sorts the addresses, so that their order does not depend on the server that reports them.
+    private static func sortedUnique(_ addresses: [Address]) -> [Address] {
         Set(addresses).sorted { $0.description < $1.description }
     }
 

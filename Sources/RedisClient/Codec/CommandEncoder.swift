@@ -1,31 +1,31 @@
 internal import CHiredis
 package import NIOCore
 
-/// Collects the arguments of one command and formats them with hiredis. Reused: after the first few commands it
-/// allocates no memory of its own.
+/// Collects the arguments of one command and formats them with hiredis. Reuses its buffers, so that it stops allocating
+/// after a few commands.
 package struct CommandEncoder {
     private var bytes: [UInt8] = []
     /// The end offset of each argument in `bytes`.
     private var ends: [Int] = []
     private var pointers: [UnsafePointer<CChar>?] = []
     private var lengths: [Int] = []
-    /// The offsets in `bytes` where the server's time goes.
-    private var times: [Int] = []
+    /// The offsets in `bytes` at which to insert the server's time.
+    private var timeOffsets: [Int] = []
 
     package init() {}
 
-    /// The placeholder that is sent if the connection does not know the server's time.
+    /// The value that is sent if the connection does not know the server's time.
     package static let unknownServerTime = "0000000000000000"
 
     /// Whether the collected command carries the server's time.
-    var reportsTime: Bool { !times.isEmpty }
+    var reportsTime: Bool { !timeOffsets.isEmpty }
 
     /// Appends the server's time at the moment of sending, in microseconds since 1970, as 16 digits.
     ///
-    /// Only for commands that a replica rejects or answers with an integer below 1: every other reply proves that a
-    /// primary replied.
+    /// Use it only for commands that a replica rejects or answers with an integer below 1: any other reply is taken as
+    /// proof that the server is a primary.
     package mutating func appendServerTime() {
-        times.append(bytes.count)
+        timeOffsets.append(bytes.count)
         append(Self.unknownServerTime)
     }
 
@@ -44,7 +44,7 @@ package struct CommandEncoder {
         ends.append(bytes.count)
     }
 
-    /// Appends to the current argument in one piece, which takes half as long as through the string's UTF-8 view.
+    /// Appends text to the current argument. Copying it as one buffer takes half as long as appending its UTF-8 view.
     private mutating func write(_ text: String) {
         var text = text
         text.withUTF8 { bytes.append(contentsOf: $0) }
@@ -83,7 +83,7 @@ package struct CommandEncoder {
     mutating func clear() {
         bytes.removeAll(keepingCapacity: true)
         ends.removeAll(keepingCapacity: true)
-        times.removeAll(keepingCapacity: true)
+        timeOffsets.removeAll(keepingCapacity: true)
     }
 
     /// Writes the collected command to `buffer` as RESP and discards it.
@@ -91,7 +91,7 @@ package struct CommandEncoder {
     package mutating func format(into buffer: inout ByteBuffer, serverTime: Int64? = nil) {
         defer { clear() }
         if let serverTime {
-            for start in times { write(serverTime, from: start) }
+            for start in timeOffsets { write(serverTime, from: start) }
         }
         var target: UnsafeMutablePointer<CChar>?
         let length = bytes.withUnsafeBytes { storage -> Int in
@@ -114,10 +114,10 @@ package struct CommandEncoder {
     }
 
     private mutating func write(_ time: Int64, from start: Int) {
-        var rest = time
+        var remaining = time
         for index in stride(from: start + Self.unknownServerTime.utf8.count - 1, through: start, by: -1) {
-            bytes[index] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
-            rest /= 10
+            bytes[index] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: remaining % 10)
+            remaining /= 10
         }
     }
 }

@@ -1,14 +1,14 @@
-/// The limits of a reply. The client treats a larger one as a protocol violation.
+/// The limits of a reply. A larger reply is a protocol violation.
 package struct ReplyLimits: Hashable, Sendable {
-    /// The longest bulk string, in bytes.
+    /// The maximum length of a bulk string, in bytes.
     package var bulkLength: Int
-    /// The most elements of one array.
+    /// The maximum number of elements of an array.
     package var arrayLength: Int
-    /// The deepest nesting of arrays. hiredis 0.14 reads 7 levels and gives up past them.
+    /// The maximum nesting depth of arrays. hiredis 0.14 supports 7 levels.
     package var depth: Int
-    /// The longest header, status, error or integer line, in bytes.
+    /// The maximum length of a header, status, error or integer line, in bytes.
     package var lineLength: Int
-    /// The longest reply as a whole, in bytes.
+    /// The maximum length of a complete reply, in bytes.
     package var replyLength: Int
 
     package init(

@@ -1,16 +1,17 @@
 internal import CHiredis
 
-/// Turns bytes, split anywhere, into replies with hiredis' reader. Owns the C object; used from one thread at a time.
+/// Parses replies from a stream of bytes, split anywhere, with the reader of hiredis. Owns the C object, so it must be
+/// used from one thread at a time.
 package final class ReplyParser {
     private let reader: UnsafeMutablePointer<redisReader>
-    private var screen: ReplyScreen
+    private var limitChecker: ReplyScreen
 
     package init(limits: ReplyLimits = ReplyLimits()) {
         guard let reader = redisReaderCreate() else {
             preconditionFailure("hiredis could not allocate its reader: out of memory")
         }
         self.reader = reader
-        screen = ReplyScreen(limits: limits)
+        limitChecker = ReplyScreen(limits: limits)
     }
 
     deinit {
@@ -21,7 +22,7 @@ package final class ReplyParser {
     /// - Throws: `protocolViolation`; the stream is then unusable.
     package func feed(_ bytes: UnsafeRawBufferPointer) throws(RedisError) {
         guard let base = bytes.baseAddress, !bytes.isEmpty else { return }
-        try screen.inspect(bytes)
+        try limitChecker.inspect(bytes)
         guard redisReaderFeed(reader, base.assumingMemoryBound(to: CChar.self), bytes.count) == REDIS_OK else {
             throw violation()
         }
@@ -70,7 +71,7 @@ package final class ReplyParser {
         }
     }
 
-    /// The bytes of a string reply; valid while the reply is.
+    /// Returns the bytes of a string reply, which are valid as long as the reply.
     private static func bytes(of reply: redisReply) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: reply.str, count: Int(reply.len))
     }

@@ -1,11 +1,11 @@
-/// Checks the headers of a reply stream against `ReplyLimits` before hiredis reads them. Follows the structure and
-/// copies nothing.
+/// Checks the headers of a reply stream against `ReplyLimits` before hiredis reads them. Tracks the structure of the
+/// replies without copying them.
 ///
-/// Required as long as hiredis 0.14, the version of Debian 12, trusts the lengths that a server announces and reserves
+/// Required because hiredis 0.14, the version of Debian 12, trusts the lengths that a server announces and allocates
 /// memory for a value before it arrives.
 struct ReplyScreen {
     private enum State {
-        /// The first byte of a header comes next.
+        /// The first byte of a header follows.
         case type
         /// A header that carries a number: `:` integers, `$` bulk lengths, `*` array lengths.
         case number(kind: UInt8, value: Int, isNegative: Bool, digits: Int)
@@ -25,8 +25,8 @@ struct ReplyScreen {
 
     private let limits: ReplyLimits
     private var state = State.type
-    /// The number of elements missing from each array that is being read, outermost first.
-    private var missing: [Int] = []
+    /// The number of elements that each unfinished array still lacks, outermost first.
+    private var remainingElements: [Int] = []
     private var replyLength = 0
 
     init(limits: ReplyLimits) {
@@ -56,7 +56,7 @@ struct ReplyScreen {
         }
     }
 
-    /// Adds bytes to the length of the reply, before they may end it.
+    /// Adds to the length of the current reply, which must happen before `finishValue` can reset it.
     private mutating func count(_ length: Int) throws(RedisError) {
         replyLength += length
         guard replyLength <= limits.replyLength else {
@@ -101,7 +101,7 @@ struct ReplyScreen {
             }
             try begin(announced)
         case .type, .bulk:
-            preconditionFailure("inspect handles these itself")
+            preconditionFailure("inspect must handle this state")
         }
     }
 
@@ -115,7 +115,8 @@ struct ReplyScreen {
             UInt8(ascii: "+") where digits == 0 && !isNegative && kind == UInt8(ascii: ":"):
             state = .number(kind: kind, value: 0, isNegative: byte == UInt8(ascii: "-"), digits: 0)
         case UInt8(ascii: "0")...UInt8(ascii: "9") where digits < 19:
-            // 19 digits may wrap, but only lengths are checked, and a wrapped one is negative or far over every limit.
+            // 19 digits may overflow. Only lengths are checked, and a length that wraps is negative or far over every
+            // limit.
             state = .number(
                 kind: kind, value: value &* 10 &+ Int(byte &- UInt8(ascii: "0")), isNegative: isNegative, digits: digits + 1)
         default:
@@ -151,22 +152,22 @@ struct ReplyScreen {
         case .array(0):
             finishValue()
         case .array(let length):
-            guard missing.count < limits.depth else {
+            guard remainingElements.count < limits.depth else {
                 throw RedisError(.protocolViolation, "a reply nests arrays deeper than \(limits.depth)")
             }
-            missing.append(length)
+            remainingElements.append(length)
             state = .type
         }
     }
 
     private mutating func finishValue() {
         state = .type
-        while let last = missing.last {
+        while let last = remainingElements.last {
             guard last == 1 else {
-                missing[missing.count - 1] = last - 1
+                remainingElements[remainingElements.count - 1] = last - 1
                 return
             }
-            missing.removeLast()
+            remainingElements.removeLast()
         }
         replyLength = 0
     }

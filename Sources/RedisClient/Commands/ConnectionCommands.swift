@@ -9,7 +9,7 @@ package struct Ping: NamedCommand, Sendable {
     }
 }
 
-/// `INFO section`: the server's report, whose `key:value` lines become a dictionary.
+/// `INFO section`: the server's report of `key:value` lines, as a dictionary.
 package struct Info: NamedCommand, Sendable {
     package static let words = ["INFO"]
 
@@ -28,6 +28,16 @@ package struct Info: NamedCommand, Sendable {
             guard let colon = line.firstIndex(of: ":") else { continue }
             fields[String(line[..<colon])] = String(line[line.index(after: colon)...])
         }
+        return fields
+    }
+}
+
+/// `HELLO`: the server's name, version and role.
+struct Hello: NamedCommand {
+    static let words = ["HELLO"]
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> [String: String] {
+        guard let fields = reply.fields else { throw unexpected(reply) }
         return fields
     }
 }
@@ -92,13 +102,13 @@ struct ServerTime: NamedCommand {
 }
 
 /// `WAIT replicas milliseconds`: waits until that many replicas have acknowledged the earlier writes of this
-/// connection. The reply is the number of replicas that have, which is lower than requested if the time ran out.
+/// connection. The reply is the number of replicas that have done so, which is lower than requested after a timeout.
 package struct WaitForReplicas: NamedCommand, Sendable {
     package typealias Reply = Int64
     package static let words = ["WAIT"]
 
     package var replicas: Int
-    /// The longest wait, or 0 to wait forever.
+    /// The maximum wait, or 0 to wait forever.
     package var timeoutMilliseconds: Int64
 
     package init(replicas: Int, timeoutMilliseconds: Int64) {
@@ -118,9 +128,9 @@ struct ClientID: NamedCommand {
     static let words = ["CLIENT", "ID"]
 }
 
-/// `CLIENT TRACKING ON REDIRECT client NOLOOP`: the server remembers the keys that this connection reads from now on,
-/// and notifies `client`, which subscribes to `RedisSubscriber.invalidations`, when another connection changes one. It
-/// does so once, until the key is read again.
+/// `CLIENT TRACKING ON REDIRECT client NOLOOP`: the server tracks the keys that this connection reads from now on. When
+/// another connection changes one, the server notifies `client`, which subscribes to `RedisSubscriber.invalidations`.
+/// It notifies once per key, until the key is read again.
 package struct TrackReads: NamedCommand, Sendable {
     package typealias Reply = Void
     package static let words = ["CLIENT", "TRACKING"]

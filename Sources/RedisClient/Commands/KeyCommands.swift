@@ -71,7 +71,7 @@ package struct RemainingTime: KeyCommand, Sendable {
     }
 }
 
-/// `HGETALL key`: the fields of a hash, or none if the key does not exist.
+/// `HGETALL key`: the fields of a hash; empty if the key does not exist.
 package struct GetFields: KeyCommand, Sendable {
     package static let words = ["HGETALL"]
 

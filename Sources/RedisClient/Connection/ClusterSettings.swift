@@ -1,8 +1,9 @@
 internal import FoundationEssentials
 
-/// The servers of a cluster that are asked first for its slot map.
+/// The servers of a cluster from which a client first learns its slot map.
 package struct ClusterSettings: Hashable, Sendable {
-    /// Servers of the cluster, or an endpoint that resolves to them; at least one, each named once. Some may be down.
+    /// Servers of the cluster, or an endpoint that resolves to them. At least one, without duplicates; some may be
+    /// down.
     package var seeds: [RedisConfiguration.Address]
 
     package init(seeds: [RedisConfiguration.Address]) {
@@ -11,7 +12,7 @@ package struct ClusterSettings: Hashable, Sendable {
 
     /// The default port of a server.
     package static let standardPort = 6379
-    /// The most servers that can be named. The cluster reports the others.
+    /// The maximum number of servers that a configuration can name. The cluster reports the others.
     package static let most = 50
 
     /// Reads `host[:port]`.
@@ -19,7 +20,7 @@ package struct ClusterSettings: Hashable, Sendable {
         try HostListURL.address(text, standardPort: standardPort, of: "a cluster server")
     }
 
-    /// - Throws: `RedisURLError` if there is no server, too many, or one twice.
+    /// - Throws: `RedisURLError` if there is no server, there are too many, or one is named twice.
     package func check() throws(RedisURLError) {
         guard (1...Self.most).contains(seeds.count) else {
             throw RedisURLError(reason: "it names \(seeds.count) servers; 1 to \(Self.most) are allowed")

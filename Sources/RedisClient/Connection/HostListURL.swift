@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 
 /// A URL that names several hosts, `scheme://[[user]:password@]host[:port],…/path?query`. URL parsers reject more than
-/// one host, so the hosts are taken out first.
+/// one host, so the hosts are split off first.
 struct HostListURL {
     /// The scheme in lower case.
     let scheme: String
@@ -12,22 +12,22 @@ struct HostListURL {
 
     /// Returns `nil` if the URL has another scheme.
     init?(_ url: String, schemes: [String]) throws(RedisURLError) {
-        guard let mark = url.firstRange(of: "://") else { return nil }
-        scheme = url[..<mark.lowerBound].lowercased()
+        guard let separator = url.firstRange(of: "://") else { return nil }
+        scheme = url[..<separator.lowerBound].lowercased()
         guard schemes.contains(scheme) else { return nil }
-        let rest = url[mark.upperBound...]
+        let rest = url[separator.upperBound...]
         let authority = rest.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
         let list = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
-        let further = rest[list.endIndex...]
-        guard !further.prefix(while: { $0 != "?" }).contains("@"),
-            let components = URLComponents(string: "redis://\(rest[..<list.startIndex])hosts\(further)"),
+        let suffix = rest[list.endIndex...]
+        guard !suffix.prefix(while: { $0 != "?" }).contains("@"),
+            let components = URLComponents(string: "redis://\(rest[..<list.startIndex])hosts\(suffix)"),
             components.fragment == nil
         else { throw RedisURLError(reason: "it is not a URL; percent-encode all special characters of the password") }
         hosts = list.split(separator: ",", omittingEmptySubsequences: false).map { String($0) }
         self.components = components
     }
 
-    /// Returns the configuration with the URL's login, and with TLS if the scheme asks for it.
+    /// Returns the configuration with the URL's credentials, and with TLS if the scheme requires it.
     func configuration(address: RedisConfiguration.Address, database: String) throws(RedisURLError) -> RedisConfiguration {
         var configuration = RedisConfiguration(address: address)
         if scheme.hasPrefix("rediss") { configuration.tls = RedisConfiguration.standardTLS }
@@ -35,14 +35,15 @@ struct HostListURL {
         return configuration
     }
 
-    /// Reads `host[:port]` and normalizes the host to lower case, so that each host has one spelling.
+    /// Parses `host[:port]` and converts the host to lower case, so that each host has one spelling.
+    /// - Parameter peer: the kind of peer, for the error message.
     static func address(
-        _ text: String, standardPort: Int, of what: String
+        _ text: String, standardPort: Int, of peer: String
     ) throws(RedisURLError) -> RedisConfiguration.Address {
         guard let components = URLComponents(string: "redis://\(text)"), components.path.isEmpty, components.user == nil,
             components.queryItems == nil,
             case .host(let host, let port) = try RedisConfiguration.Address(of: components, standardPort: standardPort)
-        else { throw RedisURLError(reason: "\(what) must be HOST[:PORT]") }
+        else { throw RedisURLError(reason: "\(peer) must be HOST[:PORT]") }
         return .host(host.lowercased(), port: port)
     }
 }

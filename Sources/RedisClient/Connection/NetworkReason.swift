@@ -3,18 +3,18 @@ internal import NIOCore
 internal import NIOPosix
 internal import NIOSSL
 
-/// A plain explanation of why a connection failed or was lost, or why an address cannot be listened on. The
-/// descriptions of the network's own errors are meant for programmers.
+/// An explanation in plain words why a connection failed or was lost, or why an address cannot be listened on. The
+/// descriptions of NIO's errors are meant for programmers.
 package struct NetworkReason: CustomStringConvertible {
     package let description: String
     /// The system's error code, if the error came from the system.
     package let errorCode: Int32?
 
     package init(_ error: any Error) {
-        // The error of the last address tried is the most telling, because that attempt had the most time.
+        // Of several addresses that were tried, report the last: its attempt had the most time.
         let last = (error as? NIOConnectionError)?.connectionErrors.last?.error ?? error
         errorCode = (last as? IOError)?.errnoCode
-        description = errorCode.map(Self.words(ofCode:)) ?? Self.words(of: last)
+        description = errorCode.map(Self.explanation(ofCode:)) ?? Self.explanation(of: last)
     }
 
     /// Returns a clause that explains why there is no connection to the peer called `name`.
@@ -22,7 +22,7 @@ package struct NetworkReason: CustomStringConvertible {
         errorCode == ECONNREFUSED ? "\(name) refuses connections" : "cannot connect to \(name): \(self)"
     }
 
-    private static func words(ofCode code: Int32) -> String {
+    private static func explanation(ofCode code: Int32) -> String {
         switch code {
         case ECONNREFUSED: "the connection was refused"
         case ECONNRESET, EPIPE: "the connection was reset"
@@ -38,7 +38,7 @@ package struct NetworkReason: CustomStringConvertible {
 
     private static let timedOut = "the connection timed out"
 
-    private static func words(of error: any Error) -> String {
+    private static func explanation(of error: any Error) -> String {
         switch error {
         case let error as NIOConnectionError: "cannot resolve \(error.host)"
         case let error as SocketAddressError.UnknownHost: "cannot resolve \(error.host)"
@@ -46,7 +46,7 @@ package struct NetworkReason: CustomStringConvertible {
         case is SocketAddressError: "the address cannot be used"
         case ChannelError.connectTimeout: timedOut
         case is ChannelError: "the connection was closed"
-        case NIOSSLError.handshakeFailed(let reason): "the TLS handshake failed: \(words(ofHandshake: reason))"
+        case NIOSSLError.handshakeFailed(let reason): "the TLS handshake failed: \(explanation(ofHandshake: reason))"
         case NIOSSLError.uncleanShutdown: "the connection was closed without notice"
         case let error as NIOSSLExtraError where error == .failedToValidateHostname:
             "its certificate is for a different host name"
@@ -56,8 +56,8 @@ package struct NetworkReason: CustomStringConvertible {
         }
     }
 
-    /// Explains a failed handshake by OpenSSL's name for the error.
-    private static func words(ofHandshake error: BoringSSLError) -> String {
+    /// Explains a failed handshake based on the error's OpenSSL name.
+    private static func explanation(ofHandshake error: BoringSSLError) -> String {
         let text = "\(error)"
         let known = [
             ("CERTIFICATE_VERIFY_FAILED", "its certificate is not signed by a trusted authority, or has expired"),

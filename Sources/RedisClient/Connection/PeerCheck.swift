@@ -1,24 +1,25 @@
-/// Collects a peer's answers to a login, and decides whether it is a Redis that can serve a coordinator. Pure.
+/// Collects a peer's replies to the login, and decides whether it is a Redis that can serve a coordinator. A pure value
+/// type.
 ///
-/// `PING` alone is not enough: a Sentinel, a sidecar's RESP API and a server that runs no scripts answer it as Redis
-/// does.
+/// `PING` alone is not enough: a Sentinel, a sidecar's RESP API and a server without scripting answer it as Redis does.
 struct PeerCheck {
-    /// The oldest Redis whose commands the scripts use.
+    /// The oldest Redis that has every command that the scripts use.
     private static let minimumVersion = (major: 6, minor: 2)
 
-    /// The reply of `HELLO`, which any user may send; empty if the peer does not know it.
+    /// The reply to `HELLO`, which any user may send; empty if the peer does not support it.
     var hello: [String: String] = [:]
     /// The fields of `INFO server`; empty if this user may not run it, or it was not requested.
     var info: [String: String] = [:]
     /// The error of the minimal script, or `nil` if it ran.
     var scriptFailure: RedisError?
-    /// Whether a replica counts as unable to serve. `false` if the login checks the role anyway, and in a cluster,
-    /// where a replica redirects to the primary of each key.
+    /// Whether a replica is rejected. `false` if the login checks the role anyway, and in a cluster, where a replica
+    /// redirects each command to the primary of its key.
     var refusesReplicas = true
 
     var runID: String? { info["run_id"] }
 
-    /// Returns the reason that the peer at `name` is not a Redis server at all, or `nil` if it may be one.
+    /// Returns the error for a peer that is not a Redis server, or `nil` if it may be one.
+    /// - Parameter name: the address of the peer, for the message.
     func otherPeer(at name: String) -> RedisError? {
         if hello["server"] == "interlock" {
             return RedisError(
@@ -34,7 +35,8 @@ struct PeerCheck {
         return nil
     }
 
-    /// Returns the reason that the server at `name` cannot serve, or `nil` if it can.
+    /// Returns the reason that the server cannot serve, or `nil` if it can.
+    /// - Parameter name: the address of the server, for the message.
     func failure(at name: String) -> RedisError? {
         if let version = tooOldVersion {
             return RedisError(
@@ -63,40 +65,11 @@ struct PeerCheck {
         }
     }
 
-    /// The version of a Redis that is too old, or `nil` if it is new enough or unknown.
+    /// The version of Redis if it is too old, or `nil` if it is new enough or unknown.
     private var tooOldVersion: String? {
         guard info["valkey_version"] == nil, let version = info["redis_version"] ?? hello["version"] else { return nil }
         let numbers = version.split(separator: ".").map { Int($0) }
         guard numbers.count >= 2, let major = numbers[0], let minor = numbers[1] else { return nil }
         return (major, minor) < (Self.minimumVersion.major, Self.minimumVersion.minor) ? version : nil
-    }
-}
-
-/// `HELLO`: the peer's description of itself.
-struct Hello: NamedCommand {
-    static let words = ["HELLO"]
-
-    func decode(_ reply: RedisReply) throws(RedisError) -> [String: String] {
-        guard let fields = reply.fields else { throw unexpected(reply) }
-        return fields
-    }
-}
-
-/// A minimal script. Running it shows whether the server runs scripts for this user.
-struct ProbeScript: ScriptCommand {
-    private static let shared = RedisScript(name: "the least script", source: Array("return 1".utf8))
-
-    /// A key that the script names without accessing it, or `nil` for none.
-    var key: String?
-
-    var script: RedisScript { Self.shared }
-    var keyCount: Int { key == nil ? 0 : 1 }
-
-    func encodeArguments(into encoder: inout CommandEncoder) {
-        if let key { encoder.append(key) }
-    }
-
-    func decode(_ reply: RedisReply) throws(RedisError) {
-        guard reply.integer == 1 else { throw reply.unexpected(for: script.name) }
     }
 }

@@ -4,7 +4,7 @@ internal import Glibc
 package struct RandomSource: RandomNumberGenerator, Sendable {
     private let fillBytes: @Sendable (UnsafeMutableRawBufferPointer) -> Void
 
-    /// - Parameter fill: puts evenly distributed bits into every byte of the buffer.
+    /// - Parameter fill: fills the buffer with uniformly distributed bits.
     package init(fill: @escaping @Sendable (UnsafeMutableRawBufferPointer) -> Void) {
         fillBytes = fill
     }
@@ -21,7 +21,7 @@ package struct RandomSource: RandomNumberGenerator, Sendable {
         }
     }
 
-    /// Fills a whole block with few calls of the system's source.
+    /// Fills the block with fewer calls to the source than `next` would need.
     package func fill(_ block: inout [UInt64]) {
         block.withUnsafeMutableBytes { fillBytes($0) }
     }

@@ -4,7 +4,8 @@ internal import NIOCore
 struct RedisArrival {
     /// The address without credentials, for messages.
     var name: String
-    /// The run ID of the server's process, if it reports one. It differs after a restart, and at another server.
+    /// The run ID of the server process, or `nil` if the server does not report it. It changes with a restart and with
+    /// a different server.
     var runID: String?
     var dialedAt: NIODeadline
 }

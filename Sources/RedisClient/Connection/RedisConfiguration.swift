@@ -2,7 +2,7 @@ internal import FoundationEssentials
 internal import NIOCore
 package import NIOSSL
 
-/// The address of a Redis server, its login, and the timeouts.
+/// The address of a Redis server, the credentials, and the timeouts.
 package struct RedisConfiguration: Sendable {
     package enum Address: Hashable, Sendable {
         case host(String, port: Int)
@@ -14,22 +14,22 @@ package struct RedisConfiguration: Sendable {
     }
 
     package var address: Address
-    /// The ACL user, or `nil` with a password for the user `default`.
+    /// The ACL user. If `nil` and there is a password, the user is `default`.
     package var username: String?
     package var password: String?
     package var database = 0
     /// The TLS settings, for Sentinels too, or `nil` for plain text.
     package var tls: TLSConfiguration?
-    /// The name that every server's certificate is checked against, or `nil` to check the host name or IP address
-    /// itself.
+    /// The name that every server's certificate is checked against, or `nil` to check it against the host name or IP
+    /// address.
     package var serverName: String?
-    /// The time limit of connecting, TLS and login together.
+    /// The time limit for connecting, the TLS handshake and the login together.
     package var connectTimeout = Duration.milliseconds(500)
-    /// The longest wait for the reply to a command.
+    /// The maximum wait for the reply to a command.
     package var commandTimeout = Duration.milliseconds(500)
     /// The pause between attempts to connect, which doubles from the lower to the upper bound, with full jitter.
     package var reconnectDelay = Duration.milliseconds(20)...Duration.milliseconds(1000)
-    /// The most commands that may await replies; further ones fail with `overloaded`.
+    /// The maximum number of commands in flight. Further commands fail with `overloaded`.
     package var maximumPending = 100_000
     package var replyLimits = ReplyLimits()
     /// The connection's name in `CLIENT LIST`, without spaces, or `nil` for none. A server that rejects the name still
@@ -47,17 +47,18 @@ package struct RedisConfiguration: Sendable {
     var isOfCluster = false
     /// Whether the server is a Sentinel.
     var isSentinel = false
-    /// The replaceable password and certificates, or `nil` to use those of this configuration.
+    /// The password and certificates that can be replaced at run time, or `nil` to use those of this configuration.
     var secrets: NIOLoopBoundBox<RedisSecrets>?
 
     package init(address: Address) {
         self.address = address
     }
 
-    /// Reads `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS,
+    /// Parses `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS,
     /// `unix://[[user]:password@]/path[?db=database]`, or a URL of Sentinels or of a cluster (see `SentinelSettings`,
     /// `ClusterSettings`).
-    /// - Parameter isWhole: whether a user without a password is an error; if not, the password comes from elsewhere.
+    /// - Parameter isWhole: whether a user without a password is an error. Pass `false` if the password is set
+    ///   separately.
     package init(url: String, isWhole: Bool = true) throws(RedisURLError) {
         try Self.checkEscapes(of: url)
         if let sentinels = try HostListURL(url, schemes: ["redis+sentinel", "rediss+sentinel"]) {
@@ -77,8 +78,8 @@ package struct RedisConfiguration: Sendable {
         throw RedisURLError(reason: "it names a Sentinel user but no Sentinel password")
     }
 
-    /// Rejects a URL that has percent escapes and is not valid as a whole. The parser would escape its percent signs
-    /// again, and silently change the password.
+    /// Rejects a URL that has percent escapes and also characters that are not allowed in a URL. The parser would
+    /// escape its percent signs again and silently change the password.
     private static func checkEscapes(of url: String) throws(RedisURLError) {
         let bytes = Array(url.utf8)
         func isHexadecimal(_ index: Int) -> Bool {
@@ -142,8 +143,8 @@ package struct RedisConfiguration: Sendable {
         }
     }
 
-    /// The TLS settings of `rediss://`: TLS 1.2 or newer, with a certificate of an authority that this machine trusts.
-    /// A peer that does not close TLS properly causes no delay.
+    /// The TLS settings of `rediss://`: TLS 1.2 or newer, with a certificate from an authority that this machine
+    /// trusts. A peer that does not close TLS properly delays the close by at most 100 ms.
     package static var standardTLS: TLSConfiguration {
         var tls = TLSConfiguration.makeClientConfiguration()
         tls.minimumTLSVersion = .tlsv12

@@ -1,17 +1,18 @@
-/// The source of the server address that connections dial, where that address can change. Confined to the event loop of
+/// The source of the server address that connections dial, for addresses that can change. Confined to the event loop of
 /// its followers.
 protocol RedisDirectory: AnyObject {
     /// Whether the login checks the server's role and refuses a server that is not a primary.
     var asksForRole: Bool { get }
 
-    /// Returns the address for the next attempt, or `nil` if it is not known yet: `dialAgain` follows once it is.
+    /// Returns the address for the next attempt, or `nil` if it is not known yet. Once it is known, the directory calls
+    /// `dialAgain`.
     /// - Throws: `RedisError` if the address cannot be determined for now. The directory keeps trying.
     func server() throws(RedisError) -> RedisConfiguration.Address?
 
-    /// Adds `follower`, which is held weakly and notified from now on.
+    /// Adds a follower to notify of changes. The directory holds it weakly.
     func add(_ follower: any RedisDirectoryFollower)
 
-    /// Removes `follower`, which is closed for good.
+    /// Removes a follower that is closed permanently.
     func remove(_ follower: any RedisDirectoryFollower)
 
     /// Reports that a follower's connection is up, at `server()`.

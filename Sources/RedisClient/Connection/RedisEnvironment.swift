@@ -12,7 +12,7 @@ package struct RedisEnvironment: Sendable {
     package var random: RandomSource
     package var logger: Logger
 
-    /// Uses the network and the system's randomness by default.
+    /// Creates an environment, by default with the network and the system's randomness.
     package init(
         eventLoop: any EventLoop, dialer: any RedisDialer = NetworkDialer(), random: RandomSource = .system,
         logger: Logger = Logger(label: "interlock.redis")

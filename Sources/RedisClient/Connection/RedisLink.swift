@@ -1,8 +1,8 @@
 internal import Logging
 internal import NIOCore
 
-/// Keeps one connection to Redis up: connects, logs in and selects the database. If it is lost, reconnects with
-/// jittered exponential backoff, or at once if its directory names another server. Confined to its event loop.
+/// Keeps one connection to Redis up: connects, logs in and selects the database. Reconnects after a loss with jittered
+/// exponential backoff, or immediately if its directory names another server. Confined to its event loop.
 final class RedisLink {
     private enum State {
         case idle
@@ -24,9 +24,9 @@ final class RedisLink {
     private var dialedAt = NIODeadline.uptimeNanoseconds(0)
     private var runID: String?
     private var state = State.idle
-    /// The number of channels that are open or being dialed, including abandoned ones.
-    private var channels = 0
-    /// Whether the connection is closing to move to another server, without a pause.
+    /// The number of channels that are open or being dialed, including those of abandoned attempts.
+    private var openChannels = 0
+    /// Whether the connection is closing in order to reconnect to another server without a pause.
     private var isMoving = false
     private var backoff: Backoff
     /// The earliest time to log again that Redis refuses commands.
@@ -36,7 +36,7 @@ final class RedisLink {
 
     /// Called when a connection is up and logged in.
     var onUp: ((RedisChannelHandler) -> Void)?
-    /// Called when a reachable server refuses a command for a reason of its own.
+    /// Called when a reachable server refuses a command because it cannot serve or the user lacks a permission.
     var onRefusal: ((RedisError) -> Void)?
     /// Called when the connection is lost or an attempt fails. Another attempt follows unless the link is closed.
     var onDown: ((RedisError) -> Void)?
@@ -57,14 +57,14 @@ final class RedisLink {
         if case .up(let handler, _) = state { handler } else { nil }
     }
 
-    /// Starts to connect; does nothing if already started.
+    /// Starts to connect. Has no effect after the first call.
     func start() {
         guard case .idle = state else { return }
         directory?.add(self)
         connect()
     }
 
-    /// Closes the connection for good.
+    /// Closes the connection permanently.
     func close() -> EventLoopFuture<Void> {
         let promise = closePromise ?? eventLoop.makePromise(of: Void.self)
         guard closePromise == nil else { return promise.futureResult }
@@ -84,7 +84,7 @@ final class RedisLink {
         return promise.futureResult
     }
 
-    /// Closes the connection of an owner that is released without closing it, on any thread.
+    /// Closes the connection from the `deinit` of its owner, which may run on any thread.
     func closeWhenDropped() {
         // The owner was the only user of the link, so the event loop now has it to itself.
         nonisolated(unsafe) let link = self
@@ -93,12 +93,12 @@ final class RedisLink {
 
     /// Completes `close` once the last channel is gone. An attempt in progress ends within the connect timeout.
     private func finishClosing() {
-        guard case .closed = state, channels == 0 else { return }
+        guard case .closed = state, openChannels == 0 else { return }
         closePromise?.succeed()
     }
 
     private func connect() {
-        server = configuration.current
+        server = configuration.withLatestSecrets
         dialedAt = eventLoop.now
         runID = nil
         do throws(RedisError) {
@@ -112,12 +112,12 @@ final class RedisLink {
         let deadline = eventLoop.now + TimeAmount(configuration.connectTimeout)
         let handler = RedisChannelHandler(configuration: configuration, eventLoop: eventLoop)
         state = .connecting(handler)
-        channels += 1
+        openChannels += 1
         environment.dialer.dial(server, on: eventLoop).assumeIsolated().whenComplete { [self] result in
             switch result {
             case .success(let channel): connected(channel, handler: handler, deadline: deadline)
-            case .failure(let error as RedisError): ended(handler, because: error)
-            case .failure(let error): ended(handler, because: cannotConnect(error))
+            case .failure(let error as RedisError): channelClosed(handler, because: error)
+            case .failure(let error): channelClosed(handler, because: cannotConnect(error))
             }
         }
     }
@@ -130,20 +130,20 @@ final class RedisLink {
         do {
             try channel.pipeline.syncOperations.addHandler(handler)
         } catch {
-            return ended(handler, because: cannotConnect(error))
+            return channelClosed(handler, because: cannotConnect(error))
         }
         guard isCurrent(handler) else {
             channel.close(promise: nil)
-            return ended(handler, because: RedisError(.notConnected, "this attempt was abandoned"))
+            return channelClosed(handler, because: RedisError(.notConnected, "this attempt was abandoned"))
         }
-        handler.onClose = { [self] in ended(handler, because: $0) }
+        handler.onClose = { [self] in channelClosed(handler, because: $0) }
         login(handler, timeout: deadline - eventLoop.now) { [self] failure in
             if let failure { return handler.close(reason: failure) }
             guard isCurrent(handler) else { return }
             handler.onRefusal = { [self] in refused($0) }
             handler.isLoggingIn = false
             state = .up(handler, since: eventLoop.now)
-            // Runs before anything is sent, because other connections may have to leave an outdated server.
+            // Call this before anything is sent, because other connections may have to leave an outdated server.
             directory?.reached(self, arrival)
             guard isCurrent(handler), handler.isOpen else { return }
             onUp?(handler)
@@ -161,15 +161,15 @@ final class RedisLink {
     }
 
     /// Handles a channel that closed or could not be opened.
-    private func ended(_ handler: RedisChannelHandler, because error: RedisError) {
-        channels -= 1
+    private func channelClosed(_ handler: RedisChannelHandler, because error: RedisError) {
+        openChannels -= 1
         guard isCurrent(handler) else { return finishClosing() }
         attemptFailed(error)
     }
 
-    /// Handles a refusal: Redis cannot serve, or this user lacks a permission. Logged at most once a minute.
+    /// Handles a refusal because Redis cannot serve or this user lacks a permission. Logs at most one per minute.
     private func refused(_ error: RedisError) {
-        // Senders to a cluster follow the redirection.
+        // The sender follows the redirections of a cluster.
         if configuration.isOfCluster, case .server(let condition) = error.code, condition.isRedirection { return }
         let now = eventLoop.now
         onRefusal?(error)
@@ -179,29 +179,29 @@ final class RedisLink {
     }
 
     /// Sends `AUTH`, `SELECT`, `CLIENT SETNAME`, the commands of `PeerCheck`, `ROLE` with Sentinels, `PING`, and `TIME`
-    /// if wanted, all in one write. Reports the first failure except those of the name and the time. A peer of another
-    /// kind takes precedence.
+    /// if configured, all in one write. Reports the first failure, except those of `CLIENT SETNAME` and `TIME`. If
+    /// the peer is not a Redis server, reports that instead.
     private func login(
         _ handler: RedisChannelHandler, timeout: TimeAmount, completion: @escaping (RedisError?) -> Void
     ) {
         handler.isLoggingIn = true
         var failure: RedisError?
-        func note<Reply>(_ result: Result<Reply, RedisError>) {
+        func recordFailure<Reply>(_ result: Result<Reply, RedisError>) {
             guard failure == nil, case .failure(let error) = result else { return }
             failure = RedisError(.connectionFailed, "\(server.displayName) refused the login: \(error.message)")
             if case .server = error.code { failure?.code = error.code }
             guard error.code == .timedOut else { return }
-            let patience = TimeAmount(configuration.connectTimeout).nanoseconds / 1_000_000
+            let timeoutMilliseconds = TimeAmount(configuration.connectTimeout).nanoseconds / 1_000_000
             failure?.message =
                 server.tls != nil && !handler.hasCompletedHandshake
-                ? "no TLS handshake within \(patience) ms: does \(server.displayName) speak TLS?"
-                : "\(server.displayName) did not answer the login within \(patience) ms"
+                ? "no TLS handshake within \(timeoutMilliseconds) ms: does \(server.displayName) speak TLS?"
+                : "\(server.displayName) did not answer the login within \(timeoutMilliseconds) ms"
         }
         if let password = server.password {
-            handler.send(Auth(username: server.username, password: password), timeout: timeout) { note($0) }
+            handler.send(Auth(username: server.username, password: password), timeout: timeout) { recordFailure($0) }
         }
         if configuration.database != 0 {
-            handler.send(Select(database: configuration.database), timeout: timeout) { note($0) }
+            handler.send(Select(database: configuration.database), timeout: timeout) { recordFailure($0) }
         }
         if let name = configuration.clientName { handler.send(SetClientName(name: name), timeout: timeout) { _ in } }
         var check = PeerCheck()
@@ -215,29 +215,29 @@ final class RedisLink {
                 }
             }
             // Send the source first, so that the server knows the digest.
-            func noteScript(_ result: Result<Void, RedisError>) {
+            func recordScriptFailure(_ result: Result<Void, RedisError>) {
                 if check.scriptFailure == nil, case .failure(let error) = result { check.scriptFailure = error }
             }
-            // A proxy needs a key to route by, but a server of a cluster owns only some keys.
+            // A proxy needs a key for routing, but a server of a cluster serves only some keys.
             let script = ProbeScript(key: configuration.isOfCluster ? nil : key)
-            handler.send(source: script, timeout: timeout) { noteScript($0) }
-            handler.send(script, timeout: timeout) { noteScript($0) }
+            handler.send(source: script, timeout: timeout) { recordScriptFailure($0) }
+            handler.send(script, timeout: timeout) { recordScriptFailure($0) }
         }
         if directory?.asksForRole ?? false {
             // A Sentinel that missed the failover may still name the former primary.
             handler.send(ServerRole(), timeout: timeout) { [self] result in
-                note(result)
+                recordFailure(result)
                 guard failure == nil, case .success(let role) = result, role != ServerRole.primary else { return }
                 failure = RedisError(.connectionFailed, "\(server.displayName) is not a primary; its role is \(role)")
             }
         }
         handler.send(Ping(), timeout: timeout) { [self] result in
-            note(result)
+            recordFailure(result)
             guard configuration.peerCheckKey != nil else { return completion(failure) }
             let name = server.displayName
             completion(check.otherPeer(at: name) ?? failure ?? check.failure(at: name))
         }
-        // Scripts read the clock themselves if this fails.
+        // If this fails, scripts read the clock themselves.
         if configuration.knowsTimeAfter != nil { handler.readClock(timeout: timeout) }
     }
 
@@ -247,13 +247,13 @@ final class RedisLink {
         case .closed:
             return
         case .connecting:
-            // The connection was never established, whatever the error. A peer of another kind keeps its own code.
+            // The connection was never established. Errors that identify the peer or its state keep their code.
             switch error.code {
             case .server, .protocolViolation: break
             default: error.code = .connectionFailed
             }
         case .up(_, let since):
-            // A login alone proves nothing: a replica accepts it and rejects the first write.
+            // A successful login is not enough, because a replica accepts it and rejects the first write.
             if eventLoop.now - since >= TimeAmount(configuration.reconnectDelay.upperBound) { backoff.reset() }
         case .idle, .waiting, .pausing:
             break
@@ -306,8 +306,8 @@ extension RedisLink: RedisDirectoryFollower {
     }
 }
 
-/// Exponential backoff with full jitter: attempt n waits a random time up to `shortest · 2ⁿ`, at most `longest`, so
-/// that a fleet that lost its Redis does not reconnect all at once.
+/// Exponential backoff with full jitter: attempt n waits a random time up to `lowerBound · 2ⁿ`, at most `upperBound`,
+/// and at least half of `lowerBound`. Spreads the attempts of a fleet that lost its Redis.
 ///
 /// Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 package struct Backoff {
@@ -318,7 +318,8 @@ package struct Backoff {
         self.range = range
     }
 
-    /// Returns the pause before the next attempt. `random` is in 0…1.
+    /// Returns the pause before the next attempt.
+    /// - Parameter random: a random number in 0…1.
     package mutating func next(random: Double) -> Duration {
         let ceiling = min(range.upperBound, range.lowerBound * (1 << min(failures, 20)))
         failures += 1

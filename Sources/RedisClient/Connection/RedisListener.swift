@@ -1,11 +1,11 @@
 package import NIOCore
 
-/// Receives the messages that one Redis publishes, and invalidations of the keys tracked there. Confined to its event
-/// loop.
+/// Receives the messages that one Redis publishes, and the invalidations of the keys tracked there. Confined to its
+/// event loop.
 package protocol RedisListener: AnyObject {
     /// Called with each message: the channel and the payload.
     var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)? { get set }
-    /// Called with the changed keys of those tracked for it, or with `nil` if all of them may have changed.
+    /// Called with the tracked keys that have changed, or with `nil` if all of them may have changed.
     var onInvalidated: ((_ keys: [String]?) -> Void)? { get set }
     /// Called when all channels are subscribed: the first time, and after each loss.
     var onSubscribed: (() -> Void)? { get set }
@@ -22,5 +22,5 @@ package protocol RedisListener: AnyObject {
 
     /// Subscribes to a shard channel at the server of its hash slot, or unsubscribes from it. Does nothing on a single
     /// server, which has no shard channels.
-    func subscribe(shardChannel channel: String, _ isHeard: Bool)
+    func subscribe(shardChannel channel: String, _ shouldSubscribe: Bool)
 }

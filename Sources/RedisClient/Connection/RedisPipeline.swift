@@ -1,13 +1,14 @@
 package import Logging
 package import NIOCore
 
-/// One connection that many callers share. Commands are pipelined: those of one tick of the event loop leave in one
+/// One connection that many callers share. Commands are pipelined: those of one tick of the event loop are sent in one
 /// write, and replies are delivered in order.
 ///
-/// Confined to its event loop: every member is called on it. `RedisClient` offers the same to other callers.
+/// Confined to its event loop: every member must be called on it. Other callers use `RedisClient`.
 ///
-/// A command is sent at most once. Without a connection it fails at once with `notConnected`. If the connection is lost
-/// after it was sent, it fails with `answerLost` or `timedOut`, and the caller must find out whether it ran.
+/// A command is sent at most once. Without a connection it fails immediately with `notConnected`. If the connection is
+/// lost after the command was sent, it fails with `answerLost` or `timedOut`, and the caller must find out whether it
+/// ran.
 package final class RedisPipeline: RedisSender {
     /// The server's address in the configuration.
     package let address: RedisConfiguration.Address
@@ -19,30 +20,28 @@ package final class RedisPipeline: RedisSender {
     package var onUp: ((RedisPipeline) -> Void)?
     /// Called when the connection is lost or an attempt fails, with the next attempt already planned.
     package var onDown: ((RedisError) -> Void)?
-    /// Called once per read from the wire with the time its oldest answered command took.
+    /// Called once per read from the wire with the round-trip time of the oldest command that it answers.
     package var onRoundTrip: ((TimeAmount) -> Void)?
     /// The last failure since a connection was up, or `nil` if there was none.
     package private(set) var lastFailure: RedisError?
-    /// The last error by which the server refused to serve (`OOM`, `NOPERM` and the like), or `nil` if it is older than
-    /// ten seconds.
+    /// The last refusal to serve (such as `OOM` or `NOPERM`), or `nil` if there was none within the last ten seconds.
     package var recentRefusal: RedisError? {
-        lastRefusal.flatMap { eventLoop.now - $0.at < Self.newsTime ? $0.error : nil }
+        lastRefusal.flatMap { eventLoop.now - $0.at < Self.refusalLifetime ? $0.error : nil }
     }
     private var lastRefusal: (error: RedisError, at: NIODeadline)?
-    /// The number of such refusals since the start.
+    /// The number of refusals to serve since the start.
     package private(set) var refusals: Int64 = 0
-    private static let newsTime = TimeAmount.seconds(10)
+    private static let refusalLifetime = TimeAmount.seconds(10)
     private let eventLoop: any EventLoop
     /// The number of commands sent since the start.
     package var commandsSent: Int64 { sentEarlier + (current?.commandsSent ?? 0) }
-    /// The number of commands that await their reply.
+    /// The number of commands in flight.
     package var awaited: Int { current?.awaited ?? 0 }
     private var sentEarlier: Int64 = 0
     private var current: RedisChannelHandler?
     private var check: Scheduled<Void>?
 
-    /// The idle time after which the server is pinged, so that a network that drops everything is noticed before a
-    /// caller runs into it.
+    /// The idle time after which the server is pinged. Detects a network that drops all packets before a caller does.
     private static let checkInterval = TimeAmount.seconds(5)
 
     package convenience init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
@@ -67,7 +66,7 @@ package final class RedisPipeline: RedisSender {
         }
         link.onUp = { [weak self] handler in
             guard let self else { return }
-            // Commands of the login do not count.
+            // Don't count the commands of the login.
             handler.commandsSent = 0
             current = handler
             lastFailure = nil
@@ -107,7 +106,7 @@ package final class RedisPipeline: RedisSender {
         timeout: TimeAmount? = nil,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        guard let handler = link.handler else { return refuse(completion) }
+        guard let handler = link.handler else { return failUnsent(completion) }
         handler.send(command, timeout: timeout, completion: completion)
     }
 
@@ -118,29 +117,29 @@ package final class RedisPipeline: RedisSender {
     ) {
         guard let handler = link.handler else {
             written.clear()
-            return refuse(completion)
+            return failUnsent(completion)
         }
         handler.send(command, written: &written, timeout: timeout, completion: completion)
     }
 
-    /// Sends a command to the node that is importing its hash slot. A script goes with its source, because `ASKING`
-    /// covers one command and an unknown digest would use it up.
-    func ask<Command: RedisCommand>(
+    /// Sends a command to the node that is importing its hash slot. Sends a script with its source, because `ASKING`
+    /// covers only one command, and an attempt with an unknown digest would use it up.
+    func sendAsking<Command: RedisCommand>(
         _ command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        guard let handler = link.handler else { return refuse(completion) }
-        // Commands of one tick are sent in order, so no other command follows `ASKING`.
+        guard let handler = link.handler else { return failUnsent(completion) }
+        // No other command can come between these two, because a tick sends its commands in order.
         handler.send(Asking(), timeout: timeout) { _ in }
         handler.send(source: command, timeout: timeout, completion: completion)
     }
 
-    private func scheduleCheck(of handler: RedisChannelHandler, after least: TimeAmount = .milliseconds(1)) {
+    private func scheduleCheck(of handler: RedisChannelHandler, after minimum: TimeAmount = .milliseconds(1)) {
         check?.cancel()
-        let pause = max(Self.checkInterval - handler.timeSinceLastRead, least)
+        let pause = max(Self.checkInterval - handler.timeSinceLastRead, minimum)
         check = link.eventLoop.assumeIsolated().scheduleTask(in: pause) { [weak self, weak handler] in
             guard let self, let handler else { return }
             guard handler.timeSinceLastRead >= Self.checkInterval else { return scheduleCheck(of: handler) }
-            // A missing reply closes the connection, as for every pending command.
+            // If the reply is missing, the exchange closes the connection, as for every command.
             handler.send(Ping()) { [weak self, weak handler] _ in
                 guard let self, let handler, handler === current else { return }
                 scheduleCheck(of: handler, after: Self.checkInterval)
@@ -148,11 +147,10 @@ package final class RedisPipeline: RedisSender {
         }
     }
 
-    /// Distrusts the estimate of the server's clock for a while, because the server may have taken over keys from
-    /// another.
+    /// Discards the estimate of the server's clock, because the server may have taken over keys from another.
     func invalidateServerTime() { link.handler?.invalidateServerTime() }
 
-    /// Closes the connection for good and fails pending commands.
+    /// Closes the connection permanently and fails pending commands.
     package func close() -> EventLoopFuture<Void> {
         check?.cancel()
         check = nil
@@ -161,9 +159,10 @@ package final class RedisPipeline: RedisSender {
         return link.close()
     }
 
-    /// Separate and not inlined, so that callers fetch the metadata of the generic result type only on this path.
+    /// Fails a command that is not sent. Not inlined, so that callers fetch the metadata of the generic result type
+    /// only on this path.
     @inline(never)
-    private func refuse<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) {
+    private func failUnsent<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) {
         completion(.failure(RedisError(.notConnected, lastFailure?.message ?? "Redis is not connected yet")))
     }
 }

@@ -1,8 +1,8 @@
 package import NIOCore
 internal import NIOSSL
 
-/// The secrets that a new connection uses: passwords, certificates, and the authorities that servers' certificates are
-/// checked against. They can be replaced while connections are open.
+/// The secrets that new connections use: passwords, certificates, and trusted authorities. They can be replaced while
+/// connections are open.
 struct RedisSecrets: Sendable {
     private let password: String?
     private let sentinelPassword: String?
@@ -28,20 +28,20 @@ struct RedisSecrets: Sendable {
 }
 
 extension RedisConfiguration {
-    /// Returns the same configuration, whose new connections use the secrets last passed to `replaceSecrets`. For
-    /// connections on `eventLoop`.
+    /// Returns the same configuration with replaceable secrets: its new connections use the secrets last passed to
+    /// `replaceSecrets`. All of them must be on `eventLoop`.
     package func withReplaceableSecrets(on eventLoop: any EventLoop) -> RedisConfiguration {
         var configuration = self
         configuration.secrets = NIOLoopBoundBox.makeBoxSendingValue(RedisSecrets(of: self), eventLoop: eventLoop)
         return configuration
     }
 
-    /// Makes new connections use the secrets of `new`; open connections keep theirs. Call it on the event loop of
-    /// `withReplaceableSecrets`; without that, it does nothing.
+    /// Makes new connections use the secrets of `new`; open connections keep theirs. Must be called on the event loop
+    /// passed to `withReplaceableSecrets`. Has no effect on a configuration without replaceable secrets.
     package func replaceSecrets(by new: RedisConfiguration) {
         secrets?.value = RedisSecrets(of: new)
     }
 
-    /// The configuration with the secrets of the next connection.
-    var current: RedisConfiguration { secrets?.value.applied(to: self) ?? self }
+    /// This configuration with the latest secrets.
+    var withLatestSecrets: RedisConfiguration { secrets?.value.applied(to: self) ?? self }
 }

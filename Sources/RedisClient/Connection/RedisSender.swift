@@ -1,13 +1,13 @@
 package import NIOCore
 
-/// Sends commands to one Redis: over one connection, or over one to each primary of a cluster. Confined to its event
-/// loop.
+/// Sends commands to one Redis: over one connection, or over one connection to each primary of a cluster. Confined to
+/// its event loop.
 package protocol RedisSender: AnyObject {
     /// Called with each connection that is up and logged in: the first time, and after each loss.
     var onUp: ((RedisPipeline) -> Void)? { get set }
     /// Called when a connection is lost or an attempt fails, with the next attempt already planned.
     var onDown: ((RedisError) -> Void)? { get set }
-    /// Called once per read from the wire with the time its oldest answered command took.
+    /// Called once per read from the wire with the round-trip time of the oldest command that it answers.
     var onRoundTrip: ((TimeAmount) -> Void)? { get set }
 
     /// Whether any key can be reached.
@@ -16,7 +16,7 @@ package protocol RedisSender: AnyObject {
     var isWhole: Bool { get }
     /// Whether this key can be reached.
     func reaches(_ key: String) -> Bool
-    /// The reason that some keys cannot be reached, or `nil` if all can or no attempt has failed yet.
+    /// The reason that some keys cannot be reached, or `nil` if all keys can be reached or no attempt has failed yet.
     var lastFailure: RedisError? { get }
     /// The last refusal; see `RedisPipeline`.
     var recentRefusal: RedisError? { get }
@@ -24,18 +24,18 @@ package protocol RedisSender: AnyObject {
     var refusals: Int64 { get }
     /// The number of commands sent since the start.
     var commandsSent: Int64 { get }
-    /// The number of commands that await their reply.
+    /// The number of commands in flight.
     var awaited: Int { get }
     /// The connections, one to each server that stores keys, in a stable order.
     var connections: [RedisPipeline] { get }
-    /// The connection that the reply arrived on, within a completion.
+    /// The connection that the reply arrived on, while a completion runs.
     var answering: RedisPipeline? { get }
 
-    /// Calls `done` once every command sent before has been answered or can no longer be answered.
+    /// Calls `done` once every command sent earlier has been answered or has failed.
     func drain(then done: @escaping () -> Void)
     /// Connects, and keeps the connections up until `close`.
     func start()
-    /// Closes the connections for good and fails pending commands.
+    /// Closes the connections permanently and fails pending commands.
     func close() -> EventLoopFuture<Void>
 
     /// Sends `command`; `completion` is called exactly once, on the event loop, possibly before this returns. Sends a
@@ -55,11 +55,11 @@ extension RedisSender {
 
     static func drain(_ connections: [RedisPipeline], then done: @escaping () -> Void) {
         guard !connections.isEmpty else { return done() }
-        var left = connections.count
+        var remaining = connections.count
         for connection in connections {
             connection.send(Ping()) { _ in
-                left -= 1
-                if left == 0 { done() }
+                remaining -= 1
+                if remaining == 0 { done() }
             }
         }
     }

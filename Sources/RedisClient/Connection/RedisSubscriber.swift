@@ -1,8 +1,9 @@
 package import NIOCore
 
-/// A dedicated connection for subscriptions, reconnected like that of a pipeline. Confined to its event loop.
+/// A dedicated connection for subscriptions, which reconnects like that of a `RedisPipeline`. Confined to its event
+/// loop.
 ///
-/// Pub/sub loses messages while the connection is down: `onSubscribed` is the moment to read the state again.
+/// Pub/sub loses messages while the connection is down, so read the state again in `onSubscribed`.
 package final class RedisSubscriber: RedisListener {
     private let link: RedisLink
     private let address: RedisConfiguration.Address
@@ -22,15 +23,15 @@ package final class RedisSubscriber: RedisListener {
 
     private struct Request {
         enum Kind {
-            case channels, leave, invalidations, shardChannel, leaveShard
+            case channels, unsubscribe, invalidations, shardChannel, shardUnsubscribe
 
             /// The kind of message that confirms the request.
             var confirmation: String {
                 switch self {
                 case .channels, .invalidations: "subscribe"
-                case .leave: "unsubscribe"
+                case .unsubscribe: "unsubscribe"
                 case .shardChannel: "ssubscribe"
-                case .leaveShard: "sunsubscribe"
+                case .shardUnsubscribe: "sunsubscribe"
                 }
             }
         }
@@ -53,8 +54,7 @@ package final class RedisSubscriber: RedisListener {
     /// Called with the client ID of this connection once other connections can redirect their tracking to it. A server
     /// that refuses the channel of invalidations still accepts the other subscriptions.
     package var onReceivingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)?
-    /// Called with the changed keys of those tracked for this connection, or with `nil` if all of them may have
-    /// changed.
+    /// Called with the tracked keys that have changed, or with `nil` if all of them may have changed.
     package var onInvalidated: ((_ keys: [String]?) -> Void)?
     /// Called with each message: the channel and the payload.
     package var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
@@ -68,10 +68,10 @@ package final class RedisSubscriber: RedisListener {
     var onNoShards: (() -> Void)?
 
     /// - Parameters:
-    ///   - channels: the channels, or none to receive invalidations only.
+    ///   - channels: the channels; empty to receive only invalidations.
     ///   - receivesInvalidations: whether to receive invalidations; see `onInvalidated`.
-    ///   - checkInterval: the interval between checks of the peer; after two without a message the connection is
-    ///     closed.
+    ///   - checkInterval: the interval between checks of the peer. After two intervals without a message the connection
+    ///     is closed.
     package convenience init(
         configuration: RedisConfiguration,
         channels: [String],
@@ -124,16 +124,18 @@ package final class RedisSubscriber: RedisListener {
         isRefused = false
         isFollowing = false
         guard let handler = link.handler else { return }
-        if !former.isEmpty { request(.leave, ["UNSUBSCRIBE"] + former, by: handler) }
+        if !former.isEmpty { request(.unsubscribe, ["UNSUBSCRIBE"] + former, by: handler) }
         if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
     }
 
     /// Subscribes to a shard channel of one of the server's hash slots, or unsubscribes from it.
-    package func subscribe(shardChannel channel: String, _ isHeard: Bool) {
-        guard shardChannels.contains(channel) != isHeard else { return }
-        if isHeard { shardChannels.append(channel) } else { shardChannels.removeAll { $0 == channel } }
+    package func subscribe(shardChannel channel: String, _ shouldSubscribe: Bool) {
+        guard shardChannels.contains(channel) != shouldSubscribe else { return }
+        if shouldSubscribe { shardChannels.append(channel) } else { shardChannels.removeAll { $0 == channel } }
         guard let handler = link.handler else { return }
-        request(isHeard ? .shardChannel : .leaveShard, [isHeard ? "SSUBSCRIBE" : "SUNSUBSCRIBE", channel], by: handler)
+        request(
+            shouldSubscribe ? .shardChannel : .shardUnsubscribe, [shouldSubscribe ? "SSUBSCRIBE" : "SUNSUBSCRIBE", channel],
+            by: handler)
     }
 
     /// Connects, and keeps the subscriptions up until `close`.
@@ -141,7 +143,7 @@ package final class RedisSubscriber: RedisListener {
         link.start()
     }
 
-    /// Ends the subscriptions for good.
+    /// Ends the subscriptions permanently.
     package func close() -> EventLoopFuture<Void> {
         check?.cancel()
         check = nil
@@ -151,7 +153,7 @@ package final class RedisSubscriber: RedisListener {
     private func subscribe(on handler: RedisChannelHandler) {
         handler.onPush = { [weak self] in self?.receive($0) }
         requests = []
-        // A server that does not report the ID has no tracking to offer.
+        // A server that does not report the ID does not support tracking either.
         if receivesInvalidations { handler.send(ClientID()) { [weak self] in self?.clientID = try? $0.get() } }
         requestSubscriptions(by: handler)
         scheduleCheck(of: handler)
@@ -161,7 +163,7 @@ package final class RedisSubscriber: RedisListener {
         isRefused = false
         if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
         if receivesInvalidations { request(.invalidations, ["SUBSCRIBE", Self.invalidations], by: handler) }
-        // One request per channel, because the channels belong to several hash slots.
+        // One request per channel, because the channels may belong to different hash slots.
         for channel in shardChannels { request(.shardChannel, ["SSUBSCRIBE", channel], by: handler) }
     }
 
@@ -174,11 +176,11 @@ package final class RedisSubscriber: RedisListener {
     /// - Returns: whether a request for it was pending.
     @discardableResult
     private func confirm(_ confirmation: String, of channel: String) -> Bool {
-        let place = requests.firstIndex { $0.kind.confirmation == confirmation && $0.channels.contains(channel) }
-        guard let place else { return false }
-        requests[place].channels.removeAll { $0 == channel }
-        guard requests[place].channels.isEmpty else { return true }
-        if requests.remove(at: place).kind == .channels {
+        let index = requests.firstIndex { $0.kind.confirmation == confirmation && $0.channels.contains(channel) }
+        guard let index else { return false }
+        requests[index].channels.removeAll { $0 == channel }
+        guard requests[index].channels.isEmpty else { return true }
+        if requests.remove(at: index).kind == .channels {
             isFollowing = true
             onSubscribed?()
         }
@@ -187,23 +189,24 @@ package final class RedisSubscriber: RedisListener {
 
     /// Drops the request that an error belongs to: the first pending one, or the first for a shard channel if the error
     /// is a redirection.
-    private func refuse(_ error: RedisError) {
+    private func dropRequest(refusedWith error: RedisError) {
         guard case .server(let condition) = error.code else { return }
-        let place = requests.firstIndex { request in
+        let index = requests.firstIndex { request in
             switch request.kind {
-            case .shardChannel, .leaveShard: true
-            case .channels, .leave, .invalidations: !condition.isRedirection
+            case .shardChannel, .shardUnsubscribe: true
+            case .channels, .unsubscribe, .invalidations: !condition.isRedirection
             }
         }
-        guard let place else { return }
-        switch requests.remove(at: place).kind {
+        guard let index else { return }
+        switch requests.remove(at: index).kind {
         case .channels:
             isRefused = true
             onDown?(error, address)
-        // The slot has moved, or there are no shard channels: the sender then publishes on the plain channel.
+        // Either the hash slot has moved, or the server has no shard channels, and senders publish on the plain
+        // channel.
         case .shardChannel:
             if condition == .noPermission || error.message.contains("unknown command") { onNoShards?() }
-        case .invalidations, .leave, .leaveShard: break
+        case .invalidations, .unsubscribe, .shardUnsubscribe: break
         }
     }
 
@@ -219,7 +222,7 @@ package final class RedisSubscriber: RedisListener {
     }
 
     private func receive(_ reply: RedisReply) {
-        if case .error(let error) = reply { return refuse(error) }
+        if case .error(let error) = reply { return dropRequest(refusedWith: error) }
         guard let parts = reply.array, parts.count == 3, let kind = parts[0].text else { return }
         switch kind {
         case "message" where parts[1].text == Self.invalidations:

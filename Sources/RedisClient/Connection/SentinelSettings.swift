@@ -1,14 +1,14 @@
 internal import FoundationEssentials
 
-/// The Sentinels to ask, and the primary to ask for.
+/// The Sentinels to query, and the name of the primary that they monitor.
 package struct SentinelSettings: Hashable, Sendable {
-    /// The addresses of the Sentinels; at least one, each named once.
+    /// The addresses of the Sentinels. At least one, without duplicates.
     package var sentinels: [RedisConfiguration.Address]
     /// The name of the primary in the Sentinels' configuration.
     package var primary: String
-    /// The ACL user at the Sentinels, or `nil` with a password for the user `default`.
+    /// The ACL user for the Sentinels. If `nil` and there is a password, the user is `default`.
     package var username: String?
-    /// The password at the Sentinels, separate from that of the servers.
+    /// The password for the Sentinels, separate from that for the servers.
     package var password: String?
 
     package init(sentinels: [RedisConfiguration.Address], primary: String) {
@@ -18,12 +18,12 @@ package struct SentinelSettings: Hashable, Sendable {
 
     /// The default port of a Sentinel.
     package static let standardPort = 26379
-    /// The most Sentinels that can be named.
+    /// The maximum number of Sentinels.
     package static let most = 15
 
     /// Reads `host[:port]`.
     package static func sentinel(_ text: String) throws(RedisURLError) -> RedisConfiguration.Address {
-        // A Sentinel with two spellings would have two votes.
+        // The host is in lower case, because a Sentinel with two spellings would have two votes.
         try HostListURL.address(text, standardPort: standardPort, of: "a Sentinel")
     }
 
@@ -36,7 +36,8 @@ package struct SentinelSettings: Hashable, Sendable {
             }
     }
 
-    /// - Throws: `RedisURLError` if there is no Sentinel, too many, one twice, or no valid name.
+    /// - Throws: `RedisURLError` if there is no Sentinel, there are too many, one is named twice, or the primary has no
+    ///   valid name.
     package func check() throws(RedisURLError) {
         guard Self.isName(primary) else {
             throw RedisURLError(

@@ -1,10 +1,11 @@
 package import NIOCore
 
-/// Decides whether the connections to one address are at the same server. Pure.
+/// Decides which of the connections to one address must reconnect, so that all of them use the same server. A pure
+/// value type.
 ///
-/// An address may start to lead to another server, as a DNS name does after a failover, and existing connections do not
-/// notice. The signs are a new connection that finds another run ID, and an existing one that is refused as by a
-/// replica. The connections left behind must then leave.
+/// An address may start to lead to another server, as a DNS name does after a failover, without existing connections
+/// noticing. It shows when a new connection finds a different run ID, or when a server refuses a command because it is
+/// a replica now. The other connections to the old server must then reconnect.
 package struct ServerAgreement: Sendable {
     /// One of the connections.
     package typealias Member = Int
@@ -17,19 +18,23 @@ package struct ServerAgreement: Sendable {
 
     /// The run IDs that the open connections have seen.
     private var peers: [Member: Peer] = [:]
-    /// The number of times in a row that members were sent away because of their run IDs before all were at one server.
+    /// The number of rounds of reconnects because of different run IDs since all connections last used one server.
     private var rounds = 0
-    /// The most rounds before run IDs are ignored: the address then leads to several servers in turn.
+    /// The number of rounds after which run IDs are ignored, because the address evidently leads to several servers.
     package static let maximumRounds = 10
 
     package init() {}
 
-    /// Whether run IDs are ignored, because the address leads to several servers in turn.
+    /// Whether run IDs are ignored because the address leads to several servers in turn.
     package var isGivenUp: Bool { rounds >= Self.maximumRounds }
 
-    /// Handles a connection that was dialed at `dialedAt` and is up, at the server with this run ID.
-    /// - Parameter areOthersUp: whether every other connection is up.
-    /// - Returns: the members that must leave: those at another server that were dialed earlier.
+    /// Handles a connection that is up.
+    /// - Parameters:
+    ///   - runID: the run ID of the server, or `nil` if the server does not report it.
+    ///   - dialedAt: the time at which the connection was dialed.
+    ///   - areOthersUp: whether every other connection is up.
+    /// - Returns: the members that must reconnect: those at another server that were dialed earlier, or this one if
+    ///   another was dialed later.
     package mutating func reached(
         _ member: Member, runID: String?, dialedAt: NIODeadline, areOthersUp: Bool
     ) -> [Member] {
@@ -42,16 +47,16 @@ package struct ServerAgreement: Sendable {
         }
         guard !isGivenUp else { return [] }
         rounds += 1
-        // The newest connection shows where the address leads.
+        // The address leads to the server of the connection that was dialed last.
         let isOutdated = others.values.contains { $0.dialedAt > dialedAt }
         return isOutdated ? [member] : others.keys.sorted()
     }
 
     /// Handles the loss of a connection, or a failed attempt.
     /// - Parameters:
-    ///   - isDemoted: whether its server reported that it is not a primary that can serve.
+    ///   - isDemoted: whether the server reported that it is a replica, or is loading data like a new replica.
     ///   - runID: the run ID of that server, if known.
-    /// - Returns: the members that must leave: those at that server, and those whose server is unknown.
+    /// - Returns: the members that must reconnect: those at that server, and those whose server is unknown.
     package mutating func lost(_ member: Member, isDemoted: Bool, runID: String?) -> [Member] {
         let peer = peers.removeValue(forKey: member)
         guard isDemoted, peer != nil || runID != nil else { return [] }
@@ -59,7 +64,7 @@ package struct ServerAgreement: Sendable {
         return peers.filter { $0.value.runID == nil || demoted == nil || $0.value.runID == demoted }.keys.sorted()
     }
 
-    /// Forgets a connection that is closed for good.
+    /// Removes a connection that is closed permanently.
     package mutating func removed(_ member: Member) {
         peers[member] = nil
     }

@@ -1,4 +1,4 @@
-/// The server behind one address at the moment. Confined to its event loop.
+/// The directory of a fixed address, whose connections all use the same server. Confined to its event loop.
 final class ServerDirectory: RedisDirectory {
     private let address: RedisConfiguration.Address
     private let group: ServerGroup

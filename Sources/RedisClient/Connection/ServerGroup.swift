@@ -1,7 +1,7 @@
 internal import NIOCore
 
-/// The connections of one client to one server. They move together: when one of them notices that the address leads to
-/// another server, or that its server is no longer a primary, the others reconnect. Confined to its event loop.
+/// The connections of one client to one server. When one of them finds that the address leads to another server, or
+/// that its server is no longer a primary, the others reconnect too. Confined to its event loop.
 ///
 /// `ServerAgreement` decides; this type acts.
 final class ServerGroup {
@@ -14,14 +14,14 @@ final class ServerGroup {
     private var members: [Member] = []
     private var lastNumber = 0
     private var agreement = ServerAgreement()
-    private var nextRefusalLogAt = NIODeadline.uptimeNanoseconds(0)
+    private var nextLogAt = NIODeadline.uptimeNanoseconds(0)
 
     init(environment: RedisEnvironment) {
         self.environment = environment
     }
 
     var isEmpty: Bool { members.allSatisfy { $0.connection == nil } }
-    /// Whether every connection is up or not wanted.
+    /// Whether every connection is up, not started yet, or closed.
     var isSettled: Bool { members.allSatisfy { $0.connection?.isSettled ?? true } }
 
     func add(_ follower: any RedisDirectoryFollower) {
@@ -43,34 +43,35 @@ final class ServerGroup {
 
     func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival) {
         guard let number = number(of: follower) else { return }
-        let wasGivenUp = agreement.isGivenUp
+        let didIgnoreRunIDs = agreement.isGivenUp
         let leaving = agreement.reached(
             number, runID: arrival.runID, dialedAt: arrival.dialedAt, areOthersUp: isSettled)
-        if agreement.isGivenUp, !wasGivenUp { complain(arrival) }
-        move(leaving, because: RedisError(.answerLost, "\(arrival.name) now leads to another server"), arrival.name)
+        if agreement.isGivenUp, !didIgnoreRunIDs { logSeveralServers(arrival) }
+        reconnect(leaving, because: RedisError(.answerLost, "\(arrival.name) now leads to another server"), arrival.name)
     }
 
     func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
         guard let number = number(of: follower) else { return }
         let leaving = agreement.lost(number, isDemoted: error.isDemotion, runID: arrival.runID)
-        move(leaving, because: RedisError(.answerLost, "\(arrival.name) can no longer serve: \(error.message)"), arrival.name)
+        reconnect(
+            leaving, because: RedisError(.answerLost, "\(arrival.name) can no longer serve: \(error.message)"), arrival.name)
     }
 
     private func number(of follower: any RedisDirectoryFollower) -> ServerAgreement.Member? {
         members.first { $0.connection === follower }?.number
     }
 
-    private func move(_ leaving: [ServerAgreement.Member], because reason: RedisError, _ name: String) {
+    private func reconnect(_ leaving: [ServerAgreement.Member], because reason: RedisError, _ name: String) {
         guard !leaving.isEmpty else { return }
         environment.logger.log(
             .moved, ["redis": name, "reason": reason.message, "connections": "\(leaving.count)"])
         for member in members where leaving.contains(member.number) { member.connection?.leave(because: reason) }
     }
 
-    private func complain(_ arrival: RedisArrival) {
+    private func logSeveralServers(_ arrival: RedisArrival) {
         let now = environment.eventLoop.now
-        guard now >= nextRefusalLogAt else { return }
-        nextRefusalLogAt = now + .minutes(1)
+        guard now >= nextLogAt else { return }
+        nextLogAt = now + .minutes(1)
         environment.logger.log(.severalServers, ["redis": arrival.name])
     }
 }

@@ -1,6 +1,6 @@
 internal import CLibMD
 
-/// Any command by its words, for tools that pass on what a user typed. The reply is returned undecoded.
+/// Any command, given by its words. The reply is returned undecoded, even if it is an error.
 package struct AnyCommand: RedisCommand, Sendable {
     package var arguments: [String]
 

@@ -5,7 +5,7 @@ package protocol NamedCommand: RedisCommand {
     /// The command's name, in one word or two.
     static var words: [String] { get }
 
-    /// Appends the arguments that follow the name and the key, if there is one.
+    /// Appends the arguments after the name and the key, if any.
     func encodeArguments(into encoder: inout CommandEncoder)
 }
 
@@ -19,7 +19,7 @@ extension NamedCommand {
 
     private var name: String { Self.words.joined(separator: " ") }
 
-    /// The error for a reply that does not have the command's shape.
+    /// Returns the error for a reply that this command cannot have.
     func unexpected(_ reply: RedisReply) -> RedisError { reply.unexpected(for: name) }
 }
 

@@ -1,6 +1,6 @@
 internal import CLibMD
 
-/// A command of Redis: the encoding of its arguments and the decoding of its reply.
+/// A Redis command: encodes its arguments and decodes its reply.
 package protocol RedisCommand {
     associatedtype Reply
 
@@ -18,7 +18,7 @@ package protocol RedisCommand {
     /// Appends the command with the script's source instead of its digest.
     func encodeWithSource(into encoder: inout CommandEncoder)
 
-    /// Decodes the reply, which is never an error reply.
+    /// Decodes the reply, which is never an error reply, except for `AnyCommand`.
     /// - Throws: `unexpectedReply` if the reply does not have the command's shape.
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply
 }

@@ -2,28 +2,28 @@ internal import DequeModule
 internal import NIOCore
 
 /// An estimate of a server's clock on one connection: the last reading, advanced by the local clock. It lags the
-/// server's clock by at most the duration of the reading plus that of the command. It leads by no more than the
-/// server's clock loses between two readings: at most 8.3 % of that time where chrony slews it, or the amount by which
-/// it was set back since the last reading.
+/// server's clock by at most the duration of the reading plus that of the command. It leads the server's clock by at
+/// most what that clock loses between two readings: 8.3 % of that time while chrony slews it, or the amount by which it
+/// was set back since the last reading.
 ///
-/// The estimate is available only on a connection that certainly reaches a primary, and only `delay` after that became
-/// certain: a fence above the estimate, less `delay`, is above all fences that were issued before that primary took
+/// The estimate is available only on a connection whose server has proved to be a primary, and only `delay` after the
+/// first proof: a fence above the estimate, less `delay`, is above all fences that were issued before that primary took
 /// over.
 struct ServerClock {
-    private var seen: (microseconds: Int64, at: NIODeadline)?
+    private var reading: (microseconds: Int64, at: NIODeadline)?
     private let delay: TimeAmount
-    private var knownFrom = NIODeadline.distantFuture
-    /// The time at which the last command that only a primary runs was sent.
+    private var availableFrom = NIODeadline.distantFuture
+    /// The send time of the last command that proved the server to be a primary.
     private var provenAt: NIODeadline?
 
     /// The time for which a proof is valid.
-    private static let proofTime = TimeAmount.seconds(1)
-    /// The age at which commands that carry the time request a new reading. Without one, the estimate expires at
-    /// `longestAge`.
+    private static let proofLifetime = TimeAmount.seconds(1)
+    /// The age at which a command that carries the time triggers a new reading. Without one, the estimate expires at
+    /// `maximumAge`.
     private static let readInterval = TimeAmount.milliseconds(500)
-    private static let longestAge = TimeAmount.milliseconds(1200)
-    /// The longest duration of a reading that is precise enough.
-    private static let longestRead = TimeAmount.milliseconds(50)
+    private static let maximumAge = TimeAmount.milliseconds(1200)
+    /// The maximum duration of a reading that is precise enough.
+    private static let maximumReadDuration = TimeAmount.milliseconds(50)
 
     /// - Parameter delay: the time after the first proof for which no estimate is available.
     init(delay: TimeAmount) {
@@ -32,42 +32,44 @@ struct ServerClock {
 
     /// Returns the estimate in microseconds since 1970, or `nil` if it is not available.
     func microseconds(at now: NIODeadline) -> Int64? {
-        guard let seen, now - seen.at <= Self.longestAge, now >= knownFrom, let provenAt, now - provenAt <= Self.proofTime
+        guard let reading, now - reading.at <= Self.maximumAge, now >= availableFrom, let provenAt,
+            now - provenAt <= Self.proofLifetime
         else { return nil }
-        return seen.microseconds + (now - seen.at).nanoseconds / 1000
+        return reading.microseconds + (now - reading.at).nanoseconds / 1000
     }
 
-    /// Returns whether the clock is due for another reading.
-    func isOld(now: NIODeadline) -> Bool { seen.map { now - $0.at >= Self.readInterval } ?? true }
+    /// Returns whether a new reading is due.
+    func isStale(now: NIODeadline) -> Bool { reading.map { now - $0.at >= Self.readInterval } ?? true }
 
-    /// - Parameter sentAt: the time at which the reading began.
+    /// Records a reading, unless it took too long to be precise.
+    /// - Parameter sentAt: the time at which the reading was requested.
     mutating func record(_ microseconds: Int64, sentAt: NIODeadline, now: NIODeadline) {
-        if now - sentAt <= Self.longestRead { seen = (microseconds, now) }
+        if now - sentAt <= Self.maximumReadDuration { reading = (microseconds, now) }
     }
 
-    /// Records that the server was a primary when it ran a command sent at `sentAt`. After a gap without proofs it may
-    /// only just have become one, so that the delay starts anew.
-    mutating func prove(sentAt: NIODeadline, now: NIODeadline) {
-        if provenAt.map({ sentAt - $0 > Self.proofTime }) ?? true { knownFrom = now + delay + Self.longestRead }
+    /// Records that the server was a primary when it ran a command sent at `sentAt`. After a gap without proofs, the
+    /// server may only just have been promoted, so the delay starts again.
+    mutating func recordProof(sentAt: NIODeadline, now: NIODeadline) {
+        if provenAt.map({ sentAt - $0 > Self.proofLifetime }) ?? true { availableFrom = now + delay + Self.maximumReadDuration }
         provenAt = max(provenAt ?? sentAt, sentAt)
     }
 
     /// Discards the reading and the proof, because the server may have taken over from another.
     mutating func doubt() {
-        seen = nil
+        reading = nil
         provenAt = nil
     }
 }
 
-/// One connection's conversation with Redis, without I/O. Encodes commands, parses replies, matches replies to commands
-/// in order, and fails commands that time out. Reads no clock: callers pass the time.
+/// The protocol state of one connection to Redis, without I/O. Encodes commands, parses replies, matches replies to
+/// commands in order, and fails commands that time out. Callers pass the current time.
 final class RedisExchange {
     /// A command that was sent and awaits its reply.
     private struct Pending {
         var sentAt: NIODeadline
         var timeout: TimeAmount
-        /// Whether only a primary runs the command.
-        var isProof: Bool
+        /// Whether a reply proves that the server is a primary.
+        var provesPrimary: Bool
         /// The callback for the reply, or `nil` once the command has timed out and its reply is to be discarded.
         var receive: ((Result<RedisReply, RedisError>) -> Void)?
 
@@ -81,33 +83,33 @@ final class RedisExchange {
     private var pending = Deque<Pending>()
     private var lastRead: NIODeadline
 
-    /// The number of commands sent before the last one that carried a script's source, by the script's digest.
-    private var sources: [String: Int64] = [:]
+    /// The value of `commandsSent` before the last command that carried a script's source, by the script's digest.
+    private var lastSourceSends: [String: Int64] = [:]
 
-    /// The bytes to send. The sender calls `clearOutgoing` afterwards.
+    /// The bytes to send. Call `clearOutgoing` after sending them.
     private(set) var outgoing = ByteBuffer()
     /// The number of commands in `outgoing`.
     private(set) var unsent = 0
-    /// The time at which to call `expire`, or `nil` if nothing is pending. No pending command is due earlier.
+    /// The time at which to call `expire`, or `nil` if nothing is pending. No pending command expires earlier.
     private(set) var nextExpiry: NIODeadline?
     /// The reason to close the connection, or `nil` while it is open. Once set, nothing is sent or received.
     private(set) var closeReason: RedisError?
-    /// The number of commands that await their reply.
+    /// The number of commands in flight.
     var awaited: Int { pending.count }
     /// The number of commands sent. A script that was sent again with its source counts twice.
     var commandsSent: Int64 = 0
     /// The estimate of the server's clock, or `nil` if it is not used.
     var clock: ServerClock?
-    /// Whether a command that carries the server's time has found the reading too old.
+    /// Whether a command that carries the server's time has found the reading stale.
     var isClockOld = false
-    /// Whether the link is logging in. Only the link knows how many commands that takes and explains the refusal of a
-    /// replica.
+    /// Whether the link is logging in. Its commands are exempt from `maximumPending`, and a demoted server does not
+    /// close the connection, because the link reports the reason.
     var isLoggingIn = false
-    /// Called with each reply that answers no command, as messages of a subscription do.
+    /// Called with each reply that does not belong to a command, such as a message of a subscription.
     var onPush: ((RedisReply) -> Void)?
-    /// Called with each error that says that Redis cannot serve, or denies access.
+    /// Called with each error that means that Redis cannot serve or denies access.
     var onRefusal: ((RedisError) -> Void)?
-    /// Called once per read with the time that the oldest answered command took.
+    /// Called once per read from the wire with the round-trip time of the oldest command that it answers.
     var onRoundTrip: ((TimeAmount) -> Void)?
 
     init(maximumPending: Int, commandTimeout: Duration, replyLimits: ReplyLimits, now: NIODeadline) {
@@ -121,25 +123,25 @@ final class RedisExchange {
 
     // MARK: Sending
 
-    /// Appends a command to `outgoing`. `completion` is called exactly once, possibly at once. Sends a script by its
-    /// digest. If the server does not know it, sends it again with its source, or by digest if another call has sent
-    /// the source since.
+    /// Appends a command to `outgoing`. `completion` is called exactly once, possibly before this returns. Sends a
+    /// script by its digest. If the server does not know it, sends it again with its source, or by its digest if
+    /// another call has sent the source meanwhile.
     func send<Command: RedisCommand>(
         _ command: Command, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        send(command, isAgain: false, timeout: timeout, now: now, completion: completion)
+        send(command, isRetry: false, timeout: timeout, now: now, completion: completion)
     }
 
-    /// - Parameter isAgain: whether the command follows one that carried the source. If the server does not know the
-    ///   script even then, the command is sent with its own source.
+    /// - Parameter isRetry: whether the command is sent by digest a second time, after another command carried the
+    ///   source. If the server still does not know the script, the command is sent with the source.
     private func send<Command: RedisCommand>(
-        _ command: Command, isAgain: Bool, timeout: TimeAmount?, now: NIODeadline,
+        _ command: Command, isRetry: Bool, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         guard admit(completion) else { return }
         command.encode(into: &encoder)
-        enqueue(&encoder, command, isAgain: isAgain, timeout: timeout, now: now, completion: completion)
+        enqueue(&encoder, command, isRetry: isRetry, timeout: timeout, now: now, completion: completion)
     }
 
     /// Appends a command that is already encoded in `written`, and clears `written`.
@@ -148,7 +150,7 @@ final class RedisExchange {
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         guard admit(completion) else { return written.clear() }
-        enqueue(&written, command, isAgain: false, timeout: timeout, now: now, completion: completion)
+        enqueue(&written, command, isRetry: false, timeout: timeout, now: now, completion: completion)
     }
 
     /// Appends a command with the source of its script.
@@ -161,7 +163,7 @@ final class RedisExchange {
         enqueue(&encoder, timeout: timeout, now: now) { $0.deliver(completion, decodedBy: command) }
     }
 
-    /// Appends a command whose confirmation arrives in `onPush`, as for subscriptions.
+    /// Appends a command whose confirmations arrive in `onPush`, such as `SUBSCRIBE`.
     func sendWithoutReply(_ words: [String]) {
         for word in words { encoder.append(word) }
         encoder.format(into: &outgoing)
@@ -169,13 +171,14 @@ final class RedisExchange {
 
     private func admit<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) -> Bool {
         guard closeReason != nil || pending.count >= maximumPending && !isLoggingIn else { return true }
-        refuse(completion)
+        failUnsent(completion)
         return false
     }
 
-    /// Separate and not inlined, so that callers fetch the metadata of the generic result type only on this path.
+    /// Fails a command that is not sent. Not inlined, so that callers fetch the metadata of the generic result type
+    /// only on this path.
     @inline(never)
-    private func refuse<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) {
+    private func failUnsent<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) {
         if let closeReason {
             completion(.failure(RedisError(.notConnected, closeReason.message)))
         } else {
@@ -184,22 +187,22 @@ final class RedisExchange {
     }
 
     private func enqueue<Command: RedisCommand>(
-        _ written: inout CommandEncoder, _ command: Command, isAgain: Bool, timeout: TimeAmount?, now: NIODeadline,
+        _ written: inout CommandEncoder, _ command: Command, isRetry: Bool, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        let end = now + (timeout ?? commandTimeout)
-        let number = commandsSent
+        let deadline = now + (timeout ?? commandTimeout)
+        let precedingCommands = commandsSent
         enqueue(&written, timeout: timeout, now: now) { [weak self] result in
             guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self,
                 let digest = command.scriptDigest
             else { return result.deliver(completion, decodedBy: command) }
-            // The retry gets the rest of the command's time.
-            let left = max(end - self.lastRead, .nanoseconds(1))
-            if !isAgain, let source = self.sources[digest], source > number {
-                return self.send(command, isAgain: true, timeout: left, now: self.lastRead, completion: completion)
+            // The retry gets the remaining time of the command.
+            let remaining = max(deadline - self.lastRead, .nanoseconds(1))
+            if !isRetry, let source = self.lastSourceSends[digest], source > precedingCommands {
+                return self.send(command, isRetry: true, timeout: remaining, now: self.lastRead, completion: completion)
             }
-            self.sources[digest] = self.commandsSent
-            self.send(source: command, timeout: left, now: self.lastRead, completion: completion)
+            self.lastSourceSends[digest] = self.commandsSent
+            self.send(source: command, timeout: remaining, now: self.lastRead, completion: completion)
         }
     }
 
@@ -208,9 +211,9 @@ final class RedisExchange {
         receive: @escaping (Result<RedisReply, RedisError>) -> Void
     ) {
         let reportsTime = clock != nil && written.reportsTime
-        if reportsTime, clock?.isOld(now: now) ?? false { isClockOld = true }
+        if reportsTime, clock?.isStale(now: now) ?? false { isClockOld = true }
         written.format(into: &outgoing, serverTime: reportsTime ? clock?.microseconds(at: now) : nil)
-        let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, isProof: reportsTime, receive: receive)
+        let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, provesPrimary: reportsTime, receive: receive)
         pending.append(command)
         commandsSent += 1
         unsent += 1
@@ -244,26 +247,27 @@ final class RedisExchange {
             }
             return onPush(reply)
         }
-        if command.isProof { note(reply, command) }
+        if command.provesPrimary { recordProof(of: command, by: reply) }
         command.receive?(.success(reply))
         guard case .error(let error) = reply, case .server(let condition) = error.code else { return }
         if condition.isUnavailability { onRefusal?(error) }
-        // The server was a primary before; the next connection may find the new one.
+        // The server was demoted. The next connection may reach the new primary.
         if error.isDemotion, !isLoggingIn { close(reason: error) }
     }
 
-    private func note(_ reply: RedisReply, _ command: Pending) {
+    private func recordProof(of command: Pending, by reply: RedisReply) {
         if case .error = reply { return }
-        // The command changed nothing, and a replica may reply the same.
+        // Such a reply proves nothing, because a replica may send it too.
         if let number = reply.integer, number < 1 { return }
-        clock?.prove(sentAt: command.sentAt, now: lastRead)
+        clock?.recordProof(sentAt: command.sentAt, now: lastRead)
     }
 
     // MARK: Timeouts and closing
 
-    /// Fails the commands that are due. O(n) in pending commands, at most once per timeout if all have the same.
+    /// Fails the expired commands. O(n) in pending commands, and called at most once per timeout if all timeouts are
+    /// equal.
     func expire(now: NIODeadline) {
-        var late: [(Result<RedisReply, RedisError>) -> Void] = []
+        var expired: [(Result<RedisReply, RedisError>) -> Void] = []
         var next: NIODeadline?
         for index in pending.indices {
             guard let receive = pending[index].receive else { continue }
@@ -272,20 +276,20 @@ final class RedisExchange {
                 continue
             }
             pending[index].receive = nil
-            late.append(receive)
+            expired.append(receive)
         }
-        // If nothing at all arrived for a timeout after a command was due, the peer is gone.
+        // If nothing has arrived for another timeout after a command expired, the peer is gone.
         if let oldest = pending.first, oldest.receive == nil {
-            // A command that had little time left says nothing about the peer.
-            let end = max(oldest.deadline, lastRead) + max(oldest.timeout, commandTimeout)
-            if end <= now {
+            // A command with a shorter timeout does not shorten the wait.
+            let deadline = max(oldest.deadline, lastRead) + max(oldest.timeout, commandTimeout)
+            if deadline <= now {
                 close(reason: RedisError(.answerLost, "Redis did not answer for too long; the connection was closed"))
             } else {
-                next = min(next ?? end, end)
+                next = min(next ?? deadline, deadline)
             }
         }
         nextExpiry = next
-        for receive in late {
+        for receive in expired {
             receive(.failure(RedisError(.timedOut, "Redis did not answer in time; the command may have been carried out")))
         }
     }

@@ -2,7 +2,7 @@ internal import CLibMD
 
 /// A Lua script and the digest by which Redis identifies it.
 package struct RedisScript: Sendable {
-    /// The file's name, for messages.
+    /// The name of the script, for messages.
     package let name: String
     package let source: [UInt8]
     /// The SHA-1 of the source in hexadecimal, as `EVALSHA` takes it.

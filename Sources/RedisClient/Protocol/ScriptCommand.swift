@@ -1,7 +1,7 @@
 internal import CLibMD
 
-/// A command that runs a script. The pipeline sends `EVALSHA`. If Redis does not know the script, it has not run, and
-/// the pipeline sends it again as `EVAL`, which also loads it.
+/// A command that runs a script. The pipeline sends `EVALSHA`. If Redis does not know the script, nothing has run, and
+/// the pipeline sends `EVAL`, which also loads the script.
 package protocol ScriptCommand: RedisCommand {
     var script: RedisScript { get }
 

@@ -1,10 +1,10 @@
-/// Decides which of the primaries that Sentinels report to follow. Pure, without I/O.
+/// Decides which of the primaries that Sentinels report to follow. A pure value type.
 ///
-/// At first a majority of the Sentinels must have answered, so that one that missed a failover does not lead to a
-/// former primary. Afterwards any single Sentinel can announce a primary of a higher epoch, because an epoch is
-/// assigned once, by a majority. A lower epoch is never followed, so that the client never returns to a former primary,
-/// even one that accepts writes for a while. Within one epoch the server stays the same; its address changes only if a
-/// majority reports it, as after its host name was configured.
+/// The first primary requires answers from a majority of the Sentinels, so that a Sentinel that missed a failover does
+/// not lead to a former primary. Afterwards any single Sentinel can announce a primary of a higher epoch, because a
+/// majority assigns each epoch, once. A lower epoch is never followed, so that the client never returns to a former
+/// primary, even one that accepts writes for a while. Within one epoch the server stays the same; its address changes
+/// only if a majority reports it, as when a host name was configured for it.
 ///
 /// Source: "High availability with Redis Sentinel", configuration epochs.
 package struct PrimaryChoice: Sendable {
@@ -19,7 +19,7 @@ package struct PrimaryChoice: Sendable {
         }
     }
 
-    /// The meaning of an answer.
+    /// The consequence of an answer.
     package enum Verdict: Hashable, Sendable {
         /// Too few Sentinels have answered.
         case undecided
@@ -27,14 +27,14 @@ package struct PrimaryChoice: Sendable {
         /// The first primary to follow.
         case found(Primary)
         case moved(from: Primary, to: Primary)
-        /// A different server than the one that is followed, without a higher epoch.
+        /// A different server than the current primary, without a higher epoch.
         case former(Primary)
     }
 
     private let sentinels: Int
     /// The last answer of each Sentinel, by its index.
     private var answers: [Int: Primary] = [:]
-    /// The primary that is followed.
+    /// The current primary.
     package private(set) var primary: Primary?
 
     /// - Parameter sentinels: the number of Sentinels.
@@ -42,35 +42,38 @@ package struct PrimaryChoice: Sendable {
         self.sentinels = sentinels
     }
 
-    /// The number of answers required before the first primary is followed.
+    /// The number of answers required for the first primary.
     package var majority: Int { sentinels / 2 + 1 }
     /// The number of Sentinels that answer.
     package var answering: Int { answers.count }
 
-    /// Applies a Sentinel's answer, the primary `named`.
-    package mutating func received(_ named: Primary, from sentinel: Int) -> Verdict {
-        answers[sentinel] = named
+    /// Applies the answer of a Sentinel.
+    /// - Parameters:
+    ///   - reported: the primary that the Sentinel reports.
+    ///   - sentinel: the index of the Sentinel.
+    package mutating func received(_ reported: Primary, from sentinel: Int) -> Verdict {
+        answers[sentinel] = reported
         guard let primary else {
-            guard answers.count >= majority, let newest = newestNamed else { return .undecided }
+            guard answers.count >= majority, let newest = newestReported else { return .undecided }
             self.primary = newest
             return .found(newest)
         }
-        guard named.epoch > primary.epoch || named.epoch == primary.epoch && votes(for: named) >= majority else {
-            return named.address == primary.address ? .unchanged : .former(named)
+        guard reported.epoch > primary.epoch || reported.epoch == primary.epoch && votes(for: reported) >= majority else {
+            return reported.address == primary.address ? .unchanged : .former(reported)
         }
-        self.primary = named
-        return named.address == primary.address ? .unchanged : .moved(from: primary, to: named)
+        self.primary = reported
+        return reported.address == primary.address ? .unchanged : .moved(from: primary, to: reported)
     }
 
-    private func votes(for named: Primary) -> Int { answers.values.count { $0 == named } }
+    private func votes(for reported: Primary) -> Int { answers.values.count { $0 == reported } }
 
-    /// The named primary with the highest epoch. Of several addresses, the one that most Sentinels name; if tied, the
-    /// first in text order.
-    private var newestNamed: Primary? {
+    /// The reported primary with the highest epoch. Of several addresses, the one that most Sentinels report; if tied,
+    /// the lexicographically first.
+    private var newestReported: Primary? {
         answers.values.max { one, other in
-            let (own, others) = (votes(for: one), votes(for: other))
+            let (oneVotes, otherVotes) = (votes(for: one), votes(for: other))
             guard one.epoch == other.epoch else { return one.epoch < other.epoch }
-            return own == others ? "\(one.address)" > "\(other.address)" : own < others
+            return oneVotes == otherVotes ? "\(one.address)" > "\(other.address)" : oneVotes < otherVotes
         }
     }
 

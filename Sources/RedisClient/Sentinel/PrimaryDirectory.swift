@@ -1,8 +1,8 @@
 internal import Logging
 package import NIOCore
 
-/// Asks Sentinels for the primary, listens for failovers, and moves all followers to a new primary at once. Confined to
-/// its event loop. `PrimaryChoice` decides which answers to follow.
+/// Asks Sentinels for the primary, listens for failovers, and moves all followers to a new primary immediately.
+/// Confined to its event loop. `PrimaryChoice` decides which answers to follow.
 ///
 /// Each Sentinel has two connections: one for queries and one for its messages. Messages can be lost, so all Sentinels
 /// are also asked every few seconds and when a follower has lost the server.
@@ -14,12 +14,13 @@ package final class PrimaryDirectory {
     private var sentinels: [SentinelConnection] = []
     private let followers: ServerGroup
     private var choice: PrimaryChoice
-    /// The former primary and the time of the last switch, until every follower is connected.
+    /// The former primary and the time of the last switch, or `nil` once every follower is connected.
     private var switching: (from: PrimaryChoice.Primary, since: NIODeadline)?
-    /// The earliest time to log that a Sentinel names a former primary: after a failover they learn of it one by one.
-    private var nextRefusalLogAt = NIODeadline.uptimeNanoseconds(0)
+    /// The earliest time to log that a Sentinel reports a former primary. After a failover, Sentinels learn of it one
+    /// by one, which is not worth a warning.
+    private var nextFormerPrimaryLogAt = NIODeadline.uptimeNanoseconds(0)
     private var check: Scheduled<Void>?
-    private var wasOutOfReach = false
+    private var wasMajorityUnreachable = false
     private var isClosed = false
 
     /// The number of switches to another primary since the start.
@@ -30,11 +31,11 @@ package final class PrimaryDirectory {
 
     /// The interval between queries of all Sentinels while nothing suggests a change.
     private static let checkInterval = TimeAmount.seconds(5)
-    /// The time after which every reachable Sentinel has learned of a failover.
-    private static let newsTime = TimeAmount.seconds(10)
+    /// The time within which every reachable Sentinel learns of a failover.
+    private static let failoverPropagationTime = TimeAmount.seconds(10)
 
-    /// Returns `nil` if the configuration names the server itself.
-    /// - Parameter configuration: the configuration of the followers, whose TLS settings and times also apply to the
+    /// Returns `nil` if the configuration does not name Sentinels.
+    /// - Parameter configuration: the configuration of the followers. Its TLS settings and timeouts also apply to the
     ///   Sentinels.
     package init?(following configuration: RedisConfiguration, environment: RedisEnvironment) {
         guard case .primary(let settings) = configuration.address else { return nil }
@@ -55,14 +56,14 @@ package final class PrimaryDirectory {
         }
     }
 
-    /// Starts to ask the Sentinels; does nothing if already started.
+    /// Starts to ask the Sentinels. Has no effect after the first call.
     package func start() {
         guard check == nil else { return }
         for sentinel in sentinels { sentinel.start() }
         planCheck()
     }
 
-    /// Closes the connections to the Sentinels for good.
+    /// Closes the connections to the Sentinels permanently.
     package func close() -> EventLoopFuture<Void> {
         isClosed = true
         check?.cancel()
@@ -73,7 +74,7 @@ package final class PrimaryDirectory {
     package var name: String { settings.primary }
     package var primary: PrimaryChoice.Primary? { choice.primary }
     package var sentinelCount: Int { sentinels.count }
-    /// The number of replicas, from the Sentinel that knows most of them, or `nil` if no Sentinel has answered.
+    /// The largest number of replicas that a Sentinel reports, or `nil` if no Sentinel has answered.
     package var replicas: Int? { sentinels.lazy.compactMap(\.replicas).max() }
     /// The number of Sentinels that answer.
     package var answering: Int { choice.answering }
@@ -89,38 +90,38 @@ package final class PrimaryDirectory {
     private func answered(_ answer: Result<PrimaryChoice.Primary, RedisError>, by number: Int) {
         guard case .success(let named) = answer else {
             choice.lost(number)
-            // Followers that wait for a majority learn once that there is none; they retry by themselves.
-            if choice.primary == nil, isOutOfReach, !wasOutOfReach { followers.notify { $0.dialAgain() } }
-            wasOutOfReach = isOutOfReach
+            // Notify the waiting followers once, so that they report the error. They retry by themselves.
+            if choice.primary == nil, isMajorityUnreachable, !wasMajorityUnreachable { followers.notify { $0.dialAgain() } }
+            wasMajorityUnreachable = isMajorityUnreachable
             return
         }
-        wasOutOfReach = isOutOfReach
+        wasMajorityUnreachable = isMajorityUnreachable
         switch choice.received(named, from: number) {
         case .undecided, .unchanged: break
         case .found(let primary):
-            nextRefusalLogAt = environment.eventLoop.now + Self.newsTime
+            nextFormerPrimaryLogAt = environment.eventLoop.now + Self.failoverPropagationTime
             environment.logger.log(.primaryFound, fields(of: primary))
             followers.notify { $0.dialAgain() }
         case .moved(let former, let primary): move(from: former, to: primary)
-        case .former(let former): refuse(former, namedBy: number)
+        case .former(let former): logFormerPrimary(former, namedBy: number)
         }
     }
 
-    /// Whether too few Sentinels for a majority have answered or are still being asked.
-    private var isOutOfReach: Bool { sentinels.count { $0.failure == nil } < choice.majority }
+    /// Whether the queries of so many Sentinels have failed that the others are not a majority.
+    private var isMajorityUnreachable: Bool { sentinels.count { $0.failure == nil } < choice.majority }
 
     private func move(from former: PrimaryChoice.Primary, to primary: PrimaryChoice.Primary) {
         switches += 1
-        nextRefusalLogAt = environment.eventLoop.now + Self.newsTime
+        nextFormerPrimaryLogAt = environment.eventLoop.now + Self.failoverPropagationTime
         switching = (switching?.from ?? former, environment.eventLoop.now)
         let reason = RedisError(.answerLost, "\(primary.address) is now the primary, and \(former.address) is no longer")
         followers.notify { $0.leave(because: reason) }
     }
 
-    private func refuse(_ former: PrimaryChoice.Primary, namedBy number: Int) {
+    private func logFormerPrimary(_ former: PrimaryChoice.Primary, namedBy number: Int) {
         let now = environment.eventLoop.now
-        guard now >= nextRefusalLogAt, let primary = choice.primary else { return }
-        nextRefusalLogAt = now + .minutes(1)
+        guard now >= nextFormerPrimaryLogAt, let primary = choice.primary else { return }
+        nextFormerPrimaryLogAt = now + .minutes(1)
         environment.logger.log(
             .formerPrimary,
             fields(of: primary).merging([
@@ -138,10 +139,10 @@ extension PrimaryDirectory: RedisDirectory {
 
     func server() throws(RedisError) -> RedisConfiguration.Address? {
         if let primary = choice.primary { return primary.address }
-        guard isOutOfReach else { return nil }
+        guard isMajorityUnreachable else { return nil }
         throw RedisError(
             .connectionFailed,
-            "\(choice.answering) of \(sentinels.count) Sentinels know the primary \(settings.primary), and \(choice.majority) are needed: "
+            "too few Sentinels report the primary \(settings.primary) (\(choice.answering) of \(sentinels.count), \(choice.majority) required): "
                 + (sentinels.lazy.compactMap(\.failure).first?.message ?? "the others do not answer"))
     }
 
@@ -152,15 +153,15 @@ extension PrimaryDirectory: RedisDirectory {
         followers.reached(follower, arrival)
         guard let (former, since) = switching, followers.isSettled else { return }
         switching = nil
-        let took = environment.eventLoop.now - since
-        lastSwitch = .nanoseconds(took.nanoseconds)
+        let duration = environment.eventLoop.now - since
+        lastSwitch = .nanoseconds(duration.nanoseconds)
         guard let primary = choice.primary else { return }
         environment.logger.log(
             .switched,
-            fields(of: primary).merging(["former": "\(former.address)", "took_ms": "\(took.nanoseconds / 1_000_000)"]) { $1 })
+            fields(of: primary).merging(["former": "\(former.address)", "took_ms": "\(duration.nanoseconds / 1_000_000)"]) { $1 })
     }
 
-    /// Asks the Sentinels at once whether there is another primary.
+    /// Asks the Sentinels immediately whether there is another primary.
     func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
         followers.lost(follower, because: error, at: arrival)
         for sentinel in sentinels { sentinel.ask() }
@@ -175,17 +176,17 @@ private final class SentinelConnection {
     private let displayName: String
     private let answer: (Result<PrimaryChoice.Primary, RedisError>) -> Void
     private var isAsking = false
-    /// Whether something happened during the current query, whose answer may be older than that.
-    private var asksAgain = false
-    /// The number of replicas that the Sentinel knows of, or `nil` if it has not reported it.
+    /// Whether to ask again after the current query, because its answer may be out of date.
+    private var shouldAskAgain = false
+    /// The number of replicas that the Sentinel knows, or `nil` if it has not reported it.
     private(set) var replicas: Int?
     /// The reason that the last query failed, or `nil` if it succeeded or none has ended yet.
     private(set) var failure: RedisError?
 
-    /// The channels on which a Sentinel publishes that a failover has promoted another primary.
+    /// The channels on which a Sentinel announces that a failover has promoted another primary.
     private static let channels = ["+switch-master", "+promoted-slave"]
 
-    /// - Parameter answer: called with each answer, or with the reason that there is none.
+    /// - Parameter answer: called with each answer, or with the reason that a query failed.
     init(
         configuration: RedisConfiguration, primary: String, environment: RedisEnvironment,
         answer: @escaping (Result<PrimaryChoice.Primary, RedisError>) -> Void
@@ -201,7 +202,7 @@ private final class SentinelConnection {
         pipeline.onUp = { [weak self] _ in self?.ask() }
         pipeline.onDown = { [weak self] error in self?.report(.failure(error)) }
         subscriber.onSubscribed = { [weak self] in self?.ask() }
-        // The message may concern another primary, but an unnecessary query costs nothing.
+        // The message may concern another primary, but an unnecessary query is cheap.
         subscriber.onMessage = { [weak self] _, _ in self?.ask() }
         pipeline.start()
         subscriber.start()
@@ -212,21 +213,21 @@ private final class SentinelConnection {
     /// Asks for the primary's address; does nothing without a connection.
     func ask() {
         guard pipeline.isUp else { return }
-        guard !isAsking else { return asksAgain = true }
+        guard !isAsking else { return shouldAskAgain = true }
         isAsking = true
         var address: Result<RedisConfiguration.Address?, RedisError>?
         var description: Result<PrimaryDescription.Reply, RedisError>?
         pipeline.send(PrimaryAddress(name: name)) { address = $0 }
         pipeline.send(PrimaryDescription(name: name)) { description = $0 }
-        // The address is asked for twice: the epoch belongs to it only if it did not change in between.
+        // Query the address twice: the epoch belongs to it only if it did not change in between.
         pipeline.send(PrimaryAddress(name: name)) { [weak self] again in
             guard let self else { return }
             isAsking = false
-            let isTorn = (try? address?.get()) != (try? again.get())
+            let isInconsistent = (try? address?.get()) != (try? again.get())
             if let replicas = try? description?.get().replicas { self.replicas = replicas }
-            if let found = found(again, description), !isTorn { report(found) }
-            guard asksAgain || isTorn else { return }
-            asksAgain = false
+            if let found = found(again, description), !isInconsistent { report(found) }
+            guard shouldAskAgain || isInconsistent else { return }
+            shouldAskAgain = false
             ask()
         }
     }

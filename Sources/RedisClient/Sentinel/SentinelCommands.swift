@@ -1,5 +1,5 @@
-/// `SENTINEL GET-MASTER-ADDR-BY-NAME name`: the primary's address. During a failover, the promoted replica's as soon as
-/// it is promoted.
+/// `SENTINEL GET-MASTER-ADDR-BY-NAME name`: the primary's address. During a failover, it is that of the promoted
+/// replica from the moment of its promotion.
 struct PrimaryAddress: NamedCommand {
     static let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME"]
 
@@ -7,7 +7,7 @@ struct PrimaryAddress: NamedCommand {
 
     func encodeArguments(into encoder: inout CommandEncoder) { encoder.append(name) }
 
-    /// Returns `nil` if this Sentinel watches no primary of that name.
+    /// Returns `nil` if this Sentinel does not monitor a primary of that name.
     func decode(_ reply: RedisReply) throws(RedisError) -> RedisConfiguration.Address? {
         if case .null = reply { return nil }
         guard let parts = reply.array, parts.count == 2, let host = parts[0].text, !host.isEmpty,
@@ -17,8 +17,8 @@ struct PrimaryAddress: NamedCommand {
     }
 }
 
-/// `SENTINEL MASTER name`, read only for the epoch of the last failover that this Sentinel knows of and for the number
-/// of replicas.
+/// `SENTINEL MASTER name`, decoded only for the epoch of the last failover that this Sentinel knows and the number of
+/// replicas.
 struct PrimaryDescription: NamedCommand {
     static let words = ["SENTINEL", "MASTER"]
 
@@ -33,7 +33,7 @@ struct PrimaryDescription: NamedCommand {
     func encodeArguments(into encoder: inout CommandEncoder) { encoder.append(name) }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
-        // Names and values alternate, and the primary's name may equal a field's name.
+        // Search only the even positions, because the primary's name, which is a value, may equal a field's name.
         let fields = reply.array ?? []
         let names = stride(from: 0, to: fields.count - 1, by: 2)
         func number(_ field: String) -> Int64? { names.first { fields[$0].text == field }.flatMap { fields[$0 + 1].integer } }

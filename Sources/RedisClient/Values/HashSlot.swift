@@ -1,4 +1,4 @@
-/// One of the 16,384 hash slots that a cluster's keys are spread over.
+/// One of the 16,384 hash slots over which a cluster distributes its keys.
 ///
 /// Source: "Redis Cluster specification", sections "Key distribution model" and "Hash tags".
 package struct HashSlot: Hashable, Comparable, Sendable, CustomStringConvertible {
@@ -13,8 +13,8 @@ package struct HashSlot: Hashable, Comparable, Sendable, CustomStringConvertible
         self.number = Int(number)
     }
 
-    /// Computes the hash slot of a key: of the part between its first `{` and the next `}` if that part is not empty,
-    /// else of the whole key.
+    /// Computes the hash slot of a key. Hashes only the part between the first `{` and the next `}` if there is one and
+    /// it is not empty, and otherwise the whole key.
     package init(ofKey key: some Collection<UInt8>) {
         var tag = key[...]
         if let open = key.firstIndex(of: UInt8(ascii: "{")) {

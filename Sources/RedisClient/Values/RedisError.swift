@@ -4,24 +4,25 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Code: Hashable, Sendable {
         /// No connection exists, and the command was not sent.
         case notConnected
-        /// The limit of commands that await replies is reached, and the command was not sent.
+        /// The limit of commands in flight is reached, and the command was not sent.
         case overloaded
-        /// The command was sent, and no reply came in time. Redis may have run it, or may still do so.
+        /// The command was sent, and no reply arrived in time. Redis may have run it, or may still run it.
         case timedOut
-        /// The command was sent, and the connection was lost before its reply. Redis may have run it.
+        /// The command was sent, and the connection was lost before the reply. Redis may have run it.
         case answerLost
         /// The peer sent bytes that are not RESP2, or more than this client accepts.
         case protocolViolation
-        /// Redis replied in a form that this command's replies do not have.
+        /// Redis sent a reply that this command cannot have.
         case unexpectedReply
-        /// The connection could not be established: refused, not found, TLS or login failed.
+        /// The connection could not be established: it was refused, the address was not found, or TLS or the login
+        /// failed.
         case connectionFailed
         /// Redis replied with an error.
         case server(ServerCondition)
     }
 
     package var code: Code
-    /// A human-readable explanation of the request and the problem.
+    /// The explanation for people.
     package var message: String
 
     package init(_ code: Code, _ message: String) {
@@ -44,7 +45,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether the command was certainly not run and may be sent again later.
+    /// Whether the command was certainly not run and may succeed when sent again later.
     package var isPostponement: Bool {
         switch code {
         case .notConnected: true
@@ -53,7 +54,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether the server says that it is a replica, or is loading a data set as a new replica does.
+    /// Whether the server reports that it is a replica, or is loading a data set like a new replica.
     package var isDemotion: Bool {
         guard case .server(let condition) = code else { return false }
         return condition == .readOnly || condition == .primaryDown || condition == .loading
@@ -77,12 +78,14 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     /// prepends.
     private static func withoutScript(_ reply: String) -> String {
         if reply.hasPrefix("ERR Error running script ") {
-            if let mark = reply.firstRange(of: ": -") { return String(reply[mark.upperBound...]) }
+            if let separator = reply.firstRange(of: ": -") { return String(reply[separator.upperBound...]) }
             let line = reply.ranges(of: "@user_script:").last.map { reply[$0.upperBound...] }
             return line?.firstRange(of: ": ").map { "ERR \(reply[$0.upperBound...])" } ?? reply
         }
-        guard let place = reply.firstRange(of: " script: "), reply[place.upperBound...].contains(", on @") else { return reply }
-        return String(reply[..<place.lowerBound])
+        guard let location = reply.firstRange(of: " script: "), reply[location.upperBound...].contains(", on @") else {
+            return reply
+        }
+        return String(reply[..<location.lowerBound])
     }
 }
 
@@ -94,21 +97,21 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
         self.rawValue = rawValue
     }
 
-    /// Finds the condition of an error reply. For a failed script that is the error inside it: Redis 6.2 wraps it, `ERR
-    /// Error running script … -READONLY …`, and no version up to 7.2 reports `NOPERM` for a command that the user may
-    /// not run in a script.
+    /// Determines the condition of an error reply. For a failed script it is that of the error inside: Redis 6.2 wraps
+    /// it, as in `ERR Error running script … -READONLY …`, and versions up to 7.2 report `ERR` instead of `NOPERM` for
+    /// a command that the user may not run in a script.
     init(ofReply reply: String) {
         let word = reply.prefix { $0 != " " }
         self.init(rawValue: String(word))
-        // The server was a primary when it received the command, or until it replied.
+        // The server became a replica before or while it ran the command.
         if self == Self.unblocked || reply.hasPrefix("ERR WAIT cannot be used with replica instances") { self = .readOnly }
         guard self == .error else { return }
         if reply.hasPrefix("ERR The user executing the script can't ") || reply.hasPrefix("ERR ACL failure in script: ") {
             self = .noPermission
-        } else if reply.hasPrefix("ERR Error running script "), let place = reply.firstRange(of: "@user_script:") {
-            let inner = reply[place.upperBound...]
-            if let mark = inner.firstRange(of: ": -") {
-                self.init(rawValue: String(inner[mark.upperBound...].prefix { $0 != " " }))
+        } else if reply.hasPrefix("ERR Error running script "), let location = reply.firstRange(of: "@user_script:") {
+            let inner = reply[location.upperBound...]
+            if let separator = inner.firstRange(of: ": -") {
+                self.init(rawValue: String(inner[separator.upperBound...].prefix { $0 != " " }))
             } else if inner.contains("The user executing the script can't ") {
                 self = .noPermission
             }
@@ -129,7 +132,7 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
     package static let primaryDown = ServerCondition(rawValue: "MASTERDOWN")
     /// Fewer replicas are connected than `min-replicas-to-write`.
     package static let tooFewReplicas = ServerCondition(rawValue: "NOREPLICAS")
-    /// The cluster does not serve this slot.
+    /// No server of the cluster serves the hash slot.
     package static let clusterDown = ServerCondition(rawValue: "CLUSTERDOWN")
     /// The key belongs to another server of the cluster.
     package static let moved = ServerCondition(rawValue: "MOVED")
@@ -152,10 +155,10 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
     /// Any other error.
     package static let error = ServerCondition(rawValue: "ERR")
 
-    /// Whether a cluster has not run the command, which belongs elsewhere or must wait.
+    /// Whether a cluster refused the command because another server must run it, or because no server can run it yet.
     package var isRedirection: Bool { self == .moved || self == .ask || self == .tryAgain || self == .clusterDown }
 
-    /// Whether Redis cannot serve for now, for a reason of its own.
+    /// Whether Redis cannot serve for now, independently of the command's arguments.
     package var isUnavailability: Bool {
         switch self {
         case .loading, .readOnly, .outOfMemory, .misconfigured, .busy, .primaryDown, .tooFewReplicas, .clusterDown, .moved, .ask,

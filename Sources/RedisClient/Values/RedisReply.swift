@@ -5,10 +5,10 @@ package enum RedisReply: Hashable, Sendable {
     /// A bulk string: any bytes.
     case bulk([UInt8])
     case integer(Int64)
-    /// Nested to any depth that hiredis reads.
+    /// An array, nested up to the depth that hiredis supports.
     case array([RedisReply])
     case null
-    /// An error reply; inside an array it fails only its own element.
+    /// An error reply. Inside an array, it concerns only its own element.
     case error(RedisError)
 }
 
@@ -22,7 +22,7 @@ extension RedisReply {
         }
     }
 
-    /// The number of an integer reply, or of a bulk that spells one.
+    /// The number of an integer reply, or of a text reply that is a decimal number.
     package var integer: Int64? {
         switch self {
         case .integer(let value): value

@@ -1,18 +1,18 @@
 import Glibc
 
-/// A real `redis-server` on a Unix socket in its own folder. Its wall clock is frozen at a given time unless
-/// `clockRuns` is set.
+/// A real `redis-server` on a Unix socket in its own folder. Its wall clock is frozen at a settable time, unless
+/// `clockRuns` is `true`.
 final class RealRedis {
     private let folder: String
     private var process: pid_t = 0
-    /// Whether the process has ended, after which another one may have its ID.
+    /// Whether the process has ended. Its ID may then belong to another process.
     private var hasEnded = false
 
     struct Failure: Error {
         var reason: String
     }
 
-    /// - Parameter clockRuns: whether the clock advances, which servers that know each other require.
+    /// - Parameter clockRuns: whether the clock advances, as servers that communicate with each other require.
     init(arguments: [String] = [], clockRuns: Bool = false) throws {
         var template = Array("/tmp/simulated-redis-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw Failure(reason: "no temporary folder") }
@@ -63,8 +63,7 @@ final class RealRedis {
         }
         let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
         let hour = "\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2))"
-        // libfaketime reads the fraction as a floating-point number and truncates it. The additional half keeps the
-        // microsecond exact.
+        // libfaketime reads the fraction as a floating-point number and truncates it, so half a microsecond is added.
         let text = "\(day) \(hour).\(padded(time % 1_000_000, 6))5"
         guard let file = fopen("\(folder)/clock.new", "w") else { throw Failure(reason: "no clock file") }
         fputs(text, file)
@@ -72,17 +71,17 @@ final class RealRedis {
         rename("\(folder)/clock.new", "\(folder)/clock")
     }
 
-    /// Connects. Waits up to 10 s for the server to start, unless it exits early, for example because other software
-    /// took its port.
+    /// Connects. Waits up to 10 s for the server to start. Throws earlier if the server exits, for example because
+    /// other software took its port.
     func connect() throws -> Int32 {
         for _ in 0..<1000 {
             if let descriptor = attempt() { return descriptor }
             hasEnded = hasEnded || waitpid(process, nil, WNOHANG) == process
-            if hasEnded { throw Failure(reason: "redis-server ended at its start: \(log)") }
-            // Polling is necessary, because nothing announces that the server is listening.
+            if hasEnded { throw Failure(reason: "redis-server exited at its start: \(log)") }
+            // Poll, because nothing announces that the server is listening.
             usleep(10_000)
         }
-        throw Failure(reason: "redis-server does not come up; see \(folder)/log")
+        throw Failure(reason: "redis-server did not start within 10 s: \(log)")
     }
 
     private func attempt() -> Int32? {

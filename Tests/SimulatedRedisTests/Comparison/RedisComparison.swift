@@ -10,7 +10,7 @@ final class RedisComparison {
     private let clock: Clock
     /// The number of equal replies and messages.
     private(set) var agreements = 0
-    /// The last commands, for reporting a difference.
+    /// The commands so far, for the report of a difference.
     private var history: [String] = []
     private var isBroken = false
 
@@ -24,12 +24,12 @@ final class RedisComparison {
         real = try RealRedis(arguments: arguments)
         simulated = SimulatedServer { clock.microseconds }
         try set(time: clock.microseconds)
-        // A client of the real server only. It disables background expiry, so that only commands expire keys.
-        try cause(["DEBUG", "SET-ACTIVE-EXPIRE", "0"])
+        // Disable the background expiry of the real server, so that only commands expire keys.
+        try sendToReal(["DEBUG", "SET-ACTIVE-EXPIRE", "0"])
     }
 
     /// Sends a command to the real server only.
-    func cause(_ words: [String]) throws {
+    func sendToReal(_ words: [String]) throws {
         let console = ComparedConnection(real: try real.connect(), simulated: nil)
         console.send(words.map { Array($0.utf8) })
         _ = try console.readReal()
@@ -48,7 +48,7 @@ final class RedisComparison {
         ComparedConnection(real: try real.connect(), simulated: simulated)
     }
 
-    /// Sends a command and compares the replies. Returns the real reply.
+    /// Sends a command to both servers and compares the replies. Returns that of the real server.
     @discardableResult
     func send(
         _ arguments: [[UInt8]], on connection: ComparedConnection, isUnordered: Bool = false, replies: Int = 1
@@ -74,7 +74,7 @@ final class RedisComparison {
         _ = try compare(connection, isUnordered: false)
     }
 
-    /// Compares the messages that a subscribed connection received so far.
+    /// Compares the messages that a subscribed connection has received so far.
     func compareMessages(to listener: ComparedConnection) throws {
         let token = "token-\(agreements)"
         listener.send([Array("PING".utf8), Array(token.utf8)])

@@ -3,8 +3,8 @@ import InterlockProcesses
 import SimulatedRedis
 import Testing
 
-/// A group of real servers that know each other, and the same number of simulated ones under the same addresses. The
-/// IDs of real servers are replaced with those of the simulated ones.
+/// A group of real servers that communicate with each other, and a simulated server for each, with the same address. In
+/// compared replies, the IDs of the real servers are replaced with those of the simulated ones.
 final class RedisGroup {
     let simulated: [SimulatedServer]
     private let real: [RealRedis]
@@ -12,18 +12,18 @@ final class RedisGroup {
     private var names: [(real: String, simulated: String)] = []
     private(set) var agreements = 0
     private var history: [String] = []
-    /// The timers of the simulated servers, in order.
-    private var planned: [() -> Void] = []
+    /// The bodies of the simulated servers' timers, in order.
+    private var timers: [() -> Void] = []
 
     private init(real: [RealRedis], ports: [Int]) {
         self.real = real
         self.ports = ports
         simulated = ports.map { _ in SimulatedServer { 1_700_000_000_000_000 } }
-        for server in simulated { server.after = { [unowned self] in planned.append($1) } }
+        for server in simulated { server.after = { [unowned self] in timers.append($1) } }
     }
 
-    /// Starts servers that accept connections. Other software may take a port, or the port of the cluster bus above it,
-    /// before the server starts; the attempt is then repeated with other ports.
+    /// Starts servers and waits until they accept connections. Tries again with other ports if other software takes a
+    /// port, or the corresponding port of the cluster bus, before the server starts.
     static func start(_ count: Int, arguments: [String] = []) async throws -> RedisGroup {
         for _ in 1..<5 {
             if let group = try? await attempt(count, arguments: arguments) { return group }
@@ -53,23 +53,23 @@ final class RedisGroup {
 
     /// Sends a command to the real server only. Returns its reply.
     @discardableResult
-    func cause(_ words: [String], at index: Int) throws -> RawReply {
+    func sendToReal(_ words: [String], at index: Int) throws -> RawReply {
         let console = ComparedConnection(real: try real[index].connect(), simulated: nil)
         console.send(words.map { Array($0.utf8) })
         return try console.readReal()
     }
 
-    /// Waits up to 20 s until a real server's reply contains this.
+    /// Waits up to 20 s until the reply of a real server contains `text`.
     func wait(for text: String, in words: [String], at index: Int) throws {
         for _ in 0..<2000 {
-            if "\(try cause(words, at: index))".contains(text) { return }
-            // Polling is necessary, because nothing announces the change.
+            if "\(try sendToReal(words, at: index))".contains(text) { return }
+            // Poll, because nothing announces the change.
             usleep(10_000)
         }
         throw RealRedis.Failure(reason: "no \(text) in \(words.joined(separator: " "))\n\(real[index].log)")
     }
 
-    /// Learns the servers' IDs, so that real ones are replaced with simulated ones.
+    /// Reads the servers' IDs, so that the real ones can be replaced with the simulated ones.
     func learnIDs() throws {
         for index in ports.indices {
             let connection = try connect(to: index)
@@ -80,20 +80,21 @@ final class RedisGroup {
         }
     }
 
-    /// Sends a command and compares the replies.
-    ///
-    /// - Parameter change: replaces the parts that may differ.
+    /// Sends a command to both servers and compares the replies.
+    /// - Parameters:
+    ///   - isTimed: whether the reply requires that the timers of the simulated servers run.
+    ///   - change: replaces the parts that may differ.
     func compare(
         _ words: [String], on connection: ComparedConnection, isTimed: Bool = false,
         change: (RawReply) -> RawReply = { $0 }
     ) throws {
         history.append("#\(connection.number) " + words.joined(separator: " "))
         connection.send(words.map { Array($0.utf8) })
-        if isTimed { runPlanned() }
+        if isTimed { runTimers() }
         try compareNext(on: connection, change: change)
     }
 
-    /// Compares the next replies that arrive.
+    /// Compares the next replies on the connection.
     func compareNext(on connection: ComparedConnection, change: (RawReply) -> RawReply = { $0 }) throws {
         let expected = shown(change(try connection.readReal()))
         let actual = connection.readSimulated().map { "\(change($0))" } ?? "nothing"
@@ -101,9 +102,9 @@ final class RedisGroup {
         #expect(expected == actual, "after\n\(history.suffix(10).joined(separator: "\n"))")
     }
 
-    private func runPlanned() {
-        let bodies = planned
-        planned = []
+    private func runTimers() {
+        let bodies = timers
+        timers = []
         for body in bodies { body() }
     }
 
@@ -115,7 +116,7 @@ final class RedisGroup {
         return text
     }
 
-    /// Replaces all numbers except ports: an offset counts bytes in Redis and commands in the simulation.
+    /// Replaces all numbers except ports, because an offset counts bytes in Redis and commands in the simulation.
     func hidingOffsets(_ reply: RawReply) -> RawReply {
         switch reply {
         case .array(let parts?): .array(parts.map { hidingOffsets($0) })
