@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Fuzzing: the events of a RESP client")
 struct ClientEventsTests {
-    @Test("The promises hold in any order of events", arguments: 0..<8 as Range<UInt64>)
+    @Test("A connection keeps its promises in any order of events", arguments: 0..<8 as Range<UInt64>)
     func anyOrder(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         for _ in 0..<300 {
@@ -13,8 +13,8 @@ struct ClientEventsTests {
         }
     }
 
-    @Test("The promises hold for long-lived clients", arguments: 0..<8 as Range<UInt64>)
-    func longStay(seed: UInt64) throws {
+    @Test("A long-lived connection keeps its promises", arguments: 0..<8 as Range<UInt64>)
+    func longLived(seed: UInt64) throws {
         // All events except those that end a connection, by their numbers in `ClientPromises`.
         let events: [UInt8] = [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14, 15]
         var random = SeededRandom(seed: seed)

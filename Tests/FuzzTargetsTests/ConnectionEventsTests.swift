@@ -4,7 +4,9 @@ import Testing
 
 @Suite("Fuzzing: the events of a connection")
 struct ConnectionEventsTests {
-    @Test("The promises hold in any order of events", arguments: [FuzzTarget.connection, .server], 0..<8 as Range<UInt64>)
+    @Test(
+        "A connection keeps its promises in any order of events", arguments: [FuzzTarget.connection, .server],
+        0..<8 as Range<UInt64>)
     func anyOrder(target: FuzzTarget, seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         for _ in 0..<2000 {
@@ -19,7 +21,7 @@ struct ConnectionEventsTests {
         (.server, [0, 0, 17, 0, 27, 9, 51, 0, 10, 6, 6, 6, 13, 6, 11, 17]),
     ]
 
-    @Test("The promises hold if a few events are out of order", arguments: inOrder, 0..<8 as Range<UInt64>)
+    @Test("A connection keeps its promises if a few events are out of order", arguments: inOrder, 0..<8 as Range<UInt64>)
     func almostInOrder(exchange: (target: FuzzTarget, events: [UInt8]), seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         for _ in 0..<2000 {

@@ -22,12 +22,12 @@ struct CorpusTests {
         return names.sorted().map { Input(target: target, path: "\(folder)/\($0)") }
     }
 
-    @Test("Every input is read as promised", arguments: FuzzTarget.allCases.flatMap(inputs))
+    @Test("Every input keeps the promises of its parser", arguments: FuzzTarget.allCases.flatMap(inputs))
     func replay(input: Input) throws {
         try input.target.run([UInt8](Data(contentsOf: URL(filePath: input.path))))
     }
 
-    @Test("Every target has inputs to start from", arguments: FuzzTarget.allCases)
+    @Test("Every target has at least ten inputs", arguments: FuzzTarget.allCases)
     func seeds(target: FuzzTarget) {
         #expect(Self.inputs(of: target).count >= 10)
     }

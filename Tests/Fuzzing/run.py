@@ -13,7 +13,7 @@ BUILD = HERE.parents[1] / ".build-fuzz"
 BINARY = BUILD / "release" / "InterlockFuzz"
 SEEDS = HERE / "Corpus"
 TARGETS = sorted(folder.name for folder in SEEDS.iterdir())
-# The most seconds and megabytes for one input. The parsers' own limits are far lower.
+# The maximum seconds and megabytes per input. The parsers' own limits are far lower.
 LIMITS = ["-timeout=10", "-rss_limit_mb=1024", "-max_len=4096"]
 
 
@@ -31,7 +31,7 @@ def finding(log: str) -> str:
 
 
 def fuzz(target: str, seconds: int) -> pathlib.Path | None:
-    """Prints a line of figures. Returns the input that broke a promise, if any."""
+    """Prints a line of statistics. Returns the input that broke a promise, if any."""
     corpus, findings = BUILD / "corpus" / target, BUILD / "findings"
     for folder in (corpus, findings):
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,17 +78,17 @@ def main() -> None:
     )
     parser.add_argument("--replay", metavar="FILE", help="run the one --target on this input, once")
     parser.add_argument(
-        "--minimise", metavar="FILE", help="search for a shorter input that fails the same way, for --seconds"
+        "--minimize", metavar="FILE", help="search for a shorter input that fails the same way, for --seconds"
     )
     options = parser.parse_args()
-    if options.replay or options.minimise:
+    if options.replay or options.minimize:
         if len(options.target or []) != 1:
-            parser.error("--replay and --minimise require one --target")
+            parser.error("--replay and --minimize require one --target")
         target = options.target[0]
         arguments = [options.replay]
-        if options.minimise:
-            shorter = f"-exact_artifact_path={BUILD / 'findings' / 'minimised'}"
-            arguments = ["-minimize_crash=1", f"-max_total_time={options.seconds}", shorter, options.minimise]
+        if options.minimize:
+            shorter = f"-exact_artifact_path={BUILD / 'findings' / 'minimized'}"
+            arguments = ["-minimize_crash=1", f"-max_total_time={options.seconds}", shorter, options.minimize]
         sys.exit(subprocess.run([BINARY, *LIMITS, *arguments], env=environment(target)).returncode)
     print(f"{'target':14} {'executions':>12} {'a second':>9} {'edges':>8} {'inputs':>7} {'memory':>8}", flush=True)
     broken = [target for target in options.target or TARGETS if fuzz(target, options.seconds)]

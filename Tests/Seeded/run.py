@@ -2,7 +2,7 @@
 """Puts one known bug at a time into the product. The simulation must find each of them.
 
 The bugs go into a copy of the package, .build-seeded/tree, which is built in .build-seeded/build, so that only what
-depends on the change is built again. The next bug is built while the simulation searches for the last one.
+depends on the change is rebuilt. The next bug is built while the simulation searches for the previous one.
 
 A bug counts as found when a simulated world breaks one of the promises that the bug names, and the same world of the
 unchanged product keeps that promise. Where such worlds are rare, the bug names a story instead: a test of the
@@ -41,26 +41,26 @@ WORK = ROOT / ".build-seeded"
 TREE = WORK / "tree"
 BUILD = WORK / "build"
 #: The simulation of the unchanged product, and the digest of the sources that it was built from.
-CLEAN = WORK / "simulate-as-it-is"
-CLEAN_DIGEST = WORK / "simulate-as-it-is.digest"
+CLEAN = WORK / "simulate-clean"
+CLEAN_DIGEST = WORK / "simulate-clean.digest"
 #: The build folder of the stories.
 STORIES = WORK / "stories"
 #: The files and folders that a build needs.
 COPIED = ("Package.swift", "Package.resolved", "Sources", "Tests", "Benchmarks")
 #: Not copied, because it is not built: a change to the lists of bugs builds nothing.
-LEFT_OUT = {"Tests/Seeded"}
+EXCLUDED = {"Tests/Seeded"}
 KINDS = {"swift": seeded.BUGS, "scripts": scripts.BUGS}
 PRODUCT = "Sources"
 PROMISES = "Promise.swift"
-#: The most worlds for a bug, the most seconds of one core, and the operations in each world. Many short worlds find
-#: more than a few long ones.
+#: The maximum number of worlds for a bug, the maximum CPU seconds of a search, and the operations in each world. Many
+#: short worlds find more than a few long ones.
 WORLDS, TIMEOUT, OPERATIONS = 200, 120, 4000
-#: The most seconds for a story. One that takes longer counts as failed.
+#: The maximum seconds for a story. A story that takes longer counts as failed.
 STORY_TIMEOUT = 300
-#: How many bugs are built ahead of the searches.
+#: The number of bugs that are built ahead of the searches.
 AHEAD = 2
-#: For a real run: long enough for leases to expire, breakers to trip and windows to pass many times.
-EACH = ("--seed", "1", "--duration", "15s")
+#: The options of a real run: long enough for leases to expire, breakers to trip and windows to pass many times.
+RUN_OPTIONS = ("--seed", "1", "--duration", "15s")
 
 
 def say(line: str) -> None:
@@ -70,7 +70,7 @@ def say(line: str) -> None:
 # ---- The lists of bugs, checked against the sources
 
 
-def slots(name: str, root: pathlib.Path) -> list[pathlib.Path]:
+def product_files(name: str, root: pathlib.Path) -> list[pathlib.Path]:
     """Returns the product's files with this name, in any folder."""
     return sorted(path for path in (root / PRODUCT).rglob(name) if path.is_file())
 
@@ -83,11 +83,11 @@ def promise_names(text: str) -> set[str]:
 def problems(bugs: Sequence[Bug], root: pathlib.Path = ROOT) -> list[str]:
     """Returns the errors in the lists, one line each."""
     found = []
-    promises = {name for path in slots(PROMISES, root) for name in promise_names(path.read_text())}
+    promises = {name for path in product_files(PROMISES, root) for name in promise_names(path.read_text())}
     names = [bug.name for bug in bugs]
     found += [f"{name}: two bugs have this name" for name in sorted({name for name in names if names.count(name) > 1})]
     for bug in bugs:
-        paths = slots(bug.file, root)
+        paths = product_files(bug.file, root)
         if len(paths) != 1:
             found.append(f"{bug.name}: {PRODUCT} has {len(paths) or 'no'} files named {bug.file}, not one")
             continue
@@ -114,7 +114,7 @@ def files(root: pathlib.Path) -> dict[pathlib.Path, pathlib.Path]:
             relative = path.relative_to(root)
             if not path.is_file() or "__pycache__" in relative.parts:
                 continue
-            if any(relative.as_posix().startswith(f"{folder}/") for folder in LEFT_OUT):
+            if any(relative.as_posix().startswith(f"{folder}/") for folder in EXCLUDED):
                 continue
             found[relative] = path
     return found
@@ -137,8 +137,8 @@ def copy_tree() -> str:
 
 @contextlib.contextmanager
 def planted(bug: Bug) -> Iterator[None]:
-    """Keeps the bug in the copy for as long as the context lasts."""
-    (path,) = slots(bug.file, TREE)
+    """Puts the bug into the copy while the context lasts."""
+    (path,) = product_files(bug.file, TREE)
     before = path.read_text()
     path.write_text(before.replace(bug.old, bug.new))
     try:
@@ -154,25 +154,25 @@ class BuildFailed(Exception):
     """The message is the compiler's errors."""
 
 
-def build(what: str, product: str) -> pathlib.Path:
+def build(description: str, product: str) -> pathlib.Path:
     """Builds one program of the copy. Returns its path."""
-    swift_build(what, "-c", "release", "--product", product, "--scratch-path", str(BUILD))
+    swift_build(description, "-c", "release", "--product", product, "--scratch-path", str(BUILD))
     return BUILD / "release" / product
 
 
-def swift_build(what: str, *arguments: str) -> None:
+def swift_build(description: str, *arguments: str) -> None:
     """Builds part of the copy, and reports the time every 10 s."""
     command = ["swift", "build", "--package-path", str(TREE), *arguments]
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        patience = 2
+        interval = 2
         while True:
             try:
-                output, _ = process.communicate(timeout=patience)
+                output, _ = process.communicate(timeout=interval)
                 break
             except subprocess.TimeoutExpired:
-                say(f"building {what}, for {time.monotonic() - began:.0f} s")
-                patience = 10
+                say(f"building {description}, for {time.monotonic() - began:.0f} s")
+                interval = 10
             except BaseException:
                 process.terminate()
                 raise
@@ -201,7 +201,7 @@ class Search:
 def simulate(program: pathlib.Path, *arguments: str, timeout: int) -> Search:
     """Runs worlds until one has a finding. The simulation reports its progress on standard error."""
 
-    def bound() -> None:
+    def limit_resources() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (timeout, timeout + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -209,7 +209,7 @@ def simulate(program: pathlib.Path, *arguments: str, timeout: int) -> Search:
     command = [str(program), *arguments, "--operations", str(OPERATIONS), "--json", "--until-found"]
     # A bug may crash the process. Swift's own backtrace would take seconds.
     environment = {**os.environ, "SWIFT_BACKTRACE": "enable=no"}
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=bound)
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=limit_resources)
     lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
     return Search(result.returncode, json.loads(lines[-1]) if lines else {}, time.monotonic() - began)
 
@@ -230,15 +230,15 @@ def clean_simulation(digest: str) -> pathlib.Path:
 def verdict(bug: Bug, search: Search, clean: pathlib.Path, timeout: int) -> tuple[bool, str]:
     """Returns whether the bug was found, or the reason why not."""
     if search.is_out_of_time:
-        return False, f"nothing within {timeout} s of one core"
+        return False, f"nothing within {timeout} s of CPU time"
     if search.code == 0:
         return False, f"nothing in {search.report.get('seeds', '?')} worlds"
     if search.code != 1 or search.promise is None:
         return False, f"the simulation ended with {search.code} and found nothing"
     if search.promise not in bug.promises:
         return False, f"expected {' or '.join(bug.promises)}: {search.report.get('finding')}"
-    as_it_is = simulate(clean, "--seed", str(search.report["seed"]), timeout=timeout)
-    if as_it_is.promise == search.promise:
+    unchanged = simulate(clean, "--seed", str(search.report["seed"]), timeout=timeout)
+    if unchanged.promise == search.promise:
         return False, "the unchanged product breaks the same promise in this world"
     return True, ""
 
@@ -250,7 +250,7 @@ def built(bug: Bug, product: str) -> pathlib.Path:
     return pathlib.Path(shutil.copy(program, WORK / f"{product}-{bug.name}"))
 
 
-def row(bug: Bug, promise: str | None, seed: object, count: object, seconds: float, reason: str) -> None:
+def print_row(bug: Bug, promise: str | None, seed: object, count: object, seconds: float, reason: str) -> None:
     """Prints a line of the table."""
     print(
         f"{bug.name:42} {promise or '-':18} {seed:>6} {count:>6} {seconds:>8.1f}"
@@ -259,47 +259,49 @@ def row(bug: Bug, promise: str | None, seed: object, count: object, seconds: flo
     )
 
 
-def look_for(bug: Bug, program: pathlib.Path, clean: pathlib.Path, options: argparse.Namespace) -> bool:
+def search_for(bug: Bug, program: pathlib.Path, clean: pathlib.Path, options: argparse.Namespace) -> bool:
     """Returns whether a world shows the bug."""
     search = simulate(program, "--seeds", str(options.seeds), timeout=options.timeout)
     program.unlink()
     is_found, reason = verdict(bug, search, clean, options.timeout)
-    row(bug, search.promise, search.report.get("seed", "-"), search.report.get("seeds", "-"), search.seconds, reason)
+    print_row(
+        bug, search.promise, search.report.get("seed", "-"), search.report.get("seeds", "-"), search.seconds, reason
+    )
     return is_found
 
 
-def look_for_all(bugs: Sequence[Bug], options: argparse.Namespace) -> list[str]:
+def search_all(bugs: Sequence[Bug], options: argparse.Namespace) -> list[str]:
     """Returns the names of the bugs that were not found."""
     clean = clean_simulation(copy_tree())
-    head()
+    print_header()
     missed: list[str] = []
     searches: dict[str, concurrent.futures.Future[bool]] = {}
     with concurrent.futures.ThreadPoolExecutor(max_workers=1) as searcher:
 
-        def settle(most: int) -> None:
-            while len(searches) > most:
+        def collect(remaining: int) -> None:
+            while len(searches) > remaining:
                 name = next(iter(searches))
                 if not searches.pop(name).result():
                     missed.append(name)
 
-        for place, bug in enumerate(bugs, start=1):
-            say(f"{place} of {len(bugs)}: {bug.name}")
+        for number, bug in enumerate(bugs, start=1):
+            say(f"{number} of {len(bugs)}: {bug.name}")
             try:
                 program = built(bug, "simulate")
             except BuildFailed as failure:
                 print(f"{bug.name:42} {'NOT BUILT':18}\n{failure}", flush=True)
                 missed.append(bug.name)
                 continue
-            searches[bug.name] = searcher.submit(look_for, bug, program, clean, options)
-            settle(AHEAD)
-        settle(0)
+            searches[bug.name] = searcher.submit(search_for, bug, program, clean, options)
+            collect(AHEAD)
+        collect(0)
     return missed
 
 
 # ---- Stories
 
 
-def tell(bugs: Sequence[Bug]) -> set[str]:
+def run_stories(bugs: Sequence[Bug]) -> set[str]:
     """Runs the stories of these bugs on the copy. Returns the names of the bugs whose story failed."""
     swift_build(", ".join(bug.name for bug in bugs), "--build-tests", "--scratch-path", str(STORIES))
     failed = set()
@@ -324,31 +326,31 @@ def tell(bugs: Sequence[Bug]) -> set[str]:
             continue
         if "Test run with 0 tests" in result.stdout:
             sys.exit(f"seeded: no test {bug.story}")
-        # Also when the bug crashes the process.
+        # A bug that crashes the process fails its story too.
         if result.returncode != 0:
             failed.add(bug.name)
     return failed
 
 
-def tell_all(bugs: Sequence[Bug]) -> list[str]:
+def search_stories(bugs: Sequence[Bug]) -> list[str]:
     """Returns the names of the bugs that their stories do not show."""
     copy_tree()
     say("the stories of the unchanged product")
-    if failed := tell(bugs):
+    if failed := run_stories(bugs):
         sys.exit(f"seeded: the unchanged product fails in the stories of {', '.join(sorted(failed))}")
-    head()
+    print_header()
     missed = []
-    for place, bug in enumerate(bugs, start=1):
-        say(f"{place} of {len(bugs)}: {bug.name}")
+    for number, bug in enumerate(bugs, start=1):
+        say(f"{number} of {len(bugs)}: {bug.name}")
         began = time.monotonic()
         try:
             with planted(bug):
-                is_found = bug.name in tell([bug])
+                is_found = bug.name in run_stories([bug])
         except BuildFailed as failure:
             print(f"{bug.name:42} {'NOT BUILT':18}\n{failure}", flush=True)
             missed.append(bug.name)
             continue
-        row(
+        print_row(
             bug,
             "in its story" if is_found else None,
             "",
@@ -361,7 +363,7 @@ def tell_all(bugs: Sequence[Bug]) -> list[str]:
     return missed
 
 
-def head() -> None:
+def print_header() -> None:
     print(f"{'bug':42} {'promise found':18} {'seed':>6} {'worlds':>6} {'seconds':>8}", flush=True)
 
 
@@ -372,7 +374,7 @@ def bench(program: pathlib.Path, arguments: Sequence[str]) -> tuple[int, list[st
     """Runs real processes. Returns the exit code and the broken promises."""
     with tempfile.TemporaryDirectory(prefix="interlock-seeded-") as folder:
         report = pathlib.Path(folder) / "report.json"
-        command = [str(program), "bench", *arguments, *EACH, "--json", str(report)]
+        command = [str(program), "bench", *arguments, *RUN_OPTIONS, "--json", str(report)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if not report.exists():
             printed = result.stdout + result.stderr
@@ -383,26 +385,26 @@ def bench(program: pathlib.Path, arguments: Sequence[str]) -> tuple[int, list[st
 
 
 def run_all(bugs: Sequence[Bug]) -> list[str]:
-    """Returns the names of the bugs that no real run showed. A build would disturb a run, so they take turns."""
+    """Returns the names of the bugs that no real run showed. A build would disturb a run, so the two alternate."""
     copy_tree()
     clean = build("the unchanged product", "interlock")
-    # `interlock bench` starts it, and it starts the `interlock` beside it.
+    # `interlock bench` starts the harness, which starts the `interlock` in its own folder.
     build("the load harness", "interlock-bench")
     for workload in sorted({bug.bench for bug in bugs}):
         say(f"the unchanged product: interlock bench {' '.join(workload)}")
         if any(bench(clean, workload)):
             sys.exit(f"seeded: the unchanged product breaks promises in interlock bench {' '.join(workload)}")
-    head()
+    print_header()
     missed = []
-    for place, bug in enumerate(bugs, start=1):
-        say(f"{place} of {len(bugs)}: {bug.name}")
+    for number, bug in enumerate(bugs, start=1):
+        say(f"{number} of {len(bugs)}: {bug.name}")
         with planted(bug):
             program = build(bug.name, "interlock")
         began = time.monotonic()
         code, broken = bench(program, bug.bench)
         found = next((promise for promise in broken if promise in bug.promises), None)
         is_found = code == 1 and found is not None
-        row(
+        print_row(
             bug,
             found,
             "-",
@@ -416,7 +418,7 @@ def run_all(bugs: Sequence[Bug]) -> list[str]:
 
 
 def chosen(options: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Bug]:
-    bugs = [bug for kind, some in KINDS.items() if options.kind in (kind, "all") for bug in some]
+    bugs = [bug for kind, group in KINDS.items() if options.kind in (kind, "all") for bug in group]
     known = {bug.name for bug in bugs}
     for name in options.only:
         if name not in known:
@@ -438,7 +440,7 @@ def main() -> None:
         type=int,
         default=TIMEOUT,
         metavar="S",
-        help=f"seconds of one core for each search, without the build (default {TIMEOUT})",
+        help=f"CPU seconds for each search, without the build (default {TIMEOUT})",
     )
     parser.add_argument(
         "--real", action="store_true", help="search with real runs of `interlock bench`; only for bugs in Lua scripts"
@@ -448,8 +450,8 @@ def main() -> None:
     )
     options = parser.parse_args()
     bugs = chosen(options, parser)
-    if wrong := problems(bugs):
-        sys.exit("\n".join(f"seeded: {line}" for line in wrong))
+    if found := problems(bugs):
+        sys.exit("\n".join(f"seeded: {line}" for line in found))
     if options.check:
         print(f"seeded: {len(bugs)} bugs, each fits the sources once")
         return
@@ -460,8 +462,8 @@ def main() -> None:
             missed = run_all(bugs)
         else:
             worlds, stories = [bug for bug in bugs if not bug.story], [bug for bug in bugs if bug.story]
-            missed = look_for_all(worlds, options) if worlds else []
-            missed += tell_all(stories) if stories else []
+            missed = search_all(worlds, options) if worlds else []
+            missed += search_stories(stories) if stories else []
     except BuildFailed as failure:
         sys.exit(f"seeded: cannot be built:\n{failure}")
     print(f"seeded: {len(bugs) - len(missed)} of {len(bugs)} found in {time.monotonic() - began:.0f} s")

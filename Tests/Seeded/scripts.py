@@ -37,14 +37,14 @@ BUGS = [
     ),
     # After a loss of data an outage report replaces a forced state.
     Bug(
-        "outage-of-an-older-life",
+        "outage-report-of-an-older-generation",
         "breaker-down.lua",
         "if generation < (tonumber(call.at_least) or 0) then return reply(0) end\n",
         "",
         ("forced-states", "open-breakers"),
         story="SimulationTests.BreakerFaultTests/forcedSurvives\\(",
     ),
-    # A jump of Redis' clock ends what an operator forced.
+    # A jump of Redis' clock ends a state that an operator forced.
     Bug(
         "forced-end-by-redis-clock",
         "breaker-ends.lua",
@@ -122,7 +122,7 @@ BUGS = [
         story="SimulationTests.FenceStoryTests/counterSetBack\\(",
     ),
     Bug(
-        "fences-begin-anew",
+        "fences-restart-at-one",
         "fence-counter.lua",
         "if fence > now - fence_slack and fence < most_exact then",
         "if fence == 1 or fence > now - fence_slack and fence < most_exact then",
@@ -146,7 +146,7 @@ BUGS = [
         story="SimulationTests.FenceStoryTests/lapse\\(",
     ),
     Bug(
-        "old-clock-believed",
+        "outdated-clock-trusted",
         "fence-counter.lua",
         "  if fence == 1 then\n",
         "  if not fence then\n",
@@ -162,7 +162,7 @@ BUGS = [
         CROWD,
     ),
     Bug(
-        "one-more-place",
+        "one-slot-too-many",
         "groups.lua",
         "redis.call('ZCARD', KEYS[4]) - 1 < slots",
         "redis.call('ZCARD', KEYS[4]) - 2 < slots",
@@ -181,7 +181,7 @@ BUGS = [
         ("exclusion",),
         CROWD,
     ),
-    # A client that retries often enough prevents the end of the window.
+    # A client that retries often enough keeps the window from ending.
     Bug(
         "every-take-begins-the-window",
         "batch.lua",
@@ -200,7 +200,7 @@ BUGS = [
         story="SimulationTests.LimitFaultTests/clockSetBackALittle\\(",
     ),
     Bug(
-        "one-more-call",
+        "one-call-too-many",
         "take.lua",
         "= batch[limit[k] + 1], before[k], 0\n",
         "= batch[limit[k] + 1] + 1, before[k], 0\n",
@@ -224,7 +224,7 @@ BUGS = [
         CALLS,
     ),
     Bug(
-        "trials-without-bound",
+        "trials-without-limit",
         "breaker-trial.lua",
         "if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end\n",
         "",

@@ -1,9 +1,10 @@
 """Known bugs in the product's Swift code. Each breaks one rule, and the simulation must find it.
 
 A bug replaces text that occurs exactly once in a file. The simulation must report one of its `promises` as broken, by
-the raw value of `Promise`. Bugs of one target are next to each other, so that less is built again between them.
+the raw value of `Promise`. Bugs of one target are adjacent, so that less is rebuilt between them.
 
-A few rules are missing, because no client of the simulation can tell that they are broken. The last comment lists them.
+A few rules are missing, because no client of the simulation can detect that they are broken. The last comment lists
+them.
 """
 
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Bug:
     name: str
-    #: The name of a file below `Sources`, in whichever folder it is.
+    #: The name of a file in any folder below `Sources`.
     file: str
     old: str
     new: str
-    #: One of these must be reported as broken.
+    #: The promises of which the simulation must report at least one as broken.
     promises: tuple[str, ...]
     #: Arguments of `interlock bench` for a real run that shows the bug too; empty if none is known.
     bench: tuple[str, ...] = ()
@@ -31,7 +32,7 @@ BUGS = [
     # ---- Locks
     # Redis' clock may run faster than the holder's.
     Bug(
-        "drift-not-taken-off",
+        "drift-not-subtracted",
         "LeaseValidity.swift",
         "        ttl / 100 + 2\n",
         "        0\n",
@@ -46,7 +47,7 @@ BUGS = [
         ("free-locks",),
     ),
     Bug(
-        "quorum-refusal-not-cleared-away",
+        "quorum-refusal-not-cleaned-up",
         "QuorumAttempt.swift",
         "        case .giveUp(.held):\n            freeEverywhere()\n",
         "        case .giveUp(.held):\n",
@@ -60,7 +61,7 @@ BUGS = [
         "if let error { fail(waiter, error) }",
         ("answers",),
     ),
-    # A server that came back empty stays empty: the next restart takes the majority.
+    # A server that restarted empty stays empty, so the next restart destroys the majority.
     Bug(
         "quorum-renewal-restores-nothing",
         "QuorumRenewal.swift",
@@ -77,7 +78,7 @@ BUGS = [
         TWO_HOLDERS,
         story="SimulationTests.QuorumRestartStoryTests/noMajority\\(",
     ),
-    # Clearing up after one attempt ends what a later attempt was granted.
+    # Cleanup after one attempt ends the lease that a later attempt was granted.
     Bug(
         "quorum-attempts-share-a-token",
         "QuorumLocks.swift",
@@ -94,7 +95,7 @@ BUGS = [
         "waiter.mayHold, queue.decisions.isAttempting(waiter.id)",
         ("free-locks",),
     ),
-    # No client gets a free lock that several request at once.
+    # No client gets a free lock that several clients request concurrently.
     Bug(
         "split-vote-is-held",
         "QuorumLocks.swift",
@@ -103,7 +104,7 @@ BUGS = [
         ("free-locks",),
         story="SimulationTests.QuorumFaultTests/splitVote\\(",
     ),
-    # The claim window is for the sidecar that is called, not for the waiter that has the lock.
+    # The claim window applies to the sidecar that is notified, not to the waiter that is granted the lock.
     Bug(
         "hand-over-for-claim-window",
         "LockCoordinator+PassingOn.swift",
@@ -136,7 +137,7 @@ BUGS = [
         story="SimulationTests.LockFaultTests/waitersFail\\(",
     ),
     Bug(
-        "joint-acquisition-keeps-what-it-took",
+        "joint-acquisition-keeps-its-locks",
         "JointAcquisition.swift",
         "        releaseAll()\n        completion(answer)\n",
         "        completion(answer)\n",
@@ -155,7 +156,7 @@ BUGS = [
     # ---- Limits
     # Capacity that becomes free elsewhere is not noticed.
     Bug(
-        "refusal-relied-on-to-its-end",
+        "refusal-trusted-until-its-end",
         "RefusalMemory.swift",
         "static let relianceMilliseconds: Int64 = 1000",
         "static let relianceMilliseconds: Int64 = 86_400_000",
@@ -164,7 +165,7 @@ BUGS = [
     ),
     # A sidecar that was alone keeps its whole quota.
     Bug(
-        "share-kept-as-it-was",
+        "quota-not-recomputed",
         "LocalQuota.swift",
         "guard new != known || sidecars != self.sidecars else { return self }",
         "guard new != known else { return self }",
@@ -182,7 +183,7 @@ BUGS = [
     ),
     # The sidecar remembers a refusal forever.
     Bug(
-        "refusal-remembered-for-ever",
+        "refusal-never-forgotten",
         "RefusalMemory.swift",
         "        guard refusal.until > now else {\n",
         "        if refusal.until <= now { return (refusal, now.advanced(byMilliseconds: 60_000)) }\n"
@@ -197,7 +198,7 @@ BUGS = [
         ("answers",),
     ),
     Bug(
-        "share-not-divided",
+        "quota-not-divided",
         "LocalQuota.swift",
         "        let sidecars = Int64(max(1, sidecars))\n",
         "        let sidecars = Int64(1)\n",
@@ -234,7 +235,7 @@ BUGS = [
         ("answers",),
     ),
     # ---- Breakers and permits
-    # News of a change arrives over another connection than replies, and may overtake them.
+    # Change notifications arrive over a different connection than replies, and may overtake them.
     Bug(
         "generation-not-compared",
         "Breaker.swift",
@@ -251,7 +252,7 @@ BUGS = [
         ("trials",),
     ),
     Bug(
-        "place-wait-ends-unanswered",
+        "slot-wait-ends-unanswered",
         "Bulkhead.swift",
         "settlement.expired = line.removeAll { $0.deadline <= now }.map(\\.number)",
         "_ = line.removeAll { $0.deadline <= now }",
@@ -266,7 +267,7 @@ BUGS = [
     ),
     # After a few trials this sidecar stops requesting them.
     Bug(
-        "trials-asked-for-never-end",
+        "requested-trials-never-end",
         "ServiceGate.swift",
         "        trialsAskedFor -= 1\n        let trial: GateCall.Trial\n",
         "        if answer == .unreachable { trialsAskedFor -= 1 }\n        let trial: GateCall.Trial\n",
@@ -319,7 +320,7 @@ BUGS = [
         ("free-locks", "open-breakers"),
     ),
     # ---- The event loop's time
-    # A client that used up its slice waits for its next one.
+    # A client that has used up its time slice never gets another one.
     Bug(
         "ended-slice-forgets-its-client",
         "RESPConnection.swift",
@@ -344,7 +345,7 @@ BUGS = [
     # ---- Redis as several servers
     # A server takes over without the last grants, and its clock is not read again.
     Bug(
-        "fences-go-on-after-a-takeover",
+        "fences-continue-after-a-takeover",
         "RedisExchange.swift",
         "?? true { availableFrom = now + delay + Self.maximumReadDuration }",
         "?? true { availableFrom = now }",
@@ -367,7 +368,7 @@ BUGS = [
         (*TWO_HOLDERS, "free-locks", "limits", "recovery"),
         story="SimulationTests.SentinelStoryTests/olderEpoch\\(",
     ),
-    # A connection that is refused as by a replica moves alone.
+    # A READONLY error moves only the connection that received it.
     Bug(
         "siblings-stay-with-a-demoted-server",
         "ServerAgreement.swift",
@@ -376,7 +377,7 @@ BUGS = [
         ("kept-leases", "free-locks"),
         story="SimulationTests.MovedServerStoryTests/siblings\\(",
     ),
-    # On a cluster PUBLISH counts the listeners at one server.
+    # On a cluster, PUBLISH counts the subscribers at one server only.
     Bug(
         "cluster-drops-waiter-on-publish-count",
         "LockScripts.swift",
@@ -403,14 +404,14 @@ BUGS = [
     # ---- The proxy
     # The next call on the connection would get the response to the abandoned one.
     Bug(
-        "given-up-connection-used-again",
+        "abandoned-connection-reused",
         "HTTPClientStateMachine.swift",
         "        state = .over(.cut)\n        return exchange.disposition.isPooled ? .close : .none\n",
         "        state = .unused(.reused)\n        return exchange.disposition.isPooled ? .free : .none\n",
         ("bytes", "outcomes"),
     ),
     Bug(
-        "departed-client-keeps-its-permit",
+        "disconnected-client-keeps-its-permit",
         "ProxiedCallStateMachine.swift",
         "return conclude(.giveUp(report,",
         "return conclude(.giveUp(nil,",
@@ -432,13 +433,12 @@ BUGS = [
     ),
 ]
 
-# A client of the RESP API cannot tell:
-#   - from which moment a validity counts: a client counts it from before its call, so it is never misled;
+# A client of the RESP API cannot detect:
+#   - from which moment a validity counts: a client counts it from before its call, which is always earlier;
 #   - whether leftovers are released when Redis is back: a call without an answer may have been granted, and counts as
 #     held;
 #   - which keys KeyWatch reports: everything that it reports is also found another way, within the promised time;
 #   - the order of replies: a client has one call at a time;
 #   - how many slots a bulkhead has, and whether they are freed: no promise is about `busy`;
-#   - outcomes that are counted twice or not at all: a breaker that opens too early or too late breaks no promise;
-#   - events that are not published: the checkers then know less and find less;
-#   - how a sidecar is drained: no fault drains one.
+#   - outcomes that are not counted: a breaker that opens too late breaks no promise;
+#   - events that are not published: the checkers then know less and find less.

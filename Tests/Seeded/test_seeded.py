@@ -25,7 +25,7 @@ class Lists(unittest.TestCase):
     def test_promises_are_read_by_their_raw_values(self) -> None:
         self.assertEqual(run.promise_names(PROMISE), {"exclusion", "free-locks"})
 
-    def test_what_does_not_fit_is_told(self) -> None:
+    def test_bugs_that_do_not_fit_are_reported(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
             product = root / run.PRODUCT
@@ -58,7 +58,7 @@ class Lists(unittest.TestCase):
 
 
 class Planting(unittest.TestCase):
-    def test_a_bug_is_taken_out_again_whatever_happens(self) -> None:
+    def test_a_bug_is_removed_even_after_an_error(self) -> None:
         with tempfile.TemporaryDirectory() as name, unittest.mock.patch.object(run, "TREE", pathlib.Path(name)):
             path = pathlib.Path(name) / run.PRODUCT / "Rules" / "rule.swift"
             path.parent.mkdir(parents=True)
@@ -99,18 +99,18 @@ class Verdicts(unittest.TestCase):
         with unittest.mock.patch.object(run, "simulate", return_value=run.Search(*unchanged, 1.0)):
             return run.verdict(self.BUG, run.Search(*found, 1.0), pathlib.Path("clean"), 120)[0]
 
-    def test_a_promise_of_the_list_is_a_find(self) -> None:
+    def test_a_listed_promise_counts_as_found(self) -> None:
         self.assertTrue(self.judge((1, {"promise": "free-locks", "seed": 7, "seeds": 7})))
 
-    def test_another_promise_is_none(self) -> None:
+    def test_another_promise_does_not_count(self) -> None:
         self.assertFalse(self.judge((1, {"promise": "limits", "seed": 7, "seeds": 7, "finding": "…"})))
 
-    def test_nothing_and_no_time_and_an_abort_are_none(self) -> None:
+    def test_no_finding_a_timeout_and_a_crash_do_not_count(self) -> None:
         self.assertFalse(self.judge((0, {"seeds": 200})))
         self.assertFalse(self.judge((-run.signal.SIGXCPU, {})))
         self.assertFalse(self.judge((-run.signal.SIGILL, {})))
 
-    def test_what_the_product_as_it_is_shows_too_is_none(self) -> None:
+    def test_a_finding_in_the_unchanged_product_does_not_count(self) -> None:
         found = (1, {"promise": "exclusion", "seed": 7, "seeds": 7})
         self.assertFalse(self.judge(found, unchanged=(1, {"promise": "exclusion", "seed": 7, "seeds": 1})))
 
@@ -130,7 +130,7 @@ class Running(unittest.TestCase):
             search = run.simulate(program, "--seeds", "5", timeout=10)
             self.assertEqual((search.code, search.promise, search.report["seed"]), (1, "limits", 3))
 
-    def test_a_search_ends_with_its_time(self) -> None:
+    def test_a_search_ends_at_its_time_limit(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             self.assertTrue(run.simulate(self.program(folder, "while True: pass"), timeout=1).is_out_of_time)
 
@@ -155,7 +155,7 @@ class CommandLine(unittest.TestCase):
             code, text = self.call("--check", "--kind", "scripts")
         self.assertEqual((code, text), (0, f"seeded: {len(scripts.BUGS)} bugs, each fits the sources once\n"))
 
-    def test_an_unknown_name_is_refused(self) -> None:
+    def test_an_unknown_name_is_rejected(self) -> None:
         code, text = self.call("--check", "--only", "peace")
         self.assertEqual(code, 2)
         self.assertIn("no bug peace", text)

@@ -7,7 +7,7 @@ import Testing
 
 /// Regression tests for breakers while Redis' clock jumps. Sidecars measure the duration of a state by their own
 /// clocks.
-@Suite("Breakers and the fleet's list: Redis' clock jumps", .timeLimit(.minutes(2)))
+@Suite("Breakers and the fleet list while Redis' clock jumps", .timeLimit(.minutes(2)))
 struct BreakerClockTests {
     private static func hash(_ field: String, on stage: Stage) -> String {
         stage.cli("HGET", "interlock:breaker:{api}", field).split(separator: " ", maxSplits: 1).last.map(String.init) ?? ""
@@ -58,15 +58,16 @@ struct BreakerClockTests {
         for moment in 0..<300 {
             stage.run(milliseconds: 100)
             for sidecar in 0..<2 {
-                #expect(stage.breaker("api", at: sidecar)?.state == .open, "sidecar \(sidecar), moment \(moment)")
+                #expect(
+                    stage.breaker("api", at: sidecar)?.state == .open, "sidecar \(sidecar), \(moment * 100) ms after the jump")
             }
             guard moment % 10 == 5 else { continue }
             guard case .refused(.open, _, let retryAfter)? = stage.result(of: stage.permit("api")) else {
-                return #expect(Bool(false), "a call was let through")
+                return #expect(Bool(false), "a call was permitted")
             }
             #expect((500...5000).contains(retryAfter), "\(moment * 100) ms after the jump")
         }
-        // The monitor dies: the breaker half-opens when the state lapses, not later by the clock's step.
+        // The monitor stops. The breaker half-opens when its state lapses, without an extra delay of the clock's step.
         isProbing = false
         stage.run(milliseconds: 11_000)
         #expect(stage.breaker("api")?.fleet.state == .halfOpen)
@@ -135,7 +136,7 @@ struct BreakerClockTests {
         #expect(Self.hash("state", on: stage) == "half_open")
     }
 
-    @Test("A sidecar that finds an open breaker after its end half-opens it even if it is alone")
+    @Test("A lone sidecar half-opens a breaker whose open time ended while no sidecar was running")
     func foundTooLate() throws {
         let stage = Stage(services: [Self.service(openFor: 20)])
         try Self.trip(stage)
@@ -158,7 +159,7 @@ struct BreakerClockTests {
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
 
-    @Test("A dead sidecar leaves the fleet's list in time, although Redis' clock was set back")
+    @Test("A dead sidecar is removed from the fleet list in time, although Redis' clock was set back")
     func deadSidecar() {
         let stage = Stage(sidecars: 3, services: [Self.service(openFor: 1)])
         stage.run(milliseconds: 7000)

@@ -50,7 +50,7 @@ struct BreakerFaultTests {
         }
     }
 
-    @Test("A call that waits at a limit holds no trial, so that healthy calls close the breaker at once")
+    @Test("A call that waits at a limit holds no trial, so that healthy calls close the breaker")
     func trialAtALimit() throws {
         let service = ServiceDefinition(
             name: "api",
@@ -95,7 +95,7 @@ struct BreakerFaultTests {
     }
 
     @Test("A call that waits for a slot takes nothing from a limit before it has the slot")
-    func chargeWhileWaitingForASlot() throws {
+    func limitWhileWaitingForASlot() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "hour", limit: 3, window: .seconds(3600))], concurrency: 1)
         let stage = Stage(services: [service])
@@ -107,7 +107,7 @@ struct BreakerFaultTests {
         _ = stage.result(of: stage.report(first, of: "api", OutcomeReport(outcome: .ok)))
         let second = try #require(stage.result(of: waiting)?.permit)
         #expect(stage.cli("GET", "interlock:rate:{api}:hour") == "$1 2")
-        // The limit is exhausted meanwhile: the call passes its slot on and waits for its turn.
+        // The limit is exhausted meanwhile, so the call gives up its slot and waits at the limit.
         let late = stage.permit("api", wait: 5000)
         _ = stage.result(of: stage.take("api"))
         _ = stage.result(of: stage.report(second, of: "api", OutcomeReport(outcome: .ok)))
@@ -115,7 +115,7 @@ struct BreakerFaultTests {
         #expect(stage.status()?.permitsInFlight == 0)
     }
 
-    @Test("A call that gets a slot while a limit is used up waits at the limit and passes the slot on")
+    @Test("A call that gets a slot while a limit is used up waits at the limit and gives up the slot")
     func slotWithoutCapacity() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "10s", limit: 2, window: .seconds(10))], concurrency: 1)
@@ -141,7 +141,7 @@ struct BreakerFaultTests {
         #expect((20_000...32_000).contains(stage.milliseconds))
     }
 
-    @Test("A call granted by a limit after the breaker has opened again is not made")
+    @Test("A call that a limit grants after the breaker has opened again is refused")
     func openedMeanwhile() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "3s", limit: 1, window: .seconds(3))],
@@ -157,7 +157,7 @@ struct BreakerFaultTests {
         #expect(second.value == nil)
         let report = OutcomeReport(outcome: .error, status: 503, retryAfterMilliseconds: 60_000)
         _ = stage.result(of: stage.report(first, of: "api", report))
-        guard case .refused(.open, _, _)? = stage.result(of: second) else { return #expect(Bool(false), "it was let through") }
+        guard case .refused(.open, _, _)? = stage.result(of: second) else { return #expect(Bool(false), "it was permitted") }
         stage.run(milliseconds: 100)
         #expect(stage.result(of: stage.take("api"))?.isTaken == true)
     }
@@ -208,13 +208,13 @@ struct BreakerFaultTests {
     }
 
     @Test("A service whose callers forget to report makes no other service busy")
-    func forgotten() throws {
+    func unreportedPermits() throws {
         let stage = Stage(services: [ServiceDefinition(name: "api"), ServiceDefinition(name: "other")])
         let answers = (0...25_000).map { _ in stage.permit("api") }
         stage.run(milliseconds: 10)
         #expect(answers.count { $0.value?.permit != nil } == 25_000)
         guard case .refused(.busy, _, _)? = stage.result(of: stage.permit("api")) else {
-            return #expect(Bool(false), "there was no limit")
+            return #expect(Bool(false), "a permit beyond the maximum was granted")
         }
         #expect(stage.result(of: stage.permit("other"))?.permit != nil)
     }
@@ -259,7 +259,7 @@ struct BreakerFaultTests {
         #expect(stage.breaker("api")?.state == .closed)
     }
 
-    @Test("A Retry-After of an hour closes a service for at most open_for")
+    @Test("A Retry-After of an hour opens the breaker for at most open_for")
     func longPause() throws {
         let service = ServiceDefinition(name: "api", breaker: BreakerSettings(openFor: .seconds(1) ... .seconds(10)))
         let stage = Stage(services: [service])
@@ -284,7 +284,7 @@ struct BreakerFaultTests {
         #expect(stage.result(of: stage.permit("api", subject: "other"))?.permit != nil)
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
         guard case .refused(.limited, _, let retryAfter)? = stage.result(of: stage.permit("api", subject: "greedy")) else {
-            return #expect(Bool(false), "it was let through")
+            return #expect(Bool(false), "it was permitted")
         }
         #expect((4000...5000).contains(retryAfter))
         stage.run(milliseconds: 5000)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Simulation
 
-/// The effect of a cluster on locks and limits. Each test is the shortest story that shows it.
+/// The effects of a cluster on locks and limits. Each test is the shortest story that shows one effect.
 @Suite("Locks and limits on a cluster", .timeLimit(.minutes(2)))
 struct ClusterStoryTests {
     private static func stage(sidecars: Int = 2, services: [ServiceDefinition] = []) throws -> (Stage, ClusterGroup) {
@@ -51,7 +51,7 @@ struct ClusterStoryTests {
         }
     }
 
-    @Test("Hash slots that move while they are in use are served all the time")
+    @Test("Hash slots that move while in use are served without interruption")
     func moving() throws {
         let (stage, cluster) = try Self.stage()
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 60_000)))?.lease)
@@ -70,7 +70,7 @@ struct ClusterStoryTests {
         #expect(cluster.owner(of: slot) == target)
     }
 
-    @Test("A waiter whose sidecar subscribes at another server is not considered dead, wherever the lock is")
+    @Test("A waiter whose sidecar has subscribed at a server other than the lock's is not considered dead")
     func listeningElsewhere() throws {
         let (stage, cluster) = try Self.stage(sidecars: 3)
         // The first waiter is notified last and asks last, so only its position in the queue preserves its turn.
@@ -88,14 +88,14 @@ struct ClusterStoryTests {
             _ = stage.release(holder, through: 1)
             let lease = try #require(stage.result(of: first)?.lease, "\(name)")
             #expect((first.at ?? 60_000) - released < 200, "\(name)")
-            #expect(second.at == nil, "\(name): who came second was served first")
+            #expect(second.at == nil, "\(name): the second waiter was served first")
             _ = stage.release(lease)
             #expect(stage.result(of: second)?.lease != nil)
         }
         #expect(servers.count == 3)
     }
 
-    @Test("A dead waiter costs the queue one claim window once")
+    @Test("A dead waiter delays the queue by one claim window, and only once")
     func deadWaiter() throws {
         let (stage, _) = try Self.stage(sidecars: 3)
         let holder = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
@@ -135,7 +135,7 @@ struct ClusterStoryTests {
         #expect(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.isHeld == true)
     }
 
-    @Test("A server that joins gets its portion of the hash slots, gives it back and leaves")
+    @Test("A lease survives a server that joins, gets its portion of the hash slots, returns it and leaves")
     func joining() throws {
         let (stage, cluster) = try Self.stage()
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 90_000)))?.lease)

@@ -21,15 +21,15 @@ struct FenceStoryTests {
         return parts[0] * 1_000_000 + parts[1]
     }
 
-    /// Acquires locks until the sidecars know the clock of Redis.
-    private static func makeClockKnown(on stage: Stage, to sidecars: Range<Int> = 0..<1) throws {
+    /// Acquires locks until the sidecars have learned Redis' clock.
+    private static func learnClock(on stage: Stage, by sidecars: Range<Int> = 0..<1) throws {
         for _ in 0..<6 {
             for sidecar in sidecars { _ = try fence(of: "other", on: stage, through: sidecar) }
             stage.run(milliseconds: 100)
         }
     }
 
-    @Test("Fences are at most the slack behind Redis' clock and never ahead of it")
+    @Test("Fences lag behind Redis' clock by at most the slack and are never ahead of it")
     func nearTheClock() throws {
         let stage = Stage(sidecars: 2)
         for turn in 0..<200 {
@@ -40,21 +40,23 @@ struct FenceStoryTests {
         }
     }
 
-    @Test("A promoted server without the last grants grants higher fences", arguments: [1, 1000, 1_000_000] as [Int64])
+    @Test(
+        "A server that is promoted without the last grants still grants higher fences",
+        arguments: [1, 1000, 1_000_000] as [Int64])
     func counterSetBack(by lost: Int64) throws {
         let stage = Stage()
-        try Self.makeClockKnown(on: stage)
+        try Self.learnClock(on: stage)
         let last = try Self.fence(on: stage)
         stage.cli("SET", "interlock:fence:{orders}", "\(last - lost - 4_000_000)", "PX", "60000")
         #expect(try Self.fence(on: stage) > last)
     }
 
     @Test(
-        "The next waiter of a sidecar's turn has a higher fence, whatever happened to the counter",
+        "The next waiter in a sidecar's turn gets a higher fence, even if the counter is set back or lost",
         arguments: [1, 1000, 4_000_000, nil] as [Int64?])
     func continuesTurn(after lost: Int64?) throws {
         let stage = Stage()
-        try Self.makeClockKnown(on: stage)
+        try Self.learnClock(on: stage)
         let holder = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 30_000)))?.lease)
         let first = stage.acquire(try LockFaultTests.request("orders", wait: 20_000))
         let second = stage.acquire(try LockFaultTests.request("orders", wait: 20_000))
@@ -71,10 +73,10 @@ struct FenceStoryTests {
         #expect(try #require(stage.result(of: second)?.lease).fence > granted.fence)
     }
 
-    @Test("A server promoted within milliseconds without the last grants grants higher fences", arguments: 0..<10)
+    @Test("A server that is promoted within milliseconds without the last grants still grants higher fences", arguments: 0..<10)
     func takenOverAtOnce(after milliseconds: Int64) throws {
         let stage = Stage()
-        try Self.makeClockKnown(on: stage)
+        try Self.learnClock(on: stage)
         let earlier = try Self.fence(on: stage)
         for _ in 0..<5 { _ = try Self.fence(on: stage) }
         let last = try Self.fence(on: stage)
@@ -91,7 +93,7 @@ struct FenceStoryTests {
     @Test("After the loss of all data fences continue from Redis' clock")
     func wiped() throws {
         let stage = Stage()
-        try Self.makeClockKnown(on: stage)
+        try Self.learnClock(on: stage)
         let last = try Self.fence(on: stage)
         stage.cli("FLUSHALL")
         #expect(try Self.fence(on: stage) > last)
@@ -100,7 +102,7 @@ struct FenceStoryTests {
     @Test("After the loss of all data fences continue although Redis' clock was slewed for half a minute")
     func wipedWhileTheClockIsSlow() throws {
         let stage = Stage()
-        try Self.makeClockKnown(on: stage)
+        try Self.learnClock(on: stage)
         var last: Int64 = 0
         for turn in 1...300 {
             stage.redis.setClock(aheadByMilliseconds: Int64(turn) * -8)
@@ -112,12 +114,12 @@ struct FenceStoryTests {
         #expect(try Self.fence(on: stage) > last)
     }
 
-    @Test("A counter does not lapse before Redis' clock has reached it, however long that takes")
+    @Test("A counter does not lapse before Redis' clock has reached it, even after hours")
     func lapse() throws {
         let stage = Stage()
         _ = try Self.fence(on: stage)
-        try Self.makeClockKnown(on: stage)
-        // The counter lags and is set to the time that the clock showed before.
+        try Self.learnClock(on: stage)
+        // The clock is set back, so the fence continues from the time that it showed before.
         stage.redis.setClock(aheadByMilliseconds: -7_200_000)
         let last = try Self.fence(on: stage)
         stage.run(milliseconds: 7_000_000)
@@ -129,7 +131,7 @@ struct FenceStoryTests {
         arguments: [-3_600_000, 3_600_000] as [Int64])
     func clockSet(by milliseconds: Int64) throws {
         let stage = Stage(sidecars: 2)
-        try Self.makeClockKnown(on: stage, to: 0..<2)
+        try Self.learnClock(on: stage, by: 0..<2)
         stage.path(of: 1, to: stage.redis).cutAll()
         stage.redis.setClock(aheadByMilliseconds: milliseconds)
         var last: Int64 = 0
@@ -141,10 +143,10 @@ struct FenceStoryTests {
         }
     }
 
-    @Test("After the loss of all data a distant sidecar grants no lower fence than a near one did just before")
+    @Test("After the loss of all data a distant sidecar grants no lower fence than a nearby one just did")
     func wipedFarAway() throws {
         let stage = Stage(sidecars: 2)
-        try Self.makeClockKnown(on: stage, to: 0..<2)
+        try Self.learnClock(on: stage, by: 0..<2)
         stage.path(of: 1, to: stage.redis).delay = 200_000_000...200_000_000
         let late = stage.acquire(try LockFaultTests.request("orders", ttl: 30_000), through: 1)
         stage.run(milliseconds: 150)
@@ -175,11 +177,11 @@ struct FenceStoryTests {
         #expect(try #require(stage.result(of: second)?.lease).fence > granted.fence)
     }
 
-    @Test("Readings of Redis' clock are ignored after it was set so far ahead that counters lapse at once")
+    @Test("Readings of Redis' clock are ignored after it was set so far ahead that counters lapse immediately")
     func clockFarAhead() throws {
         let stage = Stage(sidecars: 2, locks: LockSettings(fenceLifetime: .seconds(3600)))
         stage.redis.setClock(aheadByMilliseconds: -2000)
-        try Self.makeClockKnown(on: stage, to: 0..<2)
+        try Self.learnClock(on: stage, by: 0..<2)
         stage.redis.setClock(aheadByMilliseconds: 86_400_000)
         let first = try Self.fence(on: stage, through: 0)
         #expect(try Self.fence(on: stage, through: 1) > first)

@@ -2,9 +2,9 @@ import Simulation
 import Testing
 
 /// Faults that the simulation found, each in the story that first showed it, as printed by
-/// `make simulate ARGS='--seed N --shrink'`. A change of the product may change a seed's story. Other tests in this
-/// folder show each fault directly.
-@Suite("Stories that once showed a fault", .serialized, .timeLimit(.minutes(10)))
+/// `make simulate ARGS='--seed N --shrink'`. A change to the product may change the story of a seed, so other tests in
+/// this folder show each fault directly.
+@Suite("Regressions: stories that the simulation found", .serialized, .timeLimit(.minutes(10)))
 struct FoundStoryTests {
     struct Story: Sendable, CustomTestStringConvertible {
         var finding: String
@@ -49,7 +49,7 @@ struct FoundStoryTests {
     ]
 
     @Test("A story that once showed a fault shows no finding", arguments: stories)
-    func whole(story: Story) async {
+    func staysFixed(story: Story) async {
         let result = await simulated(
             story.seed, operations: 10_000,
             cut: Cut(faults: story.faults, clients: story.clients, milliseconds: story.milliseconds, isPlain: true))

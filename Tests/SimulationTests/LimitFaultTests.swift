@@ -39,13 +39,13 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "Capacity that another sidecar refunds, or that is deleted or lost in Redis, can be taken within a second",
+        "Capacity that another sidecar refunds, or whose count Redis deletes or loses, can be taken within a second",
         arguments: [0, 1, 2, 3])
-    func rememberedTooLong(way: Int) throws {
+    func rememberedTooLong(variant: Int) throws {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 1)])
         #expect(granted(1, on: stage, through: 1) == 1)
         #expect(granted(3, on: stage) == 0)
-        switch way {
+        switch variant {
         case 0: stage.cli("DEL", "interlock:rate:{api}:main")
         case 1: stage.redis.wipe()
         case 2:
@@ -61,7 +61,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "A thousand calls of a client that left are refunded together",
+        "A thousand calls of a client that disconnects are refunded together",
         arguments: [.fixed, .sliding, .gcra(burst: 1999)] as [LimitAlgorithm])
     func refundedTogether(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 2000)], redisMilliseconds: 5)
@@ -78,7 +78,7 @@ struct LimitFaultTests {
     }
 
     @Test("Made-up subjects fill Redis up to max_subjects and do not affect known subjects")
-    func crowd() throws {
+    func madeUpSubjectsInRedis() throws {
         var service = Self.service(limit: 2, perSubject: true)
         service.maximumSubjects = 3
         let stage = Stage(services: [service])
@@ -147,9 +147,9 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "A client that returns at its retry time is granted, a second later at a limit of one a second",
+        "A client that retries after the time it was given is granted, within a second at a limit of one per second",
         arguments: [.fixed, .sliding, .gcra(burst: 0)] as [LimitAlgorithm])
-    func obedient(algorithm: LimitAlgorithm) throws {
+    func retryAtTheSuggestedTime(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 1, window: .seconds(1))])
         for _ in 0..<10 {
             guard case .decided(let decided)? = stage.result(of: stage.take("api")) else { return #expect(Bool(false)) }
@@ -160,7 +160,7 @@ struct LimitFaultTests {
         }
     }
 
-    @Test("A raised gcra limit drops debt of the old limit beyond its own")
+    @Test("Raising a gcra limit drops debt that exceeds what the new limit allows")
     func raised() throws {
         let stage = Stage(services: [Self.service(.gcra(burst: 0), limit: 1, window: .seconds(60_000))])
         #expect(granted(1, on: stage) == 1)
@@ -185,7 +185,7 @@ struct LimitFaultTests {
         #expect(total <= 5)
     }
 
-    @Test("Sidecars that start one by one without Redis each grant their known local quota")
+    @Test("A sidecar that granted calls while it was alone grants only the rest of its smaller quota once another joins")
     func beganAlone() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 10)])
         // The first sidecar forgets the second one.
@@ -245,14 +245,14 @@ struct LimitFaultTests {
         #expect(granted(1, on: stage, subject: "real") == 1)
     }
 
-    @Test("A reload while Redis is unreachable grants nothing again, whatever it changes", arguments: [0, 1])
-    func reloaded(way: Int) throws {
+    @Test("A reload while Redis is unreachable grants no capacity twice", arguments: [0, 1])
+    func reloaded(variant: Int) throws {
         let stage = Stage(services: [Self.service(limit: 10)])
         cutOff(stage)
         #expect(granted(20, on: stage) == 10)
-        stage.sidecars[0].reload([way == 0 ? Self.service(limit: 10, waiting: 7) : Self.service(limit: 12)])
+        stage.sidecars[0].reload([variant == 0 ? Self.service(limit: 10, waiting: 7) : Self.service(limit: 12)])
         stage.run(milliseconds: 1100)
-        #expect(granted(20, on: stage) == (way == 0 ? 0 : 2))
+        #expect(granted(20, on: stage) == (variant == 0 ? 0 : 2))
     }
 
     @Test(
@@ -269,7 +269,7 @@ struct LimitFaultTests {
         #expect(total <= 8)
     }
 
-    @Test("With on_limit: trip, a tenant over its own limit opens the breaker for no other")
+    @Test("With on_limit: trip, a tenant over its limit does not open the breaker for others")
     func oneTenant() throws {
         var service = Self.service(limit: 2, window: .seconds(10), perSubject: true)
         service.onLimit = LimitPolicy(action: .trip)
@@ -281,7 +281,7 @@ struct LimitFaultTests {
         for number in 0..<5 { #expect(stage.result(of: stage.permit("api", subject: "t\(number)"))?.permit != nil) }
     }
 
-    @Test("A limit that trips keeps the breaker open until it has capacity again")
+    @Test("A limit that trips the breaker keeps it open until the limit has capacity again")
     func tripsForLongEnough() throws {
         var service = Self.service(limit: 1, window: .seconds(10))
         service.onLimit = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200))
@@ -307,7 +307,7 @@ struct LimitFaultTests {
         #expect(stage.result(of: waiter)?.isTaken == true)
     }
 
-    @Test("One tenant's waiting calls leave positions in the queue for other tenants")
+    @Test("One tenant's waiting calls leave room in the queue for other tenants")
     func waitingTenant() throws {
         let stage = Stage(services: [Self.service(limit: 1, window: .seconds(5), perSubject: true, waiting: 8)])
         var answers: [Stage.Answer<TakeAnswer>] = []
@@ -369,8 +369,8 @@ struct LimitFaultTests {
             stage.run(milliseconds: 1100)
             #expect(granted(1, on: stage) <= 1)
         }
-        let left = try #require(Int(stage.cli("PTTL", "interlock:rate:{api}:main~gcra").dropFirst()))
-        #expect(left > 50_000)
+        let remaining = try #require(Int(stage.cli("PTTL", "interlock:rate:{api}:main~gcra").dropFirst()))
+        #expect(remaining > 50_000)
     }
 
     @Test("A refused call of high cost opens the breaker for no longer than the pause")
@@ -384,8 +384,8 @@ struct LimitFaultTests {
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
 
-    @Test("A call without WAIT is not delayed by a later call")
-    func order() throws {
+    @Test("A call without WAIT is not delayed by a later call that waits")
+    func callWithoutWait() throws {
         let stage = Stage(
             services: [
                 ServiceDefinition(
@@ -402,8 +402,8 @@ struct LimitFaultTests {
         _ = stage.result(of: large)
     }
 
-    @Test("A call behind a cancelled waiter is evaluated at once")
-    func behindALeaver() throws {
+    @Test("A call behind a canceled waiter is evaluated immediately")
+    func behindACanceledWaiter() throws {
         let stage = Stage(services: [Self.service(.sliding, limit: 5, window: .seconds(30))], redisMilliseconds: 10)
         #expect(granted(4, on: stage) == 4)
         let waiter = stage.take("api", cost: 4, wait: 60_000)

@@ -15,7 +15,7 @@ struct LockFaultTests {
     }
 
     @Test("A waiter with an OWNER that is not granted the lock does not hold it", arguments: [0, 1])
-    func ghost(through releaser: Int) throws {
+    func refusedWaiter(through releaser: Int) throws {
         let stage = Stage(sidecars: 2, redisMilliseconds: 5)
         for round in 0..<60 {
             let name = "orders-\(round)"
@@ -31,17 +31,17 @@ struct LockFaultTests {
         }
     }
 
-    /// Acquires a second lease, so that Redis has cached all scripts.
-    private static func heldByOneThatHasReleased(maximumPending: Int = 100_000) throws -> (Stage, Lease) {
+    /// Returns a stage and its second lease of a lock. The first one was released, so Redis has cached all scripts.
+    private static func stageWithCachedScripts(maximumPending: Int = 100_000) throws -> (Stage, Lease) {
         let stage = Stage(maximumPending: maximumPending)
         let first = try #require(stage.result(of: stage.acquire(try request("orders")))?.lease)
         _ = stage.result(of: stage.release(first))
         return (stage, try #require(stage.result(of: stage.acquire(try request("orders", ttl: 60_000)))?.lease))
     }
 
-    @Test("A waiter learns that a release without an answer has handed it the lock", arguments: [nil, "me"])
-    func handedWithoutAnAnswer(owner: String?) throws {
-        let (stage, holder) = try Self.heldByOneThatHasReleased()
+    @Test("A waiter learns that an unanswered release has handed it the lock", arguments: [nil, "me"])
+    func unansweredRelease(owner: String?) throws {
+        let (stage, holder) = try Self.stageWithCachedScripts()
         let waiter = stage.acquire(try Self.request("orders", wait: 3000, owner: owner))
         stage.run(milliseconds: 100)
         // Redis receives the release but executes it after the sidecar has given up on it.
@@ -57,8 +57,8 @@ struct LockFaultTests {
     }
 
     @Test("A waiter that may have been handed the lock is not answered as held when its wait ends", arguments: [nil, "me"])
-    func handedWithoutAnAnswerTooLate(owner: String?) throws {
-        let (stage, holder) = try Self.heldByOneThatHasReleased()
+    func unansweredReleaseAtTheEndOfTheWait(owner: String?) throws {
+        let (stage, holder) = try Self.stageWithCachedScripts()
         let waiter = stage.acquire(try Self.request("orders", wait: 300, owner: owner))
         stage.run(milliseconds: 100)
         stage.redis.stop()
@@ -73,9 +73,9 @@ struct LockFaultTests {
         #expect(waiter.count == 1)
     }
 
-    @Test("A waiter that can no longer ask releases a lock that a release without an answer may have handed it")
-    func handedWithoutAnAnswerWhenFull() throws {
-        let (stage, holder) = try Self.heldByOneThatHasReleased(maximumPending: 2)
+    @Test("A waiter that cannot send its request releases a lock that an unanswered release may have handed it")
+    func unansweredReleaseWithAFullPipeline() throws {
+        let (stage, holder) = try Self.stageWithCachedScripts(maximumPending: 2)
         let waiter = stage.acquire(try Self.request("orders", wait: 3000))
         stage.run(milliseconds: 100)
         stage.redis.stop()
@@ -98,7 +98,7 @@ struct LockFaultTests {
         return stage
     }
 
-    /// Expects a reader at the third sidecar to get the lock within the claim window.
+    /// Expects a reader at the third sidecar to be granted the lock within the claim window.
     private static func expectReaderLetIn(on stage: Stage) throws {
         let began = stage.milliseconds
         let reader = stage.acquire(try request("report", wait: 30_000, mode: .shared), through: 2)
@@ -124,7 +124,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "Readers behind a writer whose sidecar disappears get the lock when that sidecar should have checked again",
+        "Readers behind a writer whose sidecar disappears are granted the lock when that sidecar should have rechecked",
         arguments: [0, 500, 3000, 4900], [false, true])
     func waitingReaders(_ milliseconds: Int64, isKilled: Bool) throws {
         let stage = Stage(sidecars: 4)
@@ -139,10 +139,10 @@ struct LockFaultTests {
         if isKilled { stage.sidecars[0].kill() } else { stage.sidecars[0].stop() }
         stage.run(milliseconds: 15_000)
         // Redis reports that a killed sidecar's channel has no subscribers.
-        let most = LockQueue.recheckMilliseconds + (isKilled ? 0 : LockQueue.claimWindowMilliseconds)
+        let maximum = LockQueue.recheckMilliseconds + (isKilled ? 0 : LockQueue.claimWindowMilliseconds)
         for reader in readers {
             #expect(reader.value?.lease != nil)
-            #expect((reader.at ?? 60_000) - began <= most + 50)
+            #expect((reader.at ?? 60_000) - began <= maximum + 50)
         }
     }
 
@@ -159,8 +159,8 @@ struct LockFaultTests {
         #expect((late.at ?? 60_000) - began <= LockQueue.recheckMilliseconds + LockQueue.claimWindowMilliseconds)
     }
 
-    @Test("A writer of an older version, which does not mark its ticket, keeps its position before readers")
-    func writerOfTheVersionBefore() throws {
+    @Test("A writer of an older version, which does not mark its ticket, keeps its position ahead of readers")
+    func writerOfAnOlderVersion() throws {
         let stage = Stage(sidecars: 2)
         _ = try #require(
             stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
@@ -176,8 +176,8 @@ struct LockFaultTests {
         #expect((stage.status(of: 1)?.redisCommands ?? 0) - before < 40)
     }
 
-    @Test("Readers do not pass a live writer, however long it waits")
-    func livingWriter() throws {
+    @Test("Readers do not pass a live writer, even if it waits for long")
+    func liveWriter() throws {
         let stage = Stage(sidecars: 3)
         let held = try #require(
             stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
@@ -194,7 +194,7 @@ struct LockFaultTests {
         #expect(reader.value == nil)
     }
 
-    @Test("All readers that wait in one sidecar get the lock at once")
+    @Test("All readers that wait in one sidecar are granted the lock together")
     func readersTogether() throws {
         let stage = Stage(sidecars: 2)
         let writer = try #require(stage.result(of: stage.acquire(try Self.request("report"), through: 1))?.lease)
@@ -206,7 +206,7 @@ struct LockFaultTests {
     }
 
     @Test("A ticket that was not withdrawn blocks no waiter", arguments: [LockMode.permits(1), .shared])
-    func leftTicket(mode: LockMode) throws {
+    func staleTicket(mode: LockMode) throws {
         let stage = Stage(sidecars: 2)
         let ttl: Int64 = 2000
         _ = try #require(stage.result(of: stage.acquire(try Self.request("places", ttl: ttl, mode: mode), through: 1))?.lease)
@@ -222,7 +222,7 @@ struct LockFaultTests {
         #expect((stage.status()?.redisCommands ?? 0) - before < 40)
     }
 
-    @Test("An expired slot of a semaphore goes to the next waiter at once")
+    @Test("An expired slot of a semaphore goes to the next waiter immediately")
     func lapsedSlot() throws {
         let stage = Stage(sidecars: 2)
         let mode = LockMode.permits(2)
@@ -239,7 +239,7 @@ struct LockFaultTests {
     }
 
     @Test("A repeated call does not wait for others once its first copy is granted", arguments: [0, 1])
-    func twin(through releaser: Int) throws {
+    func repeatedCall(through releaser: Int) throws {
         let stage = Stage(sidecars: 2)
         let holder = try #require(stage.result(of: stage.acquire(try Self.request("orders"), through: releaser))?.lease)
         let first = stage.acquire(try Self.request("orders", wait: 20_000, owner: "me"))
@@ -262,7 +262,7 @@ struct LockFaultTests {
     @Test(
         "A repeated call whose wait ends while its other copy is granted the lock is not refused",
         arguments: [LockMode.exclusive, .shared], [0, 3])
-    func twinInTime(mode: LockMode, quorum servers: Int) throws {
+    func repeatedCallWhoseWaitEnds(mode: LockMode, quorum servers: Int) throws {
         guard servers == 0 || mode == .exclusive else { return }
         for (wait, releaser) in (500...560).flatMap({ wait in [0, 1, nil].map { (Int64(wait), $0) } }) {
             let stage = Stage(sidecars: 2, quorum: servers, redisMilliseconds: 10)
@@ -349,7 +349,7 @@ struct LockFaultTests {
         _ = stage.result(of: other)
     }
 
-    @Test("After a hand-over the fence is kept as long as the lease")
+    @Test("After a handover the fence is kept for as long as the lease")
     func fenceAfterHandOver() throws {
         let stage = Stage(sidecars: 2, locks: LockSettings(maximumTTL: .seconds(864_000)))
         let holder = try #require(stage.result(of: stage.acquire(try Self.request("orders"), through: 1))?.lease)
@@ -401,8 +401,8 @@ struct LockFaultTests {
         #expect(trier.count == 1)
     }
 
-    @Test("A holder learns that its lock was broken even if it finds the key gone before the news arrives")
-    func brokenBeforeTheNews() throws {
+    @Test("A holder learns that its lock was broken even if it finds the key gone before the notification arrives")
+    func brokenBeforeTheNotification() throws {
         let stage = Stage(sidecars: 2)
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
         var losses: [LeaseLoss?] = []

@@ -10,7 +10,7 @@ import Testing
 struct MovedServerStoryTests {
     private static let connections = 3
 
-    @Test("A linked lease is not reported lost, however often the server changes, and every connection moves within a second")
+    @Test("A linked lease survives repeated changes of the server, and every connection moves within a second")
     func linkedLease() throws {
         let stage = Stage(sidecars: 2)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 1500)))?.lease)
@@ -34,7 +34,7 @@ struct MovedServerStoryTests {
         #expect(stage.run(upTo: 1000) { losses == [.deleted] })
     }
 
-    @Test("A connection refused as by a replica moves the others too, even if no server reports its run ID")
+    @Test("A READONLY error on one connection moves the others too, even if no server reports its run ID")
     func siblings() throws {
         let stage = Stage()
         stage.redis.server.reportsRunID = false

@@ -67,7 +67,7 @@ struct QuorumFaultTests {
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }
 
-    /// Makes this server the first to answer the sidecar.
+    /// Makes `server` the first to answer `sidecar`.
     private static func putNear(_ server: Int, to sidecar: Int, on stage: Stage) {
         for other in 0..<3 {
             let delay: Int64 = .microseconds(other == server ? 50 : 3000)
@@ -100,7 +100,7 @@ struct QuorumFaultTests {
     }
 
     @Test("A waiter with an OWNER that is not granted the lock does not hold it")
-    func ghostOfQuorum() throws {
+    func refusedWaiter() throws {
         let stage = Stage(sidecars: 2, quorum: 3, redisMilliseconds: 5)
         for round in 0..<60 {
             let name = "orders-\(round)"
@@ -145,7 +145,7 @@ struct QuorumFaultTests {
     }
 
     @Test("A repeated call gets the first copy's lease, with or without a wait", arguments: [0, 5000] as [Int64])
-    func twinOfQuorum(wait: Int64) throws {
+    func repeatedCall(wait: Int64) throws {
         let stage = Stage(quorum: 3)
         let holder = stage.acquire(try LockFaultTests.request("orders"))
         let held = wait > 0 ? stage.result(of: holder)?.lease : nil

@@ -86,7 +86,7 @@ struct QuorumRestartStoryTests {
         #expect(try #require(stage.result(of: stage.acquire(request, through: 1))?.lease).fence == lease.fence)
     }
 
-    @Test("A server that granted late with a higher number counts once the lease is renewed by its fence")
+    @Test("A server that granted late, with a higher number, counts once the lease is renewed with its fence")
     func lateGrant() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         stage.path(of: 0, toQuorum: 2).delay = .milliseconds(40)...(.milliseconds(40))
@@ -112,13 +112,13 @@ struct QuorumRestartStoryTests {
         // The server that has the lease answers first.
         for server in 0..<2 { stage.path(of: 0, toQuorum: server).delay = .milliseconds(20)...(.milliseconds(20)) }
         guard case .lost? = stage.result(of: stage.renew(lease, ttl: 30_000)) else {
-            return #expect(Bool(false), "a server of three renewed it")
+            return #expect(Bool(false), "one of three servers renewed it")
         }
         stage.run(milliseconds: 3000)
         #expect((0..<2).allSatisfy { !Self.isOn($0, lease, on: stage) })
     }
 
-    @Test("Two restarts without a renewal between them may grant a lock twice because the promise ends there")
+    @Test("Two restarts without a renewal between them may grant a lock twice, as documented")
     func closerThanARenewal() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         let first = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.lease)
@@ -128,7 +128,7 @@ struct QuorumRestartStoryTests {
         #expect(second.fence > first.fence)
         // The first holder does not know about its loss yet, so only the fence stops it.
         guard case .lost? = stage.result(of: stage.renew(first, ttl: 30_000)) else {
-            return #expect(Bool(false), "two holders renew")
+            return #expect(Bool(false), "both holders renewed")
         }
         #expect(Self.isRenewed(second, through: 1, on: stage))
     }
@@ -205,7 +205,7 @@ struct QuorumRestartStoryTests {
         }
     }
 
-    @Test("A late restore is not carried out, and a restored key ends when the others do")
+    @Test("A late restore is ignored, and a restored key expires when the others do")
     func restoredEnd() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 20_000)))?.lease)

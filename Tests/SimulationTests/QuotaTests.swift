@@ -19,7 +19,7 @@ private final class DataPlane {
     var delay: Int64 = 0
     private var hasReported = false
     /// Whether assignments are lost on their way to this data plane.
-    var isDeaf = false
+    var losesAssignments = false
 
     init(on stage: Stage, through sidecar: Int, address: String) {
         self.stage = stage
@@ -37,9 +37,9 @@ private final class DataPlane {
         stage.sidecars[sidecar].call { [self] calls in
             session =
                 session
-                ?? calls.beginQuotas(domain: "edge", address: address, isReturning: hasReported) { [weak self] told in
-                    guard let self, !isDeaf else { return }
-                    stage.after(milliseconds: delay) { [weak self] in self?.receive(told[0].action) }
+                ?? calls.beginQuotas(domain: "edge", address: address, isReturning: hasReported) { [weak self] assignments in
+                    guard let self, !losesAssignments else { return }
+                    stage.after(milliseconds: delay) { [weak self] in self?.receive(assignments[0].action) }
                 }
             hasReported = true
             session?.report([QuotaUsage(bucket: Self.bucket, requests: requests)])
@@ -50,8 +50,8 @@ private final class DataPlane {
         last = action == .abandon ? nil : (action, stage.milliseconds + QuotaRate.lifetimeSeconds * 1000)
     }
 
-    /// Ends the stream. The last assignment remains in force.
-    func hangUp() {
+    /// Ends the stream. The last assignment stays valid.
+    func disconnect() {
         stage.sidecars[sidecar].call { [self] _ in
             session?.end()
             session = nil
@@ -59,7 +59,7 @@ private final class DataPlane {
     }
 }
 
-@Suite("Quotas are divided among data planes", .timeLimit(.minutes(2)))
+@Suite("Quotas of data planes", .timeLimit(.minutes(2)))
 struct QuotaTests {
     private static let limit: Int64 = 10
 
@@ -84,18 +84,18 @@ struct QuotaTests {
     }
 
     @Test(
-        "However data planes join, leave, disconnect and lag, at most the limit is assigned",
+        "At most the limit is assigned while data planes join, leave, disconnect and lag",
         arguments: 1...20 as ClosedRange<UInt64>, [1, 3, 5])
     func neverTooMuch(seed: UInt64, hosts: Int) {
         var random = SeededRandom(seed: seed)
         let stage = Self.stage()
         let planes = (0..<5).map { DataPlane(on: stage, through: $0 % 2, address: "10.0.0.\($0 % hosts)") }
-        var most: Int64 = 0
+        var maximum: Int64 = 0
         for _ in 0..<60 {
             for plane in planes {
                 switch Int.random(in: 0..<12, using: &random) {
-                case 0: plane.hangUp()
-                case 1: plane.isDeaf.toggle()
+                case 0: plane.disconnect()
+                case 1: plane.losesAssignments.toggle()
                 case 2: plane.delay = .random(in: 0...2000, using: &random)
                 case 3...8: plane.report(.random(in: 0...60, using: &random))
                 default: break
@@ -103,14 +103,14 @@ struct QuotaTests {
             }
             for _ in 0..<20 {
                 stage.run(milliseconds: 100)
-                most = max(most, planes.reduce(0) { $0 + $1.assigned })
+                maximum = max(maximum, planes.reduce(0) { $0 + $1.assigned })
             }
         }
-        #expect(most <= Self.limit)
-        #expect(most > Self.limit / 2)
+        #expect(maximum <= Self.limit)
+        #expect(maximum > Self.limit / 2)
     }
 
-    @Test("Data planes that need more than the limit get equal portions once the first one's former quota has ended")
+    @Test("Data planes that need more than the limit get equal portions once the first one's former quota has expired")
     func even() {
         let stage = Self.stage()
         let (first, second) = (
@@ -143,7 +143,7 @@ struct QuotaTests {
         let stage = Self.stage()
         let plane = DataPlane(on: stage, through: 0, address: "10.0.0.1")
         Self.round(stage, [(plane, 50)])
-        plane.hangUp()
+        plane.disconnect()
         Self.round(stage, [(plane, 50)])
         #expect(plane.assigned == 10)
         stage.run(milliseconds: 10_100)
@@ -157,19 +157,19 @@ struct QuotaTests {
         let idle = DataPlane(on: stage, through: 0, address: "10.0.0.1")
         for _ in 0..<12 { Self.round(stage, [(busy, 50), (idle, 1)]) }
         #expect((busy.assigned, idle.assigned) == (8, 2))
-        var most: Int64 = 0
+        var maximum: Int64 = 0
         func run(milliseconds: Int64) {
             for _ in 0..<milliseconds / 100 {
                 stage.run(milliseconds: 100)
-                most = max(most, busy.assigned + idle.assigned)
+                maximum = max(maximum, busy.assigned + idle.assigned)
             }
         }
-        busy.hangUp()
+        busy.disconnect()
         if !together { run(milliseconds: 1000) }
-        idle.hangUp()
+        idle.disconnect()
         idle.report(5)
         run(milliseconds: 20_000)
-        #expect(most == Self.limit)
+        #expect(maximum == Self.limit)
     }
 
     @Test(

@@ -65,8 +65,8 @@ private struct Reference {
     }
 }
 
-/// The decisions that the documentation of envoyproxy/ratelimit describes for its configurations, request by request,
-/// with a clock that only the test moves.
+/// Compares decisions, request by request, with the documentation of envoyproxy/ratelimit. Only the test moves the
+/// clock.
 @Suite("Imported configurations decide as the reference implementation documents", .timeLimit(.minutes(2)))
 struct ReferenceLimitTests {
     @Test("Example 1: two values of one key have a limit each")
@@ -86,7 +86,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(7, "database=users") == 5)
     }
 
-    @Test("Example 2: nested descriptors, and several in one request, each count separately")
+    @Test("Example 2: nested descriptors and several descriptors in one request each count separately")
     func nested() throws {
         let reference = try Reference(
             """
@@ -106,7 +106,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(20, "message_type=marketing") == 20)
     }
 
-    @Test("Example 3: a value takes precedence over its key, and a limit of 0 lets nothing pass")
+    @Test("Example 3: a value takes precedence over its key, and a limit of 0 blocks every request")
     func blocked() throws {
         let reference = try Reference(
             """
@@ -222,7 +222,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(3, "path=/api/123/other") == 3)
     }
 
-    @Test("Example 10: values above a rule count separately, whatever their metrics show")
+    @Test("Example 10: values above a rule count separately, regardless of metrics")
     func valuesToMetrics() throws {
         let reference = try Reference(
             """
@@ -285,7 +285,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(12, "files=files/c.txt") == 10)
     }
 
-    @Test("Hits that do not fit count, so that fewer do not fit afterwards either, and 0 hits inspect and count nothing")
+    @Test("Refused hits count, so fewer hits are refused afterward too, and a request with 0 hits only inspects")
     func hits() throws {
         let reference = try Reference(
             """

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Simulation
 
-/// The effect on locks of a failover that Sentinels decide. Each test is the shortest story that shows it.
+/// The effects of Sentinel failovers on locks. Each test is the shortest story that shows one effect.
 @Suite("Locks behind Sentinels", .timeLimit(.minutes(2)))
 struct SentinelStoryTests {
     /// A stage and its Sentinels.
@@ -78,7 +78,7 @@ struct SentinelStoryTests {
         #expect(lease.fence > stale.fence)
     }
 
-    @Test("A sidecar does not follow a Sentinel that names the former primary, although that one accepts writes")
+    @Test("A sidecar does not follow a Sentinel that names the former primary, although that server accepts writes")
     func olderEpoch() throws {
         let (stage, group) = try Self.stage()
         // The former primary and one Sentinel are on the far side of a partition. Sidecars reach both sides.

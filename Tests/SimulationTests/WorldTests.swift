@@ -12,7 +12,7 @@ import Testing
 @Suite("Simulated worlds", .serialized, .timeLimit(.minutes(10)))
 struct WorldTests {
     @Test("A seed determines a world's history, and another seed produces another history")
-    func decided() async throws {
+    func seedDeterminesHistory() async throws {
         let first = try await digest(ofSeed: 8)
         #expect(try await digest(ofSeed: 8) == first)
         #expect(try await digest(ofSeed: 3) != first)
@@ -33,11 +33,12 @@ struct WorldTests {
 
     @Test("An omitted fault does not happen, and the world is otherwise the same")
     func omitted() async throws {
-        let whole = await simulated(1, operations: 1500)
-        let left = try #require(whole.faults.first?.number)
-        let rest = await simulated(1, operations: 1500, cut: Cut(faults: Set(whole.faults.map(\.number)).subtracting([left])))
-        #expect(!rest.faults.contains { $0.number == left })
-        #expect(rest.profile == whole.profile)
+        let complete = await simulated(1, operations: 1500)
+        let omittedFault = try #require(complete.faults.first?.number)
+        let result = await simulated(
+            1, operations: 1500, cut: Cut(faults: Set(complete.faults.map(\.number)).subtracting([omittedFault])))
+        #expect(!result.faults.contains { $0.number == omittedFault })
+        #expect(result.profile == complete.profile)
     }
 
     @Test("Ordinary worlds have no unknown findings", arguments: 1...8)
@@ -57,9 +58,9 @@ struct WrittenHistoryTests {
         let world = await simulated(1, operations: 800)
         let path = "\(folder.path)/history.jsonl"
         try world.write(to: path)
-        let again = try HistoryCheck(replaying: path)
-        #expect(again.report.violationCount == world.check.violationCount)
-        #expect(again.report.operations == world.check.operations)
+        let replayed = try HistoryCheck(replaying: path)
+        #expect(replayed.report.violationCount == world.check.violationCount)
+        #expect(replayed.report.operations == world.check.operations)
         let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
         #expect(lines.count(where: { $0.contains("simulation") }) == 1)
         #expect(lines[0].contains(#""source":"simulation""#))
@@ -80,9 +81,9 @@ struct ShrinkingTests {
     @Test("A shrunk story still shows the finding, with fewer operations, faults and clients")
     func shrunk() async throws {
         // Redis restarts before a sidecar knows the others.
-        let whole = await simulated(10_817, operations: 1000, cut: Cut(isPlain: true))
-        #expect(whole.known["fleet_size"] != nil)
-        let beginning = try #require(Shrinking(whole, operations: 1000, target: "fleet_size", isPlain: true))
+        let complete = await simulated(10_817, operations: 1000, cut: Cut(isPlain: true))
+        #expect(complete.known["fleet_size"] != nil)
+        let beginning = try #require(Shrinking(complete, operations: 1000, target: "fleet_size", isPlain: true))
         let shrinking = await withCheckedContinuation { continuation in
             DispatchQueue.global().async {
                 var shrinking = beginning
@@ -91,15 +92,15 @@ struct ShrinkingTests {
             }
         }
         #expect(shrinking.result.known["fleet_size"] != nil)
-        #expect(shrinking.result.operations < whole.operations)
-        #expect(shrinking.result.faults.count <= whole.faults.count)
+        #expect(shrinking.result.operations < complete.operations)
+        #expect(shrinking.result.faults.count <= complete.faults.count)
         #expect(shrinking.story.contains { $0.contains("redis-restart") })
     }
 }
 
 @Suite("Event loops on virtual time")
 struct SimulatedEventLoopTests {
-    /// Returns whether a job that `plan` adds to a loop runs within a millisecond.
+    /// Returns whether a job that `plan` adds to the event loop runs within a millisecond.
     private func happens(_ plan: (SimulatedEventLoop, @escaping @Sendable () -> Void) -> Void) -> Bool {
         let timeline = WorldTimeline()
         let loop = SimulatedEventLoop(timeline: timeline)
@@ -109,7 +110,7 @@ struct SimulatedEventLoopTests {
         return hasHappened
     }
 
-    @Test("A job from outside runs")
+    @Test("A job added from outside the loop runs")
     func planned() {
         #expect(happens { loop, body in loop.execute(body) })
     }

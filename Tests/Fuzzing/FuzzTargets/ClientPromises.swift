@@ -9,14 +9,14 @@ enum ClientPromises {
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let first = input.first else { return }
         var client = Client(first & 1 == 0 ? .plain : .tls)
-        for byte in input.dropFirst() { try client.meet(event: Int(byte) % 20, choice: Int(byte) / 20) }
+        for byte in input.dropFirst() { try client.handle(event: Int(byte) % 20, choice: Int(byte) / 20) }
         try client.finish()
     }
 
     private typealias Machine = RESPServerStateMachine
 
     private enum Command {
-        case answered, pending, noted, quit, malformed, http
+        case answered, pending, cancelable, quit, malformed, http
     }
 
     private enum Channel {
@@ -34,21 +34,21 @@ enum ClientPromises {
         private var channel = Channel.open
         private var input: ArraySlice<Command> = []
         /// The commands without a reply, and whether each can be canceled.
-        private var pending: [(tag: UInt64, isNoted: Bool)] = []
-        private var kept: [ObjectIdentifier: UInt64] = [:]
+        private var pending: [(tag: UInt64, isCancelable: Bool)] = []
+        private var buffered: [ObjectIdentifier: UInt64] = [:]
         /// The tag of the next reply to leave.
-        private var next: UInt64 = 0
+        private var nextTag: UInt64 = 0
         private var output = 0
-        private var isHeldBack = false
+        private var isReadPaused = false
         private var isSliceAwaited = false
         private var isFlushPlanned = false
         private var isReliefPlanned = false
         private var isBlocked = false
         private var isRedisBusy = false
-        /// Whether a relief came and no command has been taken since.
+        /// Whether a relief has come since the last command was taken.
         private var isRelieved = false
         /// Whether the client's input is ignored and its replies are no longer awaited.
-        private var isGivenUp = false
+        private var isAbandoned = false
         private var hasTime = true
         private var sliceLength = 1
 
@@ -57,7 +57,7 @@ enum ClientPromises {
             machine = Machine(carrier)
         }
 
-        mutating func meet(event: Int, choice: Int) throws(FuzzFinding) {
+        mutating func handle(event: Int, choice: Int) throws(FuzzFinding) {
             guard channel != .over else { return }
             hasTime = choice & 1 == 0
             sliceLength = [1, 4, 2000][choice % 3]
@@ -75,8 +75,8 @@ enum ClientPromises {
             sliceLength = 2000
             if isBlocked, channel == .open || channel == .closing { try setBlocked(false) }
             var rounds = 0
-            while channel == .open, !input.isEmpty || !pending.isEmpty || isHeldBack || output > 0 {
-                for event in 11..<14 { try meet(event: event, choice: 2) }
+            while channel == .open, !input.isEmpty || !pending.isEmpty || isReadPaused || output > 0 {
+                for event in 11..<14 { try handle(event: event, choice: 2) }
                 while let first = pending.first { try reply(first.tag, size: 10) }
                 rounds += 1
                 try expect(rounds < 100, "commands, replies or reads are left, and nothing resumes them")
@@ -92,12 +92,12 @@ enum ClientPromises {
             try expect(answers.allSatisfy { $0 == .none || $0 == .discard }, "after the end: \(answers)")
         }
 
-        /// Checks that something will resume whatever waits.
+        /// Checks that everything that waits will be resumed.
         private func checkWaits() throws(FuzzFinding) {
             let resumes = isSliceAwaited || isFlushPlanned || isReliefPlanned || isBlocked || !pending.isEmpty
             switch channel {
             case .open:
-                try expect(resumes || !isHeldBack, "reading is paused, and nothing resumes it")
+                try expect(resumes || !isReadPaused, "reading is paused, and nothing resumes it")
                 try expect(resumes || input.isEmpty, "\(input.count) commands wait, and nothing takes them")
                 try expect(output == 0 || isFlushPlanned || isSliceAwaited || isBlocked, "output waits, and nothing writes it")
             case .closed: try expect(isSliceAwaited, "the channel has closed, and nothing ends the connection")
@@ -113,7 +113,7 @@ enum ClientPromises {
             let commands: [Command] =
                 switch event {
                 case 0, 1: [.pending]
-                case 2: [.noted]
+                case 2: [.cancelable]
                 case 3, 4: [.answered]
                 case 5: [.answered, .quit]
                 default: [.pending, choice & 1 == 0 ? .malformed : .http]
@@ -125,9 +125,9 @@ enum ClientPromises {
             if action == .take { try process() }
             guard channel == .open || channel == .closing else { return }
             try perform(machine.flush())
-            isHeldBack = true
+            isReadPaused = true
             try perform(machine.readRequested(input: input.count, isRedisBusy: isRedisBusy))
-            if channel == .closing { isHeldBack = false }
+            if channel == .closing { isReadPaused = false }
         }
 
         private mutating func answer(_ event: Int, _ choice: Int) throws(FuzzFinding) {
@@ -136,7 +136,7 @@ enum ClientPromises {
             case 7: if let first = pending.first { try reply(first.tag, size: size) }
             case 8: if !pending.isEmpty { try reply(pending[choice % pending.count].tag, size: size) }
             case 9:
-                let answered = (0..<next).suffix(3) + kept.values.sorted().suffix(3)
+                let answered = (0..<nextTag).suffix(3) + buffered.values.sorted().suffix(3)
                 for tag in answered { try expect(machine.replies.position(of: tag) == .answered, "\(tag) is answered twice") }
             default:
                 output += size
@@ -169,14 +169,14 @@ enum ClientPromises {
             case (15, _): if channel == .open || channel == .closing { try setBlocked(!isBlocked) }
             case (16, 0): try close()
             case (16, _):
-                isGivenUp = true
+                isAbandoned = true
                 try perform(machine.inputEnded(input: input.count))
             case (17, 0): try perform(machine.closeAfterReplies(endedBy: .sidecar))
             case (17, _):
-                isGivenUp = true
+                isAbandoned = true
                 try perform(machine.closeBehindOutput())
             case (18, 0):
-                isGivenUp = true
+                isAbandoned = true
                 try cancel(machine.revoke())
                 try perform(machine.closeBehindOutput())
             case (18, 1): machine.clientVanished()
@@ -204,11 +204,11 @@ enum ClientPromises {
 
         private mutating func takeAll() throws(FuzzFinding) {
             machine.sliceBegins()
-            var left = sliceLength
+            var remaining = sliceLength
             while let command = input.first, try mayTake(), try take(command) {
-                if left % 64 == 0 { try perform(machine.flush()) }
-                left -= 1
-                guard left <= 0 else { continue }
+                if remaining % 64 == 0 { try perform(machine.flush()) }
+                remaining -= 1
+                guard remaining <= 0 else { continue }
                 if !input.isEmpty, try mayTake() { try perform(machine.awaitSlice()) }
                 break
             }
@@ -222,11 +222,11 @@ enum ClientPromises {
         }
 
         private mutating func take(_ command: Command) throws(FuzzFinding) -> Bool {
-            let waiting = pending.count + kept.count
+            let waiting = pending.count + buffered.count
             try expect(channel == .open || channel == .closed, "a command is taken on a connection that closes")
             try expect(waiting < Machine.longestPipeline && !isBlocked, "a command is taken beyond the limits")
             let isWithinQuota = waiting <= Machine.quota || !isRedisBusy || isRelieved
-            try expect(isWithinQuota || isGivenUp || channel == .closed, "a command is taken beyond the quota of a busy Redis")
+            try expect(isWithinQuota || isAbandoned || channel == .closed, "a command is taken beyond the quota of a busy Redis")
             input.removeFirst()
             isRelieved = false
             if command == .http {
@@ -238,8 +238,8 @@ enum ClientPromises {
                 return false
             }
             let tag = machine.commandParsed()
-            pending.append((tag, command == .noted))
-            if command == .noted { machine.replies.note(.lock(tag), for: tag) }
+            pending.append((tag, command == .cancelable))
+            if command == .cancelable { machine.replies.note(.lock(tag), for: tag) }
             if command == .answered || command == .quit { try reply(tag, size: 10) }
             if command == .quit { try perform(machine.closeAfterReplies(endedBy: .client)) }
             return true
@@ -255,30 +255,30 @@ enum ClientPromises {
         private mutating func reply(_ tag: UInt64, size: Int) throws(FuzzFinding) {
             pending.remove(at: pending.firstIndex { $0.tag == tag } ?? pending.endIndex)
             switch machine.replies.position(of: tag) {
-            case .answered: throw FuzzFinding("\(tag) is answered, and its reply has not been given")
+            case .answered: throw FuzzFinding("\(tag) counts as answered before its reply was given")
             case .later:
                 let writer = RESPWriter()
                 writer.bulk(String(repeating: "x", count: size))
-                kept[ObjectIdentifier(writer.buffer)] = tag
+                buffered[ObjectIdentifier(writer.buffer)] = tag
                 machine.replies.keep(writer.buffer, for: tag)
             case .first:
                 try leave(tag)
                 machine.replies.removeFirst()
-                while let reply = machine.replies.popReady() { try leave(kept.removeValue(forKey: ObjectIdentifier(reply))) }
+                while let reply = machine.replies.popReady() { try leave(buffered.removeValue(forKey: ObjectIdentifier(reply))) }
                 output += size
                 try perform(machine.written(output, input: input.count, mayWrite: hasTime))
             }
         }
 
         private mutating func leave(_ tag: UInt64?) throws(FuzzFinding) {
-            try expect(tag == next, "the reply to \(tag.map { "\($0)" } ?? "no command") leaves instead of \(next)")
-            next += 1
+            try expect(tag == nextTag, "the reply to \(tag.map { "\($0)" } ?? "no command") leaves instead of \(nextTag)")
+            nextTag += 1
         }
 
         private mutating func cancel(_ calls: [PendingCall]) throws(FuzzFinding) {
             let tags = calls.map { if case .lock(let tag) = $0 { tag } else { UInt64.max } }
-            try expect(tags == pending.filter { $0.isNoted }.map { $0.tag }, "\(tags) are canceled of \(pending)")
-            for index in pending.indices { pending[index].isNoted = false }
+            try expect(tags == pending.filter { $0.isCancelable }.map { $0.tag }, "\(tags) are canceled of \(pending)")
+            for index in pending.indices { pending[index].isCancelable = false }
         }
 
         // MARK: Actions
@@ -294,22 +294,22 @@ enum ClientPromises {
                 isReliefPlanned = true
             case .read:
                 try expect(channel == .open || channel == .closing, "a closed channel is read")
-                isHeldBack = false
+                isReadPaused = false
             case .resume: try resume()
             case .planFlush: isFlushPlanned = true
             case .write:
-                try expect(channel == .open && !isBlocked, "a socket that closes, or takes no more, is written to")
+                try expect(channel == .open && !isBlocked, "a socket that is closing or full is written to")
                 output = 0
                 try resume()
             case .writeAndClose, .writeAndLinger:
                 try expect(channel == .open, "a connection that closes is written to")
-                try expect(pending.isEmpty || isGivenUp, "a connection closes before \(pending.count) replies")
+                try expect(pending.isEmpty || isAbandoned, "a connection closes before \(pending.count) replies")
                 try expect(action == .writeAndClose || carrier == .plain, "a TLS connection lingers")
                 endOutput()
             case .close, .drop:
                 try expect(action == .drop || output == 0 || channel == .open, "a connection that closes is written to")
                 endOutput()
-                // A plain socket closes at once; TLS sends a close notification first.
+                // A plain socket closes immediately; TLS sends a close notification first.
                 if carrier == .plain { try close() }
             case .discard:
                 try expect(channel != .open, "output is discarded while the connection is open")
@@ -325,7 +325,7 @@ enum ClientPromises {
         private mutating func endOutput() {
             if channel == .open { channel = .closing }
             output = 0
-            isHeldBack = false
+            isReadPaused = false
         }
 
         private mutating func end() throws(FuzzFinding) {

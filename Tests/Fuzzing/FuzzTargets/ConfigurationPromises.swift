@@ -13,7 +13,7 @@ enum ConfigurationPromises {
         // Invalid UTF-8 is rejected before it is parsed.
         guard let text = String(validating: input, as: UTF8.self) else { return }
         try checkFile(text)
-        if input.count <= 256 { try checkTexts(text) }
+        if input.count <= 256 { try checkValues(text) }
     }
 
     private static func load(_ yaml: String) -> Result<SidecarConfiguration, ConfigurationError> {
@@ -41,9 +41,9 @@ enum ConfigurationPromises {
         guard case .file(fileName, let line) = problem.location else {
             throw FuzzFinding("a problem is not in the file: \(shown)")
         }
-        let isOfWholeFile = problem.path == nil && problem.message.hasPrefix("expected at most")
+        let concernsWholeFile = problem.path == nil && problem.message.hasPrefix("expected at most")
         // A mistake at the end of the file may be reported after its last line.
-        try expect(line.map { (1...(lines + 1)).contains($0) } ?? isOfWholeFile, "a line is not in 1-\(lines + 1): \(shown)")
+        try expect(line.map { (1...(lines + 1)).contains($0) } ?? concernsWholeFile, "a line is not in 1-\(lines + 1): \(shown)")
         try expect(!problem.message.isEmpty, "a problem has no message: \(shown)")
         try expect(shown.utf8.count <= 4096, "a problem of \(shown.utf8.count) bytes: \(shown)")
         let isOneLine = shown.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
@@ -66,8 +66,8 @@ enum ConfigurationPromises {
         }
     }
 
-    /// Checks the values that have a grammar of their own.
-    private static func checkTexts(_ text: String) throws(FuzzFinding) {
+    /// Checks the values that have their own grammar.
+    private static func checkValues(_ text: String) throws(FuzzFinding) {
         if let endpoint = try? SocketEndpoint(parsing: text) {
             try expect((try? SocketEndpoint(parsing: "\(endpoint)")) == endpoint, "\(text) was read as \(endpoint)")
         }

@@ -7,7 +7,7 @@ enum ConnectionPromises {
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let first = input.first else { return }
         var connection = Connection(first & 1 == 0 ? .connection : .stream)
-        for byte in input.dropFirst() { try connection.meet(event: Int(byte) % 24, choice: Int(byte) / 24) }
+        for byte in input.dropFirst() { try connection.handle(event: Int(byte) % 24, choice: Int(byte) / 24) }
         try connection.finish()
     }
 
@@ -42,21 +42,22 @@ enum ConnectionPromises {
             machine = Machine(carrier)
         }
 
-        mutating func meet(event: Int, choice: Int) throws(FuzzFinding) {
+        mutating func handle(event: Int, choice: Int) throws(FuzzFinding) {
             switch event {
-            case 0..<8: try ask(event, choice)
-            case 8..<17: try serve(event, choice)
+            case 0..<8: try sendRequest(event, choice)
+            case 8..<17: try receiveAnswer(event, choice)
             case 17..<22: try change(event, choice)
             default: try read(event, choice)
             }
-            try expect(machine.isPooled != hasLeft, "the connection is at home: \(machine.isPooled), and has left: \(hasLeft)")
+            try expect(
+                machine.isPooled != hasLeft, "the connection is pooled: \(machine.isPooled), and has left its pool: \(hasLeft)")
             try expect(answer == nil || !machine.isAnswerWhole, "the answer is complete while its request is under way")
         }
 
         mutating func finish() throws(FuzzFinding) {
             try perform(machine.ended(at: .seconds(1)))
             try perform(machine.reads.completed())
-            for event in 0..<22 { try meet(event: event, choice: 1) }
+            for event in 0..<22 { try handle(event: event, choice: 1) }
             try expect(hasLeft && answer == nil, "the connection has ended, and has left: \(hasLeft)")
             try expect(begun == ended, "\(begun) requests have \(ended) ends")
             try expect(turn != .taken, "the connection keeps its turn to read")
@@ -64,7 +65,7 @@ enum ConnectionPromises {
 
         // MARK: Events
 
-        private mutating func ask(_ event: Int, _ choice: Int) throws(FuzzFinding) {
+        private mutating func sendRequest(_ event: Int, _ choice: Int) throws(FuzzFinding) {
             switch event {
             case 0:
                 guard machine.begin(isReused: choice & 1 == 0) == .proceed else { return }
@@ -86,7 +87,7 @@ enum ConnectionPromises {
             }
         }
 
-        private mutating func serve(_ event: Int, _ choice: Int) throws(FuzzFinding) {
+        private mutating func receiveAnswer(_ event: Int, _ choice: Int) throws(FuzzFinding) {
             switch event {
             case 8: try receive(.emptyLine, isLarge: false)
             case 9: try receive(.address(5), isLarge: choice & 1 == 0)
@@ -114,7 +115,7 @@ enum ConnectionPromises {
                 try perform(machine.abandon())
             case (20, _):
                 guard machine.handOver() == .proceed else { return }
-                try expect(answer == .switched, "a connection is handed over that changes no protocol")
+                try expect(answer == .switched, "a connection is handed over that has not switched protocols")
                 end()
                 try leave()
             default: try perform(machine.ended(at: .seconds(choice)))
@@ -131,7 +132,9 @@ enum ConnectionPromises {
             case (_, 0): try perform(machine.reads.completed())
             default:
                 let action = machine.reads.sliceStarted()
-                try expect(action == .none || turn == .awaited && !isHeld, "a turn is used that was not asked for, or is held")
+                try expect(
+                    action == .none || turn == .awaited && !isHeld,
+                    "a turn is used that was not requested, or while reading is held")
                 if turn == .awaited { turn = action == .read ? .taken : .none }
             }
         }
@@ -165,7 +168,7 @@ enum ConnectionPromises {
         // MARK: Actions
 
         private mutating func leave() throws(FuzzFinding) {
-            try expect(!hasLeft, "the connection leaves its home twice")
+            try expect(!hasLeft, "the connection leaves its pool twice")
             hasLeft = true
         }
 
@@ -225,12 +228,12 @@ enum ConnectionPromises {
             case .reportWritability, .reportAllReceived: try expect(answer != nil, "\(action) without a request")
             case .free:
                 try expect(answer == nil && !hasLeft, "a connection is free that has a request, or has left")
-                try expect(isRequestSent && endsRead, "a connection is free on which more may come, or that sends more")
+                try expect(isRequestSent && endsRead, "a connection is free while more input or output is expected")
                 try resume()
             case .close, .closeLater, .leave: try leave()
             case .fail, .leaveAndFail:
                 if case .leaveAndFail = action { try leave() }
-                try expect(hasLeft && answer != nil, "\(action) without a request, or at home")
+                try expect(hasLeft && answer != nil, "\(action) without a request, or in the pool")
                 end()
             }
         }
@@ -238,9 +241,9 @@ enum ConnectionPromises {
         private mutating func perform(_ action: AnswerReads.Action) throws(FuzzFinding) {
             switch action {
             case .none: break
-            case .read: try expect(!isHeld, "a read is not held")
+            case .read: try expect(!isHeld, "a read begins although reading is held")
             case .askForTurn:
-                try expect(turn == .none, "a turn is asked for while another one is \(turn)")
+                try expect(turn == .none, "a turn is requested while another one is \(turn)")
                 turn = .awaited
             case .endTurn, .endTurnAndAsk:
                 try expect(turn == .taken, "a turn ends that was not taken")

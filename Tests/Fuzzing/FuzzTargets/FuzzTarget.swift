@@ -6,7 +6,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     case replies
     /// Messages on the fleet's event channel.
     case events
-    /// Configuration files, and the values in them that have a grammar of their own.
+    /// Configuration files, and the values in them that have their own grammar.
     case configuration
     /// HTTP requests: the target in the first line, then the body.
     case http
@@ -82,19 +82,19 @@ enum Chunking {
     private static func scattered(_ stream: [UInt8]) -> [ArraySlice<UInt8>] {
         var random = stream.fnv
         var chunks: [ArraySlice<UInt8>] = []
-        var rest = stream[...]
-        while !rest.isEmpty {
+        var remaining = stream[...]
+        while !remaining.isEmpty {
             random = random &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-            let chunk = rest.prefix(1 + Int(random >> 59))
+            let chunk = remaining.prefix(1 + Int(random >> 59))
             chunks.append(chunk)
-            rest = rest.dropFirst(chunk.count)
+            remaining = remaining.dropFirst(chunk.count)
         }
         return chunks
     }
 }
 
 extension [UInt8] {
-    /// FNV-1a: looks random and is the same in every process.
+    /// The FNV-1a hash, which is the same in every process.
     var fnv: UInt64 {
         reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
     }

@@ -68,24 +68,24 @@ enum HTTPPromises {
     private static let base = UpstreamBase("https://upstream.example:8443/api/v2/")
 
     private static func checkProxying(_ text: String) throws(FuzzFinding) {
-        let behind = text.hasPrefix("/") ? text.dropFirst() : text[...]
+        let suffix = text.hasPrefix("/") ? text.dropFirst() : text[...]
         let target: ProxyTarget
         do {
-            target = try ProxyTarget(ProxyTarget.prefix + behind)
+            target = try ProxyTarget(ProxyTarget.prefix + suffix)
         } catch {
             return try checkProblem(HTTPProblem(.invalid, error.description))
         }
         for part in [target.path, target.query].compactMap(\.self) {
             try expect(part.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }, "\(text): \(part)")
         }
-        guard let whole = base?.target(target), let url = URL(string: "https://upstream.example:8443" + whole),
+        guard let full = base?.target(target), let url = URL(string: "https://upstream.example:8443" + full),
             url.host == "upstream.example", url.port == 8443
         else { throw FuzzFinding("\(text) was accepted but has no URL: \(target)") }
-        try expect(whole.hasPrefix("/api/v2/"), "\(text) leads to \(whole)")
+        try expect(full.hasPrefix("/api/v2/"), "\(text) leads to \(full)")
         var path = Substring(url.path(percentEncoded: true))
         // A server may decode the path this often.
         for _ in 0..<2 {
-            try expect(!path.split(whereSeparator: { "/\\".contains($0) }).contains(".."), "\(text) leads to \(whole)")
+            try expect(!path.split(whereSeparator: { "/\\".contains($0) }).contains(".."), "\(text) leads to \(full)")
             guard let decoded = PercentEncoding.decode(path) else { break }
             path = decoded[...]
         }
@@ -106,13 +106,13 @@ enum HTTPPromises {
             try expect((0...RequestLimits.longestMilliseconds).contains(call.wait), "a call waits \(call.wait) ms")
         }
         let decoded = try? JSONDecoder().decode(JSONValue.self, from: Data(body))
-        let quickly = try? JSONValue(reading: body, deepest: 64)
-        try expect(quickly == nil || quickly == decoded, "\(String(decoding: body, as: UTF8.self)) is read in two ways")
+        let fast = try? JSONValue(reading: body, deepest: 64)
+        try expect(fast == nil || fast == decoded, "\(String(decoding: body, as: UTF8.self)) is read in two ways")
         guard let document = decoded else { return }
         let written = (try? document.json()) ?? Data()
-        var quicklyWritten = ByteBuffer()
-        document.write(into: &quicklyWritten)
-        try expect(Data(quicklyWritten.readableBytesView) == written, "\(document) is written in two ways")
+        var fastWritten = ByteBuffer()
+        document.write(into: &fastWritten)
+        try expect(Data(fastWritten.readableBytesView) == written, "\(document) is written in two ways")
         let read = try? JSONDecoder().decode(JSONValue.self, from: written)
         try expect(read == document, "\(document) was written as \(String(decoding: written, as: UTF8.self))")
     }

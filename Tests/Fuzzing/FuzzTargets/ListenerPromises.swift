@@ -11,15 +11,15 @@ internal import NIOHTTP1
 enum ListenerPromises {
     /// - Parameter input: a byte that determines the size of the pieces, then the bytes that the client sends.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
-        guard let cut = input.first else { return }
+        guard let lengthByte = input.first else { return }
         let sent = Array(input.dropFirst())
         let whole = try answers(to: [sent])
-        let length = Int(cut) + 1
+        let length = Int(lengthByte) + 1
         let pieces = stride(from: 0, to: sent.count, by: length).map { Array(sent[$0..<min($0 + length, sent.count)]) }
         let inPieces = try answers(to: pieces)
         // HTTP/2 windows are opened as bytes are read, so the answers depend on the pieces.
         guard !sent.starts(with: Array("PRI * HTTP/2.0".utf8)) else { return }
-        try expect(comparable(whole) == comparable(inPieces), "sent at once: \(whole); in pieces of \(length): \(inPieces)")
+        try expect(comparable(whole) == comparable(inPieces), "in one piece: \(whole); in pieces of \(length): \(inPieces)")
     }
 
     /// Removes the date, and interim answers, which depend on whether a body has arrived already.
@@ -42,17 +42,17 @@ enum ListenerPromises {
         } catch {
             throw FuzzFinding("the listener does not open: \(error)")
         }
-        var said = ByteBuffer()
+        var output = ByteBuffer()
         for piece in pieces where channel.isActive {
             // The connection closes with an error if the bytes are not HTTP.
             _ = try? channel.writeInbound(ByteBuffer(bytes: piece))
             channel.embeddedEventLoop.run()
-            while let part = try? channel.readOutbound(as: ByteBuffer.self) { said.writeImmutableBuffer(part) }
+            while let part = try? channel.readOutbound(as: ByteBuffer.self) { output.writeImmutableBuffer(part) }
         }
         // Every request is echoed at most once, and a refusal is short.
-        let bound = 2 * pieces.reduce(0) { $0 + $1.count } + 1024 * (1 + pieces.reduce(0) { $0 + $1.count { $0 == 0x0A } })
-        try expect(said.readableBytes <= 8 * bound, "the reply to \(pieces) has \(said.readableBytes) bytes")
-        return String(buffer: said)
+        let limit = 2 * pieces.reduce(0) { $0 + $1.count } + 1024 * (1 + pieces.reduce(0) { $0 + $1.count { $0 == 0x0A } })
+        try expect(output.readableBytes <= 8 * limit, "the reply to \(pieces) has \(output.readableBytes) bytes")
+        return String(buffer: output)
     }
 
     /// Makes an API that echoes requests: complete ones at `/echo`, streamed ones below `/proxy`.
@@ -67,7 +67,7 @@ enum ListenerPromises {
             router: HTTPRouter(routes: routes, metrics: PrometheusRegistry()),
             gate: HTTPGate(access: AccessControl(keys: []), hosts: ["a"]), isTLS: false, maximumConnections: 4,
             firstRequestTimeout: .seconds(10), idleTimeout: .seconds(60),
-            // A stopped clock: no slice ends, so everything is answered at once.
+            // A stopped clock: no slice ends, so everything is answered immediately.
             scheduler: SliceScheduler(eventLoop: eventLoop) { 0 },
             logger: Logger(label: "fuzz") { _ in SwiftLogNoOpLogHandler() })
     }

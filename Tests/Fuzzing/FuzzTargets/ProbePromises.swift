@@ -28,7 +28,7 @@ enum ProbePromises {
         try judge(.json(path: text, equals: "ok"), body)
         guard let document = try? JSONDecoder().decode(JSONValue.self, from: Data(body)) else { return }
         try expect(path.steps.isEmpty ? path.value(in: document) == document : true, "$ is not the document")
-        if case .text(let own)? = path.value(in: document) { try judge(.json(path: text, equals: own), body) }
+        if case .text(let value)? = path.value(in: document) { try judge(.json(path: text, equals: value), body) }
     }
 
     /// Returns the path with every member in quotes.

@@ -11,7 +11,8 @@ enum ReplyPromises {
         let tightReading = try checkChunking(of: input, limits: tight)
         try expect(reading.replies.starts(with: tightReading.replies), "\(tightReading) within limits, \(reading) without")
         try expect(
-            reading.violation == nil || tightReading.violation != nil, "within limits there is no violation of \(reading)")
+            reading.violation == nil || tightReading.violation != nil,
+            "the tight limits accept what the usual limits reject: \(reading)")
         for reply in tightReading.replies {
             let size = try checkLimits(reply, depth: 0)
             try expect(size <= tight.replyLength, "a reply has \(size) bytes: \(reply)")
@@ -19,7 +20,7 @@ enum ReplyPromises {
         for reply in reading.replies {
             let again = try ReplyReading([reply.wire[...]])
             try expect(again.violation == nil && again.replies == [reply], "\(reply) was written and read as \(again)")
-            checkMeanings(reply)
+            checkDecoding(reply)
         }
     }
 
@@ -66,7 +67,7 @@ enum ReplyPromises {
     }
 
     /// Checks that every command decodes or rejects any reply without crashing.
-    private static func checkMeanings(_ reply: RedisReply) {
+    private static func checkDecoding(_ reply: RedisReply) {
         _ = (reply.text, reply.integer, reply.array)
         _ = try? Ping().decode(reply)
         _ = try? Info(section: "server").decode(reply)
@@ -88,8 +89,8 @@ struct ReplyReading {
         let parser = ReplyParser(limits: limits)
         do throws(RedisError) {
             for chunk in chunks {
-                let fed = chunk.withUnsafeBytes { bytes in Result { () throws(RedisError) in try parser.feed(bytes) } }
-                try fed.get()
+                let outcome = chunk.withUnsafeBytes { bytes in Result { () throws(RedisError) in try parser.feed(bytes) } }
+                try outcome.get()
                 while let reply = try parser.next() { replies.append(reply) }
             }
         } catch {

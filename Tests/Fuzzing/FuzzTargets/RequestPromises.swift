@@ -7,7 +7,7 @@ internal import RedisClient
 /// The RESP API reads the same requests no matter how the bytes are split, and rejects each invalid one with one line.
 enum RequestPromises {
     private static let table = RESPCommandTable()
-    /// The most commands of one input that are checked word by word.
+    /// The maximum number of commands per input that are checked word by word.
     private static let maximumCommands = 20
 
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
@@ -19,17 +19,19 @@ enum RequestPromises {
             try expect(other == reading, "whole: \(reading); \(chunking): \(other)")
         }
         // Slow, so only for every sixteenth input.
-        if case .incomplete(let count) = reading.ending, count > 0, input.fnv % 16 == 0 { try checkBound(input.suffix(count)) }
+        if case .incomplete(let count) = reading.ending, count > 0, input.fnv % 16 == 0 {
+            try checkLengthLimit(input.suffix(count))
+        }
         // Thousands of empty words are slow and show nothing new.
         for command in reading.commands.prefix(maximumCommands) {
             try checkWords(command)
             try checkOptions(command)
-            try checkWriting(command)
+            try checkEncoding(command)
         }
     }
 
     /// Checks that an incomplete command is completed or rejected before it exceeds the longest command.
-    private static func checkBound(_ pending: ArraySlice<UInt8>) throws(FuzzFinding) {
+    private static func checkLengthLimit(_ pending: ArraySlice<UInt8>) throws(FuzzFinding) {
         let filling = Array(repeating: UInt8(ascii: "x"), count: RESPRequestParser.longestLine + 2)
         let reading = try RequestReading([pending, filling[...]])
         if case .incomplete(let count) = reading.ending {
@@ -89,7 +91,7 @@ enum RequestPromises {
         }
     }
 
-    /// Checks that an error is one short line whatever it quotes, so a client's text cannot pass for a reply.
+    /// Checks that an error is one short line, even if it quotes a client's text, so the text cannot pass for a reply.
     private static func checkError(_ message: String) throws(FuzzFinding) {
         try expect(message.utf8.count <= 2048, "an error has \(message.utf8.count) bytes")
         let writer = RESPWriter()
@@ -101,7 +103,7 @@ enum RequestPromises {
     }
 
     /// Checks that the RESP API reads back what our own client writes.
-    private static func checkWriting(_ command: [[UInt8]]) throws(FuzzFinding) {
+    private static func checkEncoding(_ command: [[UInt8]]) throws(FuzzFinding) {
         var encoder = CommandEncoder()
         for argument in command { encoder.append(argument) }
         var buffer = ByteBuffer()
@@ -153,7 +155,7 @@ struct RequestReading: Equatable {
             case .incomplete:
                 try expect(
                     pending.count - start <= RESPRequestParser.Bounds.usual.command,
-                    "\(pending.count - start) bytes are kept for a command that is not whole")
+                    "\(pending.count - start) bytes are buffered for an incomplete command")
                 return true
             case .malformed(let reason):
                 ending = .malformed(reason)

@@ -8,7 +8,7 @@ enum ServerPromises {
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let first = input.first else { return }
         var connection = Connection(first & 1 == 0 ? .connection : .stream)
-        for byte in input.dropFirst() { try connection.meet(event: Int(byte) % 24, choice: Int(byte) / 24) }
+        for byte in input.dropFirst() { try connection.handle(event: Int(byte) % 24, choice: Int(byte) / 24) }
         try connection.finish()
     }
 
@@ -36,15 +36,15 @@ enum ServerPromises {
         private var taken = 0
         /// Whether the client is in the middle of a message.
         private var isInMessage = false
-        /// Whether the rest of a request that has begun is still to come.
-        private var isRestComing = false
+        /// Whether the current request has not been received in full.
+        private var isRequestIncomplete = false
         private var isInputOver = false
         private var isTaking = false
         private var isTurnAwaited = false
         private var isWritable = true
         private var isWritabilityReported = true
         private var isReadRequested = false
-        private var isEndOnItsWay = false
+        private var isEndPending = false
         private var isEndWritten = false
 
         init(_ carrier: Machine.Carrier) {
@@ -53,9 +53,9 @@ enum ServerPromises {
 
         private var isLive: Bool { reply == .awaited || reply == .begun }
 
-        mutating func meet(event: Int, choice: Int) throws(FuzzFinding) {
+        mutating func handle(event: Int, choice: Int) throws(FuzzFinding) {
             switch event {
-            case 0..<6: try arrive(event, choice)
+            case 0..<6: try receivePart(event, choice)
             case 6..<9: try takeWaiting(choice)
             case 9..<16: try answer(event, choice)
             default: try change(event, choice)
@@ -63,19 +63,19 @@ enum ServerPromises {
             try expect(isTurnAwaited == machine.isTurnAwaited, "a turn is awaited: \(machine.isTurnAwaited), \(isTurnAwaited)")
             guard phase == .open, !isTaking, !isTurnAwaited, !waiting.isEmpty else { return }
             let isIdle = reply == .none && isWritable && isWritabilityReported
-            try expect(!isIdle && !isRestComing, "parts wait although nothing is pending")
+            try expect(!isIdle && !isRequestIncomplete, "parts wait although nothing is pending")
         }
 
         mutating func finish() throws(FuzzFinding) {
             try perform(machine.close())
-            for event in 0..<24 { try meet(event: event, choice: 1) }
+            for event in 0..<24 { try handle(event: event, choice: 1) }
             try expect(begun == ended, "\(begun) requests have \(ended) ends")
             try expect(waiting.isEmpty, "\(waiting.count) parts wait on a closed connection")
         }
 
         // MARK: Parts
 
-        private mutating func arrive(_ event: Int, _ choice: Int) throws(FuzzFinding) {
+        private mutating func receivePart(_ event: Int, _ choice: Int) throws(FuzzFinding) {
             // A stream carries one message. Nothing follows the end of the input or a decoder error.
             guard !isInputOver, isInMessage || machine.carrier == .connection || arrived == 0 else { return }
             let part: Machine.Part = !isInMessage ? .head : event < 3 ? .end : .body(choice == 0 ? 70_000 : choice)
@@ -96,8 +96,8 @@ enum ServerPromises {
         }
 
         private mutating func takeWaiting(_ choice: Int) throws(FuzzFinding) {
-            let isOwed = isTurnAwaited && !isTaking
-            if isOwed {
+            let hadTurn = isTurnAwaited && !isTaking
+            if hadTurn {
                 machine.sliceStarted()
                 (isTurnAwaited, isTaking) = (false, true)
             }
@@ -109,7 +109,7 @@ enum ServerPromises {
             case .wait: isTaking = false
             case .waitForTurn:
                 isTaking = false
-                try expect(!isOwed, "a turn takes no request")
+                try expect(!hadTurn, "a turn takes no request")
                 try awaitTurn()
             }
         }
@@ -123,7 +123,7 @@ enum ServerPromises {
                 choose([.collector, .relay, .nobody][choice % 3], isEmpty: part == .end)
                 action = machine.take(part)
             }
-            if part == .end { isRestComing = false }
+            if part == .end { isRequestIncomplete = false }
             switch action {
             case .begin: try begin(choice)
             case .choose: throw FuzzFinding("a receiver is chosen twice")
@@ -139,11 +139,11 @@ enum ServerPromises {
         }
 
         private mutating func begin(_ choice: Int) throws(FuzzFinding) {
-            try expect(phase == .open && reply == .none && !isRestComing, "a request begins while \(phase), \(reply)")
+            try expect(phase == .open && reply == .none && !isRequestIncomplete, "a request begins while \(phase), \(reply)")
             let successions: [Machine.Succession] = [.another, .another, .afterContinue, .last, .otherProtocol]
             machine.begin(successions[choice % successions.count], announced: choice > 5 ? nil : choice * 1000)
             (begun, reply, receiver) = (begun + 1, .awaited, .undecided)
-            (isRestComing, isEndOnItsWay, isEndWritten) = (true, false, false)
+            (isRequestIncomplete, isEndPending, isEndWritten) = (true, false, false)
         }
 
         private mutating func choose(_ receiver: Machine.Receiver, isEmpty: Bool) {
@@ -166,8 +166,8 @@ enum ServerPromises {
             case 11:
                 try beginAnswer()
                 try completeAnswer(endsConnection: choice == 1)
-            case 12 where isEndOnItsWay:
-                (isEndOnItsWay, isEndWritten) = (false, true)
+            case 12 where isEndPending:
+                (isEndPending, isEndWritten) = (false, true)
                 try perform(machine.answerWritten())
             case 13 where isLive: machine.demand(choice & 1 == 0 ? .wanted : .held)
             case 14 where reply == .awaited: machine.continued()
@@ -190,7 +190,7 @@ enum ServerPromises {
         private mutating func completeAnswer(endsConnection: Bool) throws(FuzzFinding) {
             guard reply == .begun else { return }
             reply = .over
-            isEndOnItsWay = machine.isWrittenAwaited
+            isEndPending = machine.isWrittenAwaited
             machine.answerCompleted(endsConnection: endsConnection)
             try perform(machine.advance())
         }
@@ -221,7 +221,7 @@ enum ServerPromises {
             case 22 where choice == 1: try perform(machine.close())
             case 22 where phase == .closing:
                 let action = machine.outputFlushed()
-                try expect(action == .close || isRestComing, "a connection stays without anything to wait for")
+                try expect(action == .close || isRequestIncomplete, "a connection stays open with nothing to wait for")
                 try perform(action)
             case 23 where machine.isReceiverAwaited: choose(choice & 1 == 0 ? .collector : .relay, isEmpty: false)
             default: break
@@ -234,7 +234,7 @@ enum ServerPromises {
                 machine.readRequested()
             }
             guard machine.takeRead(isWritable: isWritable) == .proceed else { return }
-            try expect(isReadRequested, "a read is carried out that was not requested")
+            try expect(isReadRequested, "a read begins that was not requested")
             try expect(phase != .open || reply != .none || isWritable, "a client that does not read is read from")
             isReadRequested = false
         }
@@ -243,11 +243,13 @@ enum ServerPromises {
             switch action {
             case .none, .extend, .linger: break
             case .awaitRequest:
-                try expect(phase == .open && !isLive && !isRestComing, "a request is awaited while \(phase), \(reply)")
+                try expect(phase == .open && !isLive && !isRequestIncomplete, "a request is awaited while \(phase), \(reply)")
                 end()
                 if machine.beginTaking() == .proceed { isTaking = true }
             case .dropRest:
-                try expect(phase == .open && reply == .over && isRestComing, "a rest is dropped while \(phase), \(reply)")
+                try expect(
+                    phase == .open && reply == .over && isRequestIncomplete,
+                    "the rest of a request is dropped while \(phase), \(reply)")
                 receiver = .nobody
             case .dropWaiting: (waiting, taken) = ([], arrived)
             case .finish:
@@ -268,7 +270,7 @@ enum ServerPromises {
             case .breakRequest: try breakRequest()
             case .refuse:
                 try expect(phase == .open && reply == .none && waiting.isEmpty, "a refusal overtakes a request")
-                (begun, reply, receiver, isRestComing) = (begun + 1, .awaited, .nobody, true)
+                (begun, reply, receiver, isRequestIncomplete) = (begun + 1, .awaited, .nobody, true)
                 try breakRequest()
             }
         }

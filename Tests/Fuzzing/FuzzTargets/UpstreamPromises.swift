@@ -20,7 +20,7 @@ enum UpstreamPromises {
         let pieces = stride(from: 0, to: sent.count, by: length).map { Array(sent[$0..<min($0 + length, sent.count)]) }
         let whole = try Call(request).answered(with: [sent])
         let inPieces = try Call(request).answered(with: pieces)
-        try expect(whole == inPieces, "sent at once: \(whole); in pieces of \(length): \(inPieces)")
+        try expect(whole == inPieces, "in one piece: \(whole); in pieces of \(length): \(inPieces)")
     }
 
     /// One request and its outcome.
@@ -59,12 +59,12 @@ enum UpstreamPromises {
                 // The connection closes with an error if the bytes are not HTTP.
                 _ = try? channel.writeInbound(ByteBuffer(bytes: piece))
                 channel.embeddedEventLoop.run()
-                try expect(!wasFree || !channel.isActive, "a free connection stays open that was sent \(piece)")
+                try expect(!wasFree || !channel.isActive, "a free connection stays open after receiving \(piece)")
             }
             if isFree, channel.isActive { try checkNext(on: connection, channel) }
             _ = try? channel.finish(acceptAlreadyClosed: true)
             channel.embeddedEventLoop.run()
-            try expect(outcome.ends.count == 1, "an answer ends \(outcome.ends)")
+            try expect(outcome.ends.count == 1, "an answer has the ends \(outcome.ends)")
             return outcome
         }
 
@@ -112,7 +112,7 @@ enum UpstreamPromises {
             connection.abandon()
         }
 
-        // MARK: Home
+        // MARK: Owner
 
         func free(_ connection: HTTPClientConnection) { isFree = true }
 

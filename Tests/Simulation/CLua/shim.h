@@ -8,7 +8,7 @@
 // luaopen_base, luaopen_string, luaopen_table, luaopen_math, luaopen_debug.
 #include <lua5.1/lualib.h>
 
-// Opens cjson. Debian's header of it is C++ only.
+// Opens cjson. Debian's header for it is C++ only.
 int luaopen_cjson(lua_State *state);
 
 // Calls a Swift function, the first upvalue. If it returns a negative number, the top value is raised as an error.

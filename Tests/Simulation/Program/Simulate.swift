@@ -83,41 +83,41 @@ struct Simulate: ParsableCommand {
 
     func run() throws {
         fixHashing()
-        var sums = Sums()
+        var totals = Totals()
         var progress = Progress()
         for seed in self.seed.map({ [$0] }) ?? Array(first..<first + UInt64(seeds)) {
             let world = World(seed: seed)
             if traffic { world.tap { print($0) } }
             let outcome = world.run(operations: operations)
-            sums.add(outcome)
+            totals.add(outcome)
             if let history { try outcome.write(to: history) }
             if digest { print("seed \(seed): digest \(String(outcome.digest, radix: 16))") }
             for event in outcome.events.suffix(tail) { print("\(event.at.nanoseconds / 1_000_000 - 1_000_000) \(event.what)") }
-            if !json { tell(outcome, sums) }
+            if !json { printFindings(of: outcome, totals) }
             // Flush, so that a redirected output contains everything known so far.
             fflush(nil)
             if shrink, var shrinking = Shrinking(outcome, operations: operations, target: finding) {
-                shrinking.run { Progress.tell($0) }
+                shrinking.run { Progress.log($0) }
                 for line in shrinking.story { print(line) }
             }
-            progress.passed(sums, of: self.seed == nil ? seeds : 1)
+            progress.update(totals, of: self.seed == nil ? seeds : 1)
             if untilFound, !outcome.unknown.isEmpty { break }
         }
-        try sums.tell(asJSON: json)
-        if sums.unknown > 0 { throw ExitCode(1) }
+        try totals.write(asJSON: json)
+        if totals.unknown > 0 { throw ExitCode(1) }
     }
 
-    private func tell(_ outcome: WorldResult, _ sums: Sums) {
+    private func printFindings(of outcome: WorldResult, _ totals: Totals) {
         for violation in outcome.unknown.prefix(seed == nil ? 2 : 20) { print("seed \(outcome.seed): \(violation)") }
         // Known findings are printed for the first world that shows them.
-        for (name, found) in outcome.known.sorted(by: { $0.key < $1.key }) where sums.knownSeeds[name] == outcome.seed {
+        for (name, found) in outcome.known.sorted(by: { $0.key < $1.key }) where totals.knownSeeds[name] == outcome.seed {
             print("seed \(outcome.seed): known \(name), \(found.count) times, first: \(found.first)")
         }
     }
 }
 
 /// Totals of all worlds.
-struct Sums: Encodable {
+struct Totals: Encodable {
     var seeds = 0
     var operations = 0
     var simulatedSeconds = 0.0
@@ -159,11 +159,11 @@ struct Sums: Encodable {
         if seed == nil, let first = outcome.unknown.first {
             (seed, promise, finding) = (outcome.seed, first.promise.rawValue, first.finding)
         }
-        let took = began.duration(to: .now).components
-        seconds = Double(took.seconds) + Double(took.attoseconds) / 1e18
+        let elapsed = began.duration(to: .now).components
+        seconds = Double(elapsed.seconds) + Double(elapsed.attoseconds) / 1e18
     }
 
-    func tell(asJSON: Bool) throws {
+    func write(asJSON: Bool) throws {
         guard !asJSON else {
             let encoder = JSONEncoder()
             encoder.outputFormatting = [.sortedKeys]
@@ -186,14 +186,15 @@ struct Sums: Encodable {
 struct Progress {
     private var next = ContinuousClock.now + .seconds(2)
 
-    mutating func passed(_ sums: Sums, of seeds: Int) {
+    mutating func update(_ totals: Totals, of seeds: Int) {
         guard ContinuousClock.now > next else { return }
         next += .seconds(5)
-        Self.tell(
-            "\(sums.seeds) of \(seeds) worlds, \(sums.operations) operations, \(sums.unknown) findings without a known cause")
+        Self.log(
+            "\(totals.seeds) of \(seeds) worlds, \(totals.operations) operations, \(totals.unknown) findings without a known cause"
+        )
     }
 
-    static func tell(_ line: String) {
+    static func log(_ line: String) {
         let text = Array("simulate: \(line)\n".utf8)
         _ = text.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }

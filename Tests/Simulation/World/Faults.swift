@@ -8,9 +8,9 @@ typealias StartedFault = (heal: () -> Void, words: String)
 
 /// Causes faults, one or several at the same time, and ends them again.
 final class Faults {
-    /// The target of a lasting fault. A target has at most one such fault at a time; a fault without duration may occur
-    /// at any time.
-    private enum Place: Equatable {
+    /// The target of a fault with a duration. At most one of these faults affects a target at a time. A fault without a
+    /// duration may occur at any time.
+    private enum Target: Equatable {
         case sidecar(Int), redis, quorum
     }
 
@@ -18,18 +18,18 @@ final class Faults {
     private unowned let state: WorldState
     private var random: SeededRandom
     private var lastNumber = 0
-    private var active: [Int: (place: Place?, endsItself: Bool, heal: () -> Void)] = [:]
+    private var active: [Int: (target: Target?, endsByItself: Bool, heal: () -> Void)] = [:]
     /// All faults with their times, for the story.
     private(set) var storyFaults: [StoryFault] = []
-    /// The earliest time at which one of several servers may be down briefly again.
-    private var nextAbsence: Int64 = 0
+    /// The earliest time at which a server of a replicated Redis may briefly go down again.
+    private var nextOutage: Int64 = 0
     /// The amount by which the fault being started moved the clock, in milliseconds.
     private var ahead: Int64 = 0
     /// The furthest that Redis' clock has ever been ahead, in milliseconds.
     private var furthestAhead: Int64 = 0
-    /// Forward jumps whose fences true time has not reached yet: their size in milliseconds, and the time at which it
-    /// will, in nanoseconds.
-    private var leads: [(ahead: Int64, end: Int64)] = []
+    /// The forward jumps after which the correct time has not caught up with the fences yet. Each has its size in
+    /// milliseconds and the time at which the correct time catches up, in nanoseconds.
+    private var pendingJumps: [(ahead: Int64, end: Int64)] = []
     /// The numbers of the faults that may occur; `nil` if all may. Used by shrinking.
     private let kept: Set<Int>?
     private let topologyFaults: TopologyFaults
@@ -52,19 +52,19 @@ final class Faults {
         }
     }
 
-    /// Ends every fault except those that end by themselves: a primary that returned in the middle of a failover would
-    /// be replaced after the fault had ended.
+    /// Ends every fault except those that end by themselves. Otherwise a primary could return in the middle of a
+    /// failover and be replaced after its fault has ended.
     func endAll() {
-        for (number, fault) in active.sorted(by: { $0.key < $1.key }) where !fault.endsItself { end(number, fault.heal) }
+        for (number, fault) in active.sorted(by: { $0.key < $1.key }) where !fault.endsByItself { end(number, fault.heal) }
     }
 
     private func draw() {
         // Each fault has its own stream, so that omitting one leaves the others unchanged.
-        var own = random.split()
+        var stream = random.split()
         let kinds = state.profile.faultWeights
-        var point = Int.random(in: 0..<kinds.reduce(0) { $0 + $1.weight }, using: &own)
+        var point = Int.random(in: 0..<kinds.reduce(0) { $0 + $1.weight }, using: &stream)
         for (kind, weight) in kinds {
-            if point < weight { return begin(kind, &own) }
+            if point < weight { return begin(kind, &stream) }
             point -= weight
         }
     }
@@ -73,32 +73,32 @@ final class Faults {
         lastNumber += 1
         let number = lastNumber
         let sidecar = Int.random(in: state.sidecars.indices, using: &random)
-        let place: Place? =
+        let target: Target? =
             switch kind.target {
             case .sidecar: .sidecar(sidecar)
             case .redis: .redis
             case .quorum: .quorum
             case .data, .configuration, .clients, .slots: nil
             }
-        let isTaken = place != nil && active.values.contains { $0.place == place }
+        let isTargetBusy = target != nil && active.values.contains { $0.target == target }
         // Connections may also break during another fault.
-        guard kept?.contains(number) ?? true, active.count < 3, !isTaken || place == .quorum else { return }
+        guard kept?.contains(number) ?? true, active.count < 3, !isTargetBusy || target == .quorum else { return }
         var length = Self.length(of: kind, &random)
-        let act = carryOut(kind, sidecar: sidecar, number: number, length: &length, isTaken: isTaken, &random)
-        guard let (heal, words) = act else { return }
-        let concerned: Int? =
+        let started = inject(kind, sidecar: sidecar, number: number, length: &length, isTargetBusy: isTargetBusy, &random)
+        guard let (heal, words) = started else { return }
+        let affectedSidecar: Int? =
             switch kind.target {
             case .sidecar, .configuration, .clients: sidecar
             case .redis, .quorum, .data, .slots: nil
             }
-        state.record(.faultBegan(fault: number, kind, sidecar: concerned))
+        state.record(.faultBegan(fault: number, kind, sidecar: affectedSidecar))
         storyFaults.append(
             StoryFault(
-                number: number, kind: kind, sidecar: concerned, began: state.timeline.instant, ended: nil, ahead: ahead,
+                number: number, kind: kind, sidecar: affectedSidecar, began: state.timeline.instant, ended: nil, ahead: ahead,
                 words: words))
         ahead = 0
         guard length > 0 else { return end(number, heal) }
-        active[number] = (place, endsItself: !isSingle && kind == .failover || kind.target == .slots, heal)
+        active[number] = (target, endsByItself: !isSingle && kind == .failover || kind.target == .slots, heal)
         state.timeline.plan(in: .milliseconds(length)) { [weak self] in
             guard let self, let fault = active[number] else { return }
             end(number, fault.heal)
@@ -130,18 +130,18 @@ final class Faults {
     }
 
     /// Starts the fault. Returns the action that ends it and a description, or `nil` if it is impossible now.
-    private func carryOut(
-        _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, isTaken: Bool,
+    private func inject(
+        _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, isTargetBusy: Bool,
         _ random: inout SeededRandom
     ) -> StartedFault? {
         let host = state.sidecars[sidecar]
         let paths = state.profile.quorum > 0 ? Array(host.paths.prefix(1)) : host.paths
         let redis = victim(of: kind, &random)
         if !isSingle, kind == .redisRestart || kind == .redisPause {
-            // A server that is down for longer, or up too briefly between two outages, is replaced.
-            guard state.timeline.now >= nextAbsence else { return nil }
+            // A failover would replace a server that is down for longer or up too briefly between two outages.
+            guard state.timeline.now >= nextOutage else { return nil }
             length = min(length, TopologyFaults.longestAbsence)
-            nextAbsence = state.timeline.now + .milliseconds(length + TopologyFaults.presence)
+            nextOutage = state.timeline.now + .milliseconds(length + TopologyFaults.presence)
         }
         switch kind {
         case .kill:
@@ -183,7 +183,7 @@ final class Faults {
                 }, "no bytes pass"
             )
         case .latency:
-            let usual = paths[0].delay
+            let normalDelay = paths[0].delay
             let slow = Int64.random(in: 1...400, using: &random)
             for path in paths {
                 path.delay = .milliseconds(slow / 2)...(.milliseconds(slow))
@@ -192,7 +192,7 @@ final class Faults {
             return (
                 {
                     for path in paths {
-                        path.delay = usual; path.splits = 0
+                        path.delay = normalDelay; path.splits = 0
                     }
                 }, "up to \(slow) ms of delay, in pieces"
             )
@@ -281,8 +281,8 @@ final class Faults {
         case .counterOfOtherSoftware: return world.foreigner.deleteCounter(&random)
         case .otherFleet: return world.foreigner.deleteFleet()
         case .reload: return world.reload(sidecar: sidecar, &random)
-        case .quorumServer: return breakQuorumServer(length: &length, isOneUnreachable: isTaken, &random)
-        case .quorumRestart: return isTaken ? nil : restartQuorumServer(&random)
+        case .quorumServer: return breakQuorumServer(length: &length, isOneUnreachable: isTargetBusy, &random)
+        case .quorumRestart: return isTargetBusy ? nil : restartQuorumServer(&random)
         case .reshard, .nodeJoin, .nodeLeave:
             return topologyFaults.move(kind, ending: { [weak self] in self?.finish(number) }, &random)
         case .vanish:
@@ -307,18 +307,18 @@ final class Faults {
     /// Returns the actual size of a clock jump. A jump that the documentation excludes is replaced with a short one.
     private func jump(_ wanted: Int64, lasting length: Int64) -> Int64 {
         let now = state.timeline.now
-        leads.removeAll { $0.end <= now }
-        let ahead = mayShow(wanted) ? wanted : 200
+        pendingJumps.removeAll { $0.end <= now }
+        let ahead = isAllowed(jump: wanted) ? wanted : 200
         furthestAhead = max(furthestAhead, ahead)
-        if ahead > 0 { leads.append((ahead, now + .milliseconds(length + ahead))) }
+        if ahead > 0 { pendingJumps.append((ahead, now + .milliseconds(length + ahead))) }
         return ahead
     }
 
-    /// Returns whether the clock may jump this far. A clock that runs a day past a fence's time makes Redis forget the
-    /// fence, so fences fall when the clock returns. `docs/reference/locks.md` documents that.
-    private func mayShow(_ ahead: Int64) -> Bool {
+    /// Returns whether the clock may jump this far. Redis forgets a fence when its clock runs a day past the fence's
+    /// time. Fences then fall when the clock returns, as `docs/reference/locks.md` documents.
+    private func isAllowed(jump ahead: Int64) -> Bool {
         let day: Int64 = 86_000_000
-        return ahead < 0 ? furthestAhead < day : leads.allSatisfy { ahead <= $0.ahead + day }
+        return ahead < 0 ? furthestAhead < day : pendingJumps.allSatisfy { ahead <= $0.ahead + day }
     }
 
     private func cutAgain(_ path: Path, every pause: Int64, until end: Int64) {
@@ -371,7 +371,7 @@ final class Faults {
     }
 }
 
-/// Other software on the same Redis, which touches Interlock's keys.
+/// Other software on the same Redis that modifies Interlock's keys.
 final class Foreigner {
     private unowned let state: WorldState
 

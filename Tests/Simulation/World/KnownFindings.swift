@@ -85,14 +85,14 @@ struct Story {
     /// once Redis answers and everything granted without it has lapsed.
     func remembersQuotas(before violation: Violation) -> Bool {
         let size = Int64(profile.largestFleet)
-        let memories = limits(violation).map { limit in
+        let retentionTimes = limits(violation).map { limit in
             switch limit.algorithm {
             case .gcra: max(limit.capacity, size) * limit.windowMilliseconds / limit.limit
             case .fixed, .sliding: max(limit.windowMilliseconds, limit.windowMilliseconds * size / limit.limit)
             }
         }
-        guard let longest = memories.max() else { return false }
-        let memory = longest + 1000
+        guard let longest = retentionTimes.max() else { return false }
+        let retention = longest + 1000
         let outages = faults.filter { $0.kind.cutsOffRedis && $0.began <= violation.at }
         // All sidecars start within twenty seconds. The others learn of a returning sidecar from its next heartbeat.
         let returns = faults.filter { $0.kind.mayCause(.silence) && $0.began <= violation.at }
@@ -100,11 +100,11 @@ struct Story {
             [Instant(nanoseconds: WorldTimeline.beginning).advanced(byMilliseconds: 20_000)]
             + returns.map { ($0.ended ?? violation.at).advanced(byMilliseconds: 6000) }
         return origins.contains { origin in
-            var reach = origin.advanced(byMilliseconds: memory)
-            for outage in outages where outage.began <= reach {
-                reach = max(reach, (outage.ended ?? violation.at).advanced(byMilliseconds: memory))
+            var retainedUntil = origin.advanced(byMilliseconds: retention)
+            for outage in outages where outage.began <= retainedUntil {
+                retainedUntil = max(retainedUntil, (outage.ended ?? violation.at).advanced(byMilliseconds: retention))
             }
-            return reach >= violation.at
+            return retainedUntil >= violation.at
         }
     }
 }

@@ -64,12 +64,12 @@ final class ProxiedServices {
         guard !hosts.isEmpty else { return }
         state.timeline.plan(in: .milliseconds(Int64.random(in: 300...4000, using: &random))) { [weak self] in
             guard let self, !state.isClosing else { return }
-            trouble(Int.random(in: hosts.indices, using: &random))
+            injectFault(Int.random(in: hosts.indices, using: &random))
             start()
         }
     }
 
-    private func trouble(_ service: Int) {
+    private func injectFault(_ service: Int) {
         let (host, length) = (hosts[service], Int64.milliseconds(Int64.random(in: 20...2000, using: &random)))
         switch Int.random(in: 0..<10, using: &random) {
         case 0: host.cutAll()
@@ -91,7 +91,7 @@ final class ProxiedServices {
 
     /// Checks that every permit was returned and that no outcome was reported twice, once all clients are done.
     func judge() {
-        // Most of so many calls reach a service, whatever fails.
+        // With this many calls, most reach a service despite the faults.
         if state.calls > 200, hosts.allSatisfy({ $0.answered == 0 }) {
             state.find(.answers, "no service answered any of \(state.calls) calls through the proxy")
         }

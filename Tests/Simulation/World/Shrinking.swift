@@ -55,29 +55,29 @@ package struct Shrinking: Sendable {
         result.unknown.first { $0.promise.rawValue == target } ?? result.known[target]?.first
     }
 
-    /// - Parameter tell: receives the progress.
-    package mutating func run(tell: (String) -> Void) {
+    /// - Parameter report: receives the progress.
+    package mutating func run(report: (String) -> Void) {
         guard attempt(cut) else { return }
-        tell("\(target): fewer faults than \(result.faults.count)")
-        leaveOut(\.faults)
-        tell("\(target): fewer clients than \(cut.clients?.count ?? 0), with \(result.faults.count) faults")
-        leaveOut(\.clients)
-        leaveOut(\.faults)
+        report("\(target): fewer faults than \(result.faults.count)")
+        minimize(\.faults)
+        report("\(target): fewer clients than \(cut.clients?.count ?? 0), with \(result.faults.count) faults")
+        minimize(\.clients)
+        minimize(\.faults)
     }
 
     /// Removes as many items as possible: halves first, then quarters, down to single ones.
-    private mutating func leaveOut(_ part: WritableKeyPath<Cut, Set<Int>?>) {
-        var left = (cut[keyPath: part] ?? []).sorted()
-        var size = max(1, left.count / 2)
+    private mutating func minimize(_ part: WritableKeyPath<Cut, Set<Int>?>) {
+        var remaining = (cut[keyPath: part] ?? []).sorted()
+        var size = max(1, remaining.count / 2)
         while true {
-            var kept: [Int] = []
-            for start in stride(from: 0, to: left.count, by: size) {
-                let some = left[start..<min(start + size, left.count)]
-                var less = cut
-                less[keyPath: part]?.subtract(some)
-                if !attempt(less) { kept += some }
+            var needed: [Int] = []
+            for start in stride(from: 0, to: remaining.count, by: size) {
+                let chunk = remaining[start..<min(start + size, remaining.count)]
+                var candidate = cut
+                candidate[keyPath: part]?.subtract(chunk)
+                if !attempt(candidate) { needed += chunk }
             }
-            left = kept
+            remaining = needed
             guard size > 1 else { return }
             size /= 2
         }
@@ -102,17 +102,17 @@ package struct Shrinking: Sendable {
             "\(cut.clients?.count ?? result.clients.count) clients, \(result.operations) operations, \(result.faults.count) faults"
         )
         for fault in result.faults {
-            let whose = fault.sidecar.map { " of sidecar \($0)" } ?? ""
+            let scope = fault.sidecar.map { " of sidecar \($0)" } ?? ""
             lines.append(
-                "\(time(fault.began)) to \(fault.ended.map(time) ?? "the end"): #\(fault.number) \(fault.kind.rawValue)\(whose), \(fault.words)"
+                "\(time(fault.began)) to \(fault.ended.map(time) ?? "the end"): #\(fault.number) \(fault.kind.rawValue)\(scope), \(fault.words)"
             )
         }
         guard let finding = finding(in: result) else { return lines }
         lines.append("\(time(finding.at)): \(finding.promise.rawValue): \(finding.finding)")
-        let about = StoryCall.all(of: result.events).filter {
+        let relevant = StoryCall.all(of: result.events).filter {
             $0.began <= finding.at && $0.isAbout(finding, services: result.services)
         }
-        for call in about.suffix(16) {
+        for call in relevant.suffix(16) {
             let end = call.ended.map { "to \(time($0))" } ?? "on"
             let ending = call.ending.map { "\($0)" } ?? "in progress"
             lines.append(

@@ -83,7 +83,7 @@ final class Stage {
         timeline.run(until: timeline.now + .milliseconds(milliseconds))
     }
 
-    /// Lets time pass until the condition holds. Returns `false` if it does not within this many milliseconds.
+    /// Lets time pass until the condition holds, for at most this many milliseconds. Returns whether it holds.
     @discardableResult
     func run(upTo milliseconds: Int64, until condition: () -> Bool) -> Bool {
         let end = timeline.now + .milliseconds(milliseconds)
@@ -270,10 +270,10 @@ final class Stage {
         return String(decoding: reply, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
     }
 
-    /// The primary with replicas and their Sentinels; `nil` if the topology is another one.
+    /// The primary with its replicas and Sentinels; `nil` in other topologies.
     var sentinels: SentinelGroup? { if case .sentinels(let group) = machines { group } else { nil } }
 
-    /// The cluster; `nil` if the topology is another one.
+    /// The cluster; `nil` in other topologies.
     var cluster: ClusterGroup? { if case .cluster(let group) = machines { group } else { nil } }
 
     /// The path between a sidecar and one of the machines of Redis.

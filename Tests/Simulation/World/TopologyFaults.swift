@@ -24,9 +24,8 @@ final class TopologyFaults {
     // MARK: Failovers
 
     /// Kills a primary, stops it, or cuts it off from all but clients until another server replaces it. The former
-    /// primary then returns and considers itself the primary until it is made a replica.
-    ///
-    /// - Parameter ending: called once it is a replica and all servers know the new primary.
+    /// primary then returns and considers itself the primary until it is made a replica. `ending` is called once it
+    /// is a replica and all servers know the new primary.
     func failover(ending: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
         switch machines {
         case .single: return nil
@@ -34,10 +33,10 @@ final class TopologyFaults {
             let former = group.primaryNumber
             let others = group.servers.filter { $0 != former }
             guard group.isSettled, others.contains(where: { group.hosts[$0].isRunning }) else { return nil }
-            return lose(
+            return takeDown(
                 former, of: group.hosts, group.backbone, &random, replicas: others.filter { group.hosts[$0].isRunning },
                 isReplaced: { group.primaryNumber != former && group.hosts[group.primaryNumber].isRunning && group.isSettled },
-                isWhole: { group.isSettled && group.replication.primary(of: former) != nil },
+                isRestored: { group.isSettled && group.replication.primary(of: former) != nil },
                 ending: ending)
         case .cluster(let group):
             let candidates = group.primaries.filter { number in
@@ -45,44 +44,44 @@ final class TopologyFaults {
             }
             guard !candidates.isEmpty, group.isSettled else { return nil }
             let former = candidates[Int.random(in: candidates.indices, using: &random)]
-            return lose(
+            return takeDown(
                 former, of: group.hosts, group.backbone, &random,
                 isReplaced: { group.isSettled(without: former) },
-                isWhole: { group.isSettled && group.members[former].isReplica },
+                isRestored: { group.isSettled && group.members[former].isReplica },
                 ending: ending)
         }
     }
 
-    private func lose(
+    private func takeDown(
         _ former: Int, of hosts: [RedisHost], _ backbone: Backbone, _ random: inout SeededRandom, replicas: [Int] = [],
-        isReplaced: @escaping () -> Bool, isWhole: @escaping () -> Bool, ending: @escaping () -> Void
+        isReplaced: @escaping () -> Bool, isRestored: @escaping () -> Bool, ending: @escaping () -> Void
     ) -> StartedFault {
         let host = hosts[former]
         var words: String
-        let loss: () -> Void
+        let outage: () -> Void
         switch Int.random(in: 0..<3, using: &random) {
         case 0:
-            loss = { [host] in if host.isUp { host.crash() } }
+            outage = { [host] in if host.isUp { host.crash() } }
             words = "\(host.name) is killed"
         case 1:
-            loss = { [host] in if host.isUp { host.stop() } }
+            outage = { [host] in if host.isUp { host.stop() } }
             words = "\(host.name) is paused"
         default:
-            loss = { [backbone] in backbone.isolate(former) }
+            outage = { [backbone] in backbone.isolate(former) }
             words = "\(host.name) can reach only clients"
         }
         if replicas.count > 1, random.happens(0.4) {
             // One replica loses contact with the primary early. It is then the only one that Sentinels can promote.
-            let late = replicas[Int.random(in: replicas.indices, using: &random)]
+            let lastContacted = replicas[Int.random(in: replicas.indices, using: &random)]
             let lag = Int64.random(in: 100...1000, using: &random)
-            backbone.set(former, late, isCut: true)
+            backbone.set(former, lastContacted, isCut: true)
             timeline.plan(in: .milliseconds(lag)) { [backbone] in
-                for replica in replicas where replica != late { backbone.isolate(replica) }
-                loss()
+                for replica in replicas where replica != lastContacted { backbone.isolate(replica) }
+                outage()
             }
-            words += ", \(lag) ms after the last message to \(hosts[late].name); the others are cut off too"
+            words += ", \(lag) ms after the last message to \(hosts[lastContacted].name); the others are cut off too"
         } else {
-            loss()
+            outage()
         }
         let heal = { [weak host, weak backbone] in
             backbone?.mendAll()
@@ -92,7 +91,7 @@ final class TopologyFaults {
         }
         when(isReplaced) { [weak self] in
             heal()
-            self?.when(isWhole, ending)
+            self?.when(isRestored, ending)
         }
         return (heal, words)
     }
@@ -108,9 +107,7 @@ final class TopologyFaults {
 
     // MARK: Hash slots
 
-    /// Moves hash slots of a cluster, or makes a server join or leave.
-    ///
-    /// - Parameter ending: called once the move is complete.
+    /// Moves hash slots of a cluster, or makes a server join or leave. `ending` is called once that is complete.
     func move(_ kind: FaultKind, ending: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
         guard case .cluster(let group) = machines, !isMoving, group.isSettled else { return nil }
         let pause = Int64.random(in: .microseconds(200)...(.milliseconds(8)), using: &random)

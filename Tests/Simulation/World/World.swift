@@ -53,7 +53,7 @@ package final class World {
     let foreigner: Foreigner
     private var clients: [ListenerClient] = []
     /// The clients that the fault `vanish` kills.
-    private var callers: [ListenerClient] = []
+    private var killableClients: [ListenerClient] = []
     private var probers: [Prober] = []
     private var faults: Faults?
     private let proxied: ProxiedServices
@@ -151,22 +151,23 @@ package final class World {
         sidecar < profile.sidecars ? profile.services + profile.apis.proxied : profile.services
     }
 
-    /// Adds the first fleet's clients that do not use the RESP API. They draw from streams of their own.
+    /// Adds the first fleet's clients that do not use the RESP API. They draw from a separate
+    /// stream.
     private func addOtherAPIs() {
         let fleet = 0..<profile.sidecars
-        var own = SeededRandom(seed: seed ^ 0x5eed)
+        var stream = SeededRandom(seed: seed ^ 0x5eed)
         func number() -> Int { clients.count * LockClient.most }
         for _ in 0..<profile.descriptorClients {
-            clients.append(DescriptorClient(world: state, number: number(), sidecars: fleet, random: own.split()))
+            clients.append(DescriptorClient(world: state, number: number(), sidecars: fleet, random: stream.split()))
         }
         clients += proxied.clients(fleet: fleet, number: number)
     }
 
     /// Returns `.http` if the client with this number uses the HTTP API, or `nil` if it uses a version of RESP.
-    private func speaks(_ number: Int) -> ClientProtocol? {
-        var own = SeededRandom(seed: seed &+ UInt64(number) &* 0x9e37_79b9_7f4a_7c15)
-        for _ in 0..<8 { _ = own.next() }
-        return own.happens(profile.apis.http) ? .http : nil
+    private func drawnProtocol(ofClient number: Int) -> ClientProtocol? {
+        var stream = SeededRandom(seed: seed &+ UInt64(number) &* 0x9e37_79b9_7f4a_7c15)
+        for _ in 0..<8 { _ = stream.next() }
+        return stream.happens(profile.apis.http) ? .http : nil
     }
 
     private func addClients(fleet: Range<Int>, firstLock: Int, firstService: Int, prefix: String) {
@@ -176,21 +177,21 @@ package final class World {
             clients.append(
                 LockClient(
                     world: state, number: number(), sidecars: fleet, random: random.split(), firstLock: firstLock,
-                    kinds: profile.locks, speaks: speaks(number())))
+                    kinds: profile.locks, speaks: drawnProtocol(ofClient: number())))
         }
         for _ in 0..<profile.limitClients {
             clients.append(
                 LimitClient(
                     world: state, number: number(), sidecars: fleet, random: random.split(), firstService: firstService,
-                    services: services, speaks: speaks(number())))
+                    services: services, speaks: drawnProtocol(ofClient: number())))
         }
         for _ in 0..<profile.permitClients {
             clients.append(
                 PermitClient(
                     world: state, number: number(), sidecars: fleet, random: random.split(), firstService: firstService,
-                    services: services, speaks: speaks(number())))
+                    services: services, speaks: drawnProtocol(ofClient: number())))
         }
-        callers = clients.filter { $0 is LockClient || $0 is LimitClient || $0 is PermitClient }
+        killableClients = clients.filter { $0 is LockClient || $0 is LimitClient || $0 is PermitClient }
         if random.happens(0.6) {
             clients.append(
                 Operator(
@@ -223,18 +224,18 @@ package final class World {
     }
 
     /// Reports everything that Redis reads and writes.
-    package func tap(_ show: @escaping (String) -> Void) {
+    package func tap(_ report: @escaping (String) -> Void) {
         for host in state.machines.hosts + state.quorum {
             host.onTraffic = { [unowned self] connection, bytes in
                 let text = String(decoding: bytes, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
-                show("\(state.milliseconds) \(host.name) \(connection) \(text)")
+                report("\(state.milliseconds) \(host.name) \(connection) \(text)")
             }
         }
     }
 
     /// Kills the lock, limit and permit clients of one sidecar. Others replace them after this many milliseconds.
     func killClients(ofSidecar sidecar: Int, for milliseconds: Int64) {
-        for client in callers where client.sidecar == sidecar { client.die(for: milliseconds) }
+        for client in killableClients where client.sidecar == sidecar { client.die(for: milliseconds) }
     }
 
     /// Makes one sidecar reload a configuration that differs from the other sidecars' in one service, or an unchanged
@@ -275,7 +276,7 @@ package final class World {
         state.timeline.run(until: state.timeline.now + .milliseconds(WorldState.recovery + 20_000))
         proxied.judge()
         let report = state.finishHistory()
-        // The world's processes do not end by themselves.
+        // The world's processes still run and hold promises, which must not be dropped.
         Graveyard.bury(self)
         return result(report)
     }

@@ -113,33 +113,33 @@ enum KeyCommands {
 
 /// The conditions of `EXPIRE`: `NX`, `XX`, `GT`, `LT`.
 private struct ExpiryCondition {
-    private var ifNone = false
-    private var ifAny = false
-    private var ifLater = false
-    private var ifEarlier = false
+    private var requiresNoExpiry = false
+    private var requiresExpiry = false
+    private var requiresLater = false
+    private var requiresEarlier = false
 
     init(_ options: ArraySlice<Bytes>) throws(CommandError) {
         for option in options {
             if option.isWord("nx") {
-                ifNone = true
+                requiresNoExpiry = true
             } else if option.isWord("xx") {
-                ifAny = true
+                requiresExpiry = true
             } else if option.isWord("gt") {
-                ifLater = true
+                requiresLater = true
             } else if option.isWord("lt") {
-                ifEarlier = true
+                requiresEarlier = true
             } else {
                 throw CommandError("ERR Unsupported option \(option.text)")
             }
         }
-        if ifNone, ifAny || ifLater || ifEarlier {
+        if requiresNoExpiry, requiresExpiry || requiresLater || requiresEarlier {
             throw CommandError("ERR NX and XX, GT or LT options at the same time are not compatible")
         }
-        if ifLater, ifEarlier { throw CommandError("ERR GT and LT options at the same time are not compatible") }
+        if requiresLater, requiresEarlier { throw CommandError("ERR GT and LT options at the same time are not compatible") }
     }
 
     func allows(_ end: Int64, after expiry: Int64?) -> Bool {
-        guard let expiry else { return !ifAny && !ifLater }
-        return !ifNone && (!ifLater || end > expiry) && (!ifEarlier || end < expiry)
+        guard let expiry else { return !requiresExpiry && !requiresLater }
+        return !requiresNoExpiry && (!requiresLater || end > expiry) && (!requiresEarlier || end < expiry)
     }
 }

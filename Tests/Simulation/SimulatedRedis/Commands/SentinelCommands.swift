@@ -1,16 +1,16 @@
 enum SentinelCommands {
     static let all: [Command] = [
         Command("sentinel|get-master-addr-by-name", 3, [.noScript]) { server, call in
-            guard let known = knowledge(of: call[2], at: server) else { return .null }
-            return .bulks([Bytes(known.primary.host), Bytes(String(known.primary.port))])
+            guard let state = sentinelState(of: call[2], at: server) else { return .null }
+            return .bulks([Bytes(state.primary.host), Bytes(String(state.primary.port))])
         },
         Command("sentinel|master", 3, [.noScript]) { (server, call) throws(CommandError) in
-            guard let known = knowledge(of: call[2], at: server) else {
+            guard let state = sentinelState(of: call[2], at: server) else {
                 throw CommandError("ERR No such master with that name")
             }
             return .bulks([
-                "name", Bytes(known.name), "ip", Bytes(known.primary.host), "port", Bytes(String(known.primary.port)),
-                "flags", "master", "config-epoch", Bytes(known.epoch),
+                "name", Bytes(state.name), "ip", Bytes(state.primary.host), "port", Bytes(String(state.primary.port)),
+                "flags", "master", "config-epoch", Bytes(state.epoch),
             ])
         },
         Command("role", 1, [.noScript]) { server, _ in
@@ -18,7 +18,7 @@ enum SentinelCommands {
         },
     ]
 
-    private static func knowledge(of name: Bytes, at server: SimulatedServer) -> SentinelKnowledge? {
+    private static func sentinelState(of name: Bytes, at server: SimulatedServer) -> SentinelKnowledge? {
         server.sentinel.flatMap { Bytes($0.name) == name ? $0 : nil }
     }
 }
@@ -29,9 +29,9 @@ extension CommandTable {
 
 extension SimulatedServer {
     /// Creates a Sentinel that monitors one primary.
-    package convenience init(sentinel knowledge: SentinelKnowledge, now: @escaping () -> Int64) {
+    package convenience init(sentinel state: SentinelKnowledge, now: @escaping () -> Int64) {
         self.init(commands: .sentinel, now: now)
-        sentinel = knowledge
+        sentinel = state
     }
 
     /// Publishes a message to all subscribers of a channel.

@@ -58,7 +58,7 @@ enum ServerCommands {
         }
     }
 
-    /// Returns all sections, whichever one was requested.
+    /// Returns all sections, even if one was requested.
     private static func info(of server: SimulatedServer) -> String {
         let mode = server.cluster == nil ? "standalone" : "cluster"
         let lines = [

@@ -37,7 +37,7 @@ enum StringCommands {
             try lifetime.end(now: server.milliseconds)
         }
         var old = Reply.null
-        if options.answersOld { old = try server.string(call[1]).map { .bulk($0) } ?? .null }
+        if options.returnsOldValue { old = try server.string(call[1]).map { .bulk($0) } ?? .null }
         let entry = server.entry(call[1])
         switch options.condition {
         case .ifAbsent where entry != nil, .ifPresent where entry == nil: return old
@@ -46,7 +46,7 @@ enum StringCommands {
         server.keyspace.set(
             call[1], to: .string(call[2]), expiry: options.keepsExpiry ? entry?.expiry : expiry)
         server.signalChange(of: call[1])
-        return options.answersOld ? old : .ok
+        return options.returnsOldValue ? old : .ok
     }
 
     private static func add(
@@ -78,13 +78,13 @@ private struct SetOptions {
     struct Lifetime {
         var number: Bytes
         var isInSeconds: Bool
-        var isFromNow: Bool
+        var isRelative: Bool
 
         /// Returns the expiry time, in milliseconds of the Unix epoch.
         func end(now: Int64) throws(CommandError) -> Int64 {
             guard let amount = number.integer else { throw .notAnInteger }
             let (milliseconds, isTooLong) = amount.multipliedReportingOverflow(by: isInSeconds ? 1000 : 1)
-            let (end, isTooLate) = milliseconds.addingReportingOverflow(isFromNow ? now : 0)
+            let (end, isTooLate) = milliseconds.addingReportingOverflow(isRelative ? now : 0)
             guard amount > 0, !isTooLong, !isTooLate else { throw .invalidExpiry("set") }
             return end
         }
@@ -93,7 +93,7 @@ private struct SetOptions {
     var condition = Condition.none
     var lifetime: Lifetime?
     var keepsExpiry = false
-    var answersOld = false
+    var returnsOldValue = false
 
     init(_ call: Invocation) throws(CommandError) {
         var index = 3
@@ -104,12 +104,12 @@ private struct SetOptions {
             } else if option.isWord("xx"), condition != .ifAbsent {
                 condition = .ifPresent
             } else if option.isWord("get") {
-                answersOld = true
+                returnsOldValue = true
             } else if option.isWord("keepttl"), lifetime == nil {
                 keepsExpiry = true
             } else if let unit = Self.unit(option), lifetime == nil, !keepsExpiry, index + 1 < call.count {
                 index += 1
-                lifetime = Lifetime(number: call[index], isInSeconds: unit.isInSeconds, isFromNow: unit.isFromNow)
+                lifetime = Lifetime(number: call[index], isInSeconds: unit.isInSeconds, isRelative: unit.isRelative)
             } else {
                 throw .syntax
             }
@@ -117,7 +117,7 @@ private struct SetOptions {
         }
     }
 
-    private static func unit(_ option: Bytes) -> (isInSeconds: Bool, isFromNow: Bool)? {
+    private static func unit(_ option: Bytes) -> (isInSeconds: Bool, isRelative: Bool)? {
         if option.isWord("px") { return (false, true) }
         if option.isWord("ex") { return (true, true) }
         if option.isWord("pxat") { return (false, false) }

@@ -68,13 +68,13 @@ package struct Keyspace: Sendable {
         if position == entries.count - 1 {
             entries.removeLast()
         } else if entries.count > 32, positions.count < entries.count / 2 {
-            close()
+            compact()
         }
         return true
     }
 
     /// Removes the gaps. O(n), after O(n) removals.
-    private mutating func close() {
+    private mutating func compact() {
         entries.removeAll { $0 == nil }
         for (position, entry) in entries.enumerated() {
             if let entry { positions[entry.key] = position }

@@ -46,12 +46,12 @@ struct FieldMap: Sendable {
     mutating func remove(_ name: Bytes) -> Bool {
         guard let position = positions.removeValue(forKey: name) else { return false }
         fields[position] = nil
-        if fields.count > 16, positions.count < fields.count / 2 { close() }
+        if fields.count > 16, positions.count < fields.count / 2 { compact() }
         return true
     }
 
     /// Removes the gaps. O(n), after O(n) removals.
-    private mutating func close() {
+    private mutating func compact() {
         fields.removeAll { $0 == nil }
         for (position, field) in fields.enumerated() {
             if let field { positions[field.name] = position }

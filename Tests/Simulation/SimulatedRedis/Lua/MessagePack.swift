@@ -6,7 +6,7 @@ struct MessagePacker {
     let stack: LuaStack
     private(set) var bytes: [UInt8] = []
 
-    private static let deepest = 16
+    private static let maximumDepth = 16
 
     init(stack: LuaStack) {
         self.stack = stack
@@ -19,7 +19,7 @@ struct MessagePacker {
         case LUA_TSTRING: append(stack.bytes(-1) ?? "")
         case LUA_TBOOLEAN: bytes.append(lua_toboolean(stack.state, -1) != 0 ? 0xc3 : 0xc2)
         case LUA_TNUMBER: append(lua_tonumber(stack.state, -1))
-        case LUA_TTABLE where level < Self.deepest && stack.reserve(4): packTable(level: level)
+        case LUA_TTABLE where level < Self.maximumDepth && stack.reserve(4): packTable(level: level)
         default: bytes.append(0xc0)
         }
     }
@@ -134,14 +134,14 @@ struct MessageUnpacker {
     }
 
     private let stack: LuaStack
-    private var rest: ArraySlice<UInt8>
+    private var remaining: ArraySlice<UInt8>
 
     init(_ bytes: Bytes, stack: LuaStack) {
-        rest = bytes.storage[...]
+        remaining = bytes.storage[...]
         self.stack = stack
     }
 
-    var isAtEnd: Bool { rest.isEmpty }
+    var isAtEnd: Bool { remaining.isEmpty }
 
     /// Pushes the next value.
     mutating func unpack() throws(Violation) {
@@ -183,9 +183,9 @@ struct MessageUnpacker {
     }
 
     private mutating func take(_ count: Int) throws(Violation) -> ArraySlice<UInt8> {
-        guard rest.count >= count else { throw .tooShort }
-        defer { rest = rest.dropFirst(count) }
-        return rest.prefix(count)
+        guard remaining.count >= count else { throw .tooShort }
+        defer { remaining = remaining.dropFirst(count) }
+        return remaining.prefix(count)
     }
 
     private mutating func unpackString(_ length: Int) throws(Violation) {

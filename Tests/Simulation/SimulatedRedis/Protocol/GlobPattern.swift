@@ -21,7 +21,7 @@ struct GlobPattern: Hashable {
             case UInt8(ascii: "["):
                 guard let byte = text.popFirst() else { return false }
                 pattern.removeFirst()
-                guard takeClass(from: &pattern, contains: byte) else { return false }
+                guard consumeClass(from: &pattern, contains: byte) else { return false }
             default:
                 if symbol == UInt8(ascii: "\\"), pattern.count > 1 { pattern.removeFirst() }
                 guard text.popFirst() == pattern.popFirst() else { return false }
@@ -32,7 +32,7 @@ struct GlobPattern: Hashable {
 
     /// Consumes the content of a bracket and the closing bracket, if there is one. Returns whether the class contains
     /// `byte`.
-    private static func takeClass(from pattern: inout ArraySlice<UInt8>, contains byte: UInt8) -> Bool {
+    private static func consumeClass(from pattern: inout ArraySlice<UInt8>, contains byte: UInt8) -> Bool {
         let isNegated = pattern.first == UInt8(ascii: "^")
         if isNegated { pattern.removeFirst() }
         var isFound = false

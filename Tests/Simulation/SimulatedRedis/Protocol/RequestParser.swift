@@ -15,8 +15,8 @@ struct RequestParser {
     private var length: Int?
 
     private static let maximumArguments: Int64 = 1 << 31 - 1
-    private static let longestArgument: Int64 = 512 << 20
-    private static let longestLine = 64 << 10
+    private static let maximumArgumentLength: Int64 = 512 << 20
+    private static let maximumLineLength = 64 << 10
 
     mutating func append(_ bytes: [UInt8]) {
         if position == buffer.count {
@@ -53,7 +53,7 @@ struct RequestParser {
     private mutating func argumentLength() throws(Violation) -> Int? {
         if let length { return length }
         guard let start = try number(after: "$", tooLong: "too big bulk count string") else { return nil }
-        guard let value = start.value, (0...Self.longestArgument).contains(value) else {
+        guard let value = start.value, (0...Self.maximumArgumentLength).contains(value) else {
             throw Violation(text: "invalid bulk length")
         }
         length = Int(value)
@@ -65,7 +65,7 @@ struct RequestParser {
         after kind: Unicode.Scalar, tooLong: String
     ) throws(Violation) -> (value: Int64?, Void)? {
         guard let end = buffer[position...].firstIndex(of: UInt8(ascii: "\r")), end + 1 < buffer.count else {
-            if buffer.count - position > Self.longestLine { throw Violation(text: tooLong) }
+            if buffer.count - position > Self.maximumLineLength { throw Violation(text: tooLong) }
             return nil
         }
         guard buffer[position] == UInt8(ascii: kind) else {

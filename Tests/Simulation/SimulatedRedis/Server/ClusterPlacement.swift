@@ -47,16 +47,16 @@ struct ClusterPlacement {
         let slot = ClusterSlot.of(first)
         guard let owner = member.owner(of: slot).flatMap({ member.node($0) }) else { return .unassigned }
         let target = owner.number == member.number ? member.migrating[slot] : nil
-        let isArriving = target == nil && member.importing[slot] != nil
-        var hasSeveral = false
+        let isImporting = target == nil && member.importing[slot] != nil
+        var hasSeveralKeys = false
         var missing = 0
         var present = 0
         for key in keys {
             if key != first {
                 guard ClusterSlot.of(key) == slot else { return .crossSlot }
-                hasSeveral = true
+                hasSeveralKeys = true
             }
-            guard target != nil || isArriving, !areChannels else { continue }
+            guard target != nil || isImporting, !areChannels else { continue }
             if exists(key) { present += 1 } else { missing += 1 }
         }
         // Sharded channels are served even if the cluster is down.
@@ -65,7 +65,7 @@ struct ClusterPlacement {
             guard present == 0, let node = member.node(target) else { return .tryAgain }
             return .ask(slot, node)
         }
-        if isArriving, isAsking { return hasSeveral && missing > 0 ? .tryAgain : nil }
+        if isImporting, isAsking { return hasSeveralKeys && missing > 0 ? .tryAgain : nil }
         return owner.number == member.number ? nil : .moved(slot, owner)
     }
 }

@@ -107,7 +107,7 @@ struct CommandTable: Sendable {
     /// The commands that only have subcommands.
     private let containers: Set<Bytes>
     private let commands: [Bytes: Command]
-    private let capitals: [Bytes: Command]
+    private let uppercaseCommands: [Bytes: Command]
 
     init(_ commands: [Command]) {
         containers = Set(
@@ -115,12 +115,12 @@ struct CommandTable: Sendable {
                 command.name.firstIndex(of: "|").map { Bytes(String(command.name[..<$0])) }
             })
         self.commands = Dictionary(uniqueKeysWithValues: commands.map { (Bytes($0.name), $0) })
-        capitals = Dictionary(uniqueKeysWithValues: commands.map { (Bytes($0.name.uppercased()), $0) })
+        uppercaseCommands = Dictionary(uniqueKeysWithValues: commands.map { (Bytes($0.name.uppercased()), $0) })
     }
 
     func command(_ arguments: [Bytes]) -> Command? {
         // Most clients send the name in capitals, and this lookup copies nothing.
-        if let command = capitals[arguments[0]] { return command }
+        if let command = uppercaseCommands[arguments[0]] { return command }
         let name = arguments[0].lowercased
         guard containers.contains(name), arguments.count > 1 else { return commands[name] }
         return commands[Bytes(name.storage + [UInt8(ascii: "|")] + arguments[1].lowercased.storage)]

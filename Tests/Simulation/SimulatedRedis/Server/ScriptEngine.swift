@@ -13,7 +13,7 @@ final class ScriptEngine {
     }
 
     /// A running script.
-    private struct Run {
+    private struct RunningScript {
         let call: Invocation
         /// Whether the script has written. After its first write, no condition of the server stops it.
         var hasWritten = false
@@ -24,7 +24,7 @@ final class ScriptEngine {
     private let globals: Int32
     private let errorHandler: Int32
     private var scripts: [Bytes: Script] = [:]
-    private var running: Run?
+    private var running: RunningScript?
     /// The state of `math.random`, which persists from script to script, as in Redis.
     var random = ScriptRandom()
 
@@ -73,7 +73,7 @@ final class ScriptEngine {
     func run(
         _ script: Script, keys: ArraySlice<Bytes>, arguments: ArraySlice<Bytes>, for call: Invocation
     ) -> Reply {
-        running = Run(call: call)
+        running = RunningScript(call: call)
         defer {
             running = nil
             lua_settop(lua.state, 0)

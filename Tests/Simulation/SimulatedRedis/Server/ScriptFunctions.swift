@@ -49,13 +49,13 @@ enum ScriptFunctions {
     private static func normalized(_ text: Bytes) -> Bytes {
         let words = (text.storage.first == UInt8(ascii: "-") ? text.storage.dropFirst() : text.storage[...])
             .prefix { $0 != 0 }
-        let isBreak: (UInt8) -> Bool = { $0 == 10 || $0 == 13 }
+        let isLineBreak: (UInt8) -> Bool = { $0 == 10 || $0 == 13 }
         var (code, message) = (ArraySlice("ERR".utf8), words)
         if let space = words.firstIndex(of: UInt8(ascii: " ")) {
             (code, message) = (words[..<space], words[(space + 1)...])
         }
-        message = message.drop(while: isBreak)
-        while let last = message.last, isBreak(last) { message.removeLast() }
+        message = message.drop(while: isLineBreak)
+        while let last = message.last, isLineBreak(last) { message.removeLast() }
         return Bytes(code + [UInt8(ascii: " ")] + message)
     }
 
@@ -137,15 +137,15 @@ enum ScriptFunctions {
             return stack.raise(
                 "bad argument #\(index + 1) to 'random' (number expected, got \(stack.typeName(index + 1)))")
         }
-        let chance = stack.engine.random.next()
+        let fraction = stack.engine.random.next()
         guard count > 0 else {
-            stack.push(chance)
+            stack.push(fraction)
             return 1
         }
         let low = count == 2 ? lua_tonumber(state, 1).rounded(.towardZero) : 1
         let high = lua_tonumber(state, count).rounded(.towardZero)
         guard low <= high else { return stack.raise("bad argument #\(count) to 'random' (interval is empty)") }
-        stack.push((chance * (high - low + 1)).rounded(.down) + low)
+        stack.push((fraction * (high - low + 1)).rounded(.down) + low)
         return 1
     }
 

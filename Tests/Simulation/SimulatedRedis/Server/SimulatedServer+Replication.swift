@@ -32,7 +32,7 @@ extension SimulatedServer {
         }
     }
 
-    /// Answers a `WAIT` whose time is over.
+    /// Answers a `WAIT` that has timed out.
     func waitIsOver(_ number: UInt64, of connection: SimulatedConnection) {
         guard let wait = connection.replicaWait, wait.number == number else { return }
         connection.endWait(with: .integer(replication?.acknowledging(wait.offset) ?? 0))
@@ -92,8 +92,9 @@ extension SimulatedServer {
         if closesConnections { closeAllConnections() }
     }
 
-    /// Makes the server a replica, which keeps its data until its primary sends other data. For the parameter see
-    /// `promote`.
+    /// Makes the server a replica, which keeps its data until its primary sends other data.
+    ///
+    /// - Parameter closesConnections: `true` if a Sentinel orders the demotion, `false` in a cluster.
     package func demote(to primary: ServerAddress, closesConnections: Bool) {
         replication?.role = .replica(of: primary)
         replication?.replicas = []

@@ -53,7 +53,7 @@ package final class SimulatedServer {
     private var lastConnectionID: Int64 = 0
     private var restarts = 0
     /// Connections with unsent output, in order.
-    private var writers: [SimulatedConnection] = []
+    private var connectionsWithOutput: [SimulatedConnection] = []
     /// The sender of the running command.
     private var current: SimulatedConnection?
     /// Changes by the running command that its own connection tracks, to be sent after the reply; `nil` means all keys.
@@ -113,7 +113,7 @@ package final class SimulatedServer {
     /// Replaces the server behind this address with another one that has all data. Open connections stay with the
     /// former server, which is now read-only and receives no more data.
     ///
-    /// - Returns: the former server, which lives as long as the caller keeps it.
+    /// - Returns: the former server, which the caller must retain.
     package func handOver() -> SimulatedServer {
         let former = SimulatedServer(commands: commands, now: now)
         former.keyspace = keyspace
@@ -153,12 +153,12 @@ package final class SimulatedServer {
     // MARK: Output
 
     func hasOutput(_ connection: SimulatedConnection) {
-        writers.append(connection)
+        connectionsWithOutput.append(connection)
     }
 
     /// Sends all pending output. The receiver of output may send its next command immediately.
     func flushOutput() {
-        while !writers.isEmpty { writers.removeFirst().flush() }
+        while !connectionsWithOutput.isEmpty { connectionsWithOutput.removeFirst().flush() }
     }
 
     // MARK: Commands
@@ -171,7 +171,7 @@ package final class SimulatedServer {
         let reply = outcome(of: arguments, from: connection)
         reportChanges()
         connection.offset = replication?.offset ?? 0
-        // The next command other than ASKING itself uses the flag up, even if it fails.
+        // Any command other than ASKING itself clears the flag, even if it fails.
         if connection.isAsking, !arguments[0].isWord("asking") { connection.isAsking = false }
         return reply
     }

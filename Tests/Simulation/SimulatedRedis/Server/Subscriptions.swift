@@ -52,18 +52,18 @@ struct Subscriptions {
 
     /// Publishes a message. Returns the number of receivers; a connection with two matching subscriptions counts twice.
     func publish(_ message: Bytes, on channel: Bytes, from server: SimulatedServer) -> Int {
-        var heard = 0
+        var receivers = 0
         for id in channels.listeners[channel] ?? [] {
             server.connection(id)?.push(.bulks(["message", channel, message]))
-            heard += 1
+            receivers += 1
         }
         for pattern in patterns.subjects where pattern.matches(channel) {
             for id in patterns.listeners[pattern] ?? [] {
                 server.connection(id)?.push(.bulks(["pmessage", pattern.bytes, channel, message]))
-                heard += 1
+                receivers += 1
             }
         }
-        return heard
+        return receivers
     }
 }
 

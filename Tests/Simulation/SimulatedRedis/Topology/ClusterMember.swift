@@ -35,7 +35,7 @@ package final class ClusterMember {
 
     package func node(_ number: Number) -> ClusterNode? { nodes.first { $0.number == number } }
 
-    /// Adds a server, or replaces the known state of it.
+    /// Adds a server, or updates its known state.
     package func know(_ node: ClusterNode) {
         if let index = nodes.firstIndex(where: { $0.number == node.number }) {
             nodes[index] = node

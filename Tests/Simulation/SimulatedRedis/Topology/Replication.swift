@@ -70,18 +70,18 @@ package struct PublishedMessage: Sendable {
 /// The changes that the running command has made so far.
 struct PendingUpdate {
     private var keys: [Bytes] = []
-    private var known: Set<Bytes> = []
+    private var seen: Set<Bytes> = []
     private var removesAll = false
     private var messages: [PublishedMessage] = []
 
     var isEmpty: Bool { keys.isEmpty && !removesAll && messages.isEmpty }
 
     mutating func change(_ key: Bytes) {
-        if known.insert(key).inserted { keys.append(key) }
+        if seen.insert(key).inserted { keys.append(key) }
     }
 
     mutating func removeAll() {
-        (keys, known) = ([], [])
+        (keys, seen) = ([], [])
         removesAll = true
     }
 

@@ -13,7 +13,7 @@ protocol ClientConnection: AnyObject {
     func send(_ words: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void)
     /// Sends all commands of `body` in one write.
     func sendTogether(_ body: () -> Void)
-    /// Drops all calls: the client cannot match replies to its commands.
+    /// Drops all calls, because the client can no longer match replies to its commands.
     func giveUpOnReplies()
     /// Closes this end, even if commands are pending.
     func close()

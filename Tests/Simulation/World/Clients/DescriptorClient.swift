@@ -3,8 +3,8 @@ import InterlockCore
 import InterlockJudge
 import SwiftProtobuf
 
-/// A client of Envoy's rate limit service. Like Envoy, it sends one or several descriptors per request, and one or
-/// several requests at once. Each descriptor is a separate operation that takes from the rule it matches.
+/// A client of Envoy's rate limit service. Like Envoy, it sends one or several descriptors per request, and may send
+/// several requests concurrently. Each descriptor is a separate operation that takes from the rule it matches.
 final class DescriptorClient: ListenerClient {
     typealias Request = Envoy_Service_Ratelimit_V3_RateLimitRequest
 
@@ -37,8 +37,8 @@ final class DescriptorClient: ListenerClient {
     override func act() {
         switch random.unit() {
         case ..<0.03: checkHealth()
-        case ..<0.06: askForNoLimit()
-        default: ask(questions())
+        case ..<0.06: sendUnlimited()
+        default: send(questions())
         }
     }
 
@@ -69,32 +69,32 @@ final class DescriptorClient: ListenerClient {
     private var listener: GRPCWireConnection {
         if let connection, connection.takesCalls { return connection }
         if connection != nil { moveOn() }
-        let made = GRPCWireConnection(
+        let opened = GRPCWireConnection(
             to: world.sidecars[sidecar], over: world.listeners[sidecar], timeline: world.timeline, on: loop)
-        connection = made
-        return made
+        connection = opened
+        return opened
     }
 
     override func hangUp() {
-        let gone = connection
+        let former = connection
         connection = nil
-        gone?.close()
+        former?.close()
     }
 
     /// Sends all requests together, and continues when all are answered.
-    private func ask(_ questions: [Question]) {
-        var left = questions.count
+    private func send(_ questions: [Question]) {
+        var remaining = questions.count
         for question in questions {
-            ask(question) { [self] in
-                left -= 1
-                guard left == 0 else { return }
+            send(question) { [self] in
+                remaining -= 1
+                guard remaining == 0 else { return }
                 forgetPlans()
                 rest()
             }
         }
     }
 
-    private func ask(_ question: Question, then done: @escaping () -> Void) {
+    private func send(_ question: Question, then done: @escaping () -> Void) {
         let (listener, sidecar) = (listener, sidecar)
         for (index, rule) in question.rules.enumerated() {
             let operation = Operation.take(
@@ -120,7 +120,7 @@ final class DescriptorClient: ListenerClient {
                 end(all(.unknown(reason: "answer-lost")))
             }
         }
-        if !isOver, random.happens(0.05) { leave(listener, call) { end(all(.unknown(reason: OperationEnding.vanished))) } }
+        if !isOver, random.happens(0.05) { abandon(listener, call) { end(all(.unknown(reason: OperationEnding.vanished))) } }
         // The limit exceeds the rules' patience.
         world.timeline.plan(in: .milliseconds(WorldState.patience + 1000)) { [weak self] in
             guard let self, !isOver else { return }
@@ -130,11 +130,11 @@ final class DescriptorClient: ListenerClient {
     }
 
     /// Cancels a call early, as a proxy with a short deadline does, or closes the connection with all its calls.
-    private func leave(_ listener: GRPCWireConnection, _ call: Int, _ end: @escaping () -> Void) {
-        let closes = random.happens(0.3)
+    private func abandon(_ listener: GRPCWireConnection, _ call: Int, _ end: @escaping () -> Void) {
+        let closesConnection = random.happens(0.3)
         world.timeline.plan(in: .microseconds(Int64.random(in: 50...20_000, using: &random))) { [weak self] in
             guard let self, connection === listener else { return }
-            if closes { return hangUp() }
+            if closesConnection { return hangUp() }
             listener.cancel(call)
             end()
         }
@@ -157,7 +157,7 @@ final class DescriptorClient: ListenerClient {
     // MARK: Calls that take nothing
 
     /// Sends a request for an unknown domain, or with a descriptor that matches no rule. Everything must pass.
-    private func askForNoLimit() {
+    private func sendUnlimited() {
         var request = Request()
         request.domain = random.happens(0.5) ? "unknown" : rules[0].domain.name
         let count = Int.random(in: 1...3, using: &random)

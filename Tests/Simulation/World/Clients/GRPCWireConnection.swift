@@ -4,7 +4,8 @@ import NIOHPACK
 import NIOHTTP2
 import SwiftProtobuf
 
-/// A client's gRPC connection to a sidecar, over HTTP/2 with prior knowledge. It can carry several calls at once.
+/// A client's gRPC connection to a sidecar, over HTTP/2 with prior knowledge. It can carry concurrent
+/// calls.
 final class GRPCWireConnection {
     /// The reason why a call has no answer.
     enum Loss: Error {
@@ -23,7 +24,7 @@ final class GRPCWireConnection {
         case connecting
         case open
         /// The sidecar accepts no further calls.
-        case leaving
+        case draining
         case closed
     }
 
@@ -126,13 +127,13 @@ final class GRPCWireConnection {
             frames.write(.rstStream(.cancel), stream)
             frames.flush()
         }
-        closeIfLeft()
+        closeIfDrained()
     }
 
     /// Closes this end, even if calls are pending.
     func close() {
         guard state != .closed else { return }
-        shut()
+        shutDown()
         fail(.answerLost)
     }
 
@@ -163,10 +164,10 @@ final class GRPCWireConnection {
         case .rstStream(let code): end(frame.streamID, .failure(code == .refusedStream ? .notConnected : .answerLost))
         case .goAway(let last, _, _):
             guard state == .open else { return }
-            state = .leaving
+            state = .draining
             let refused = calls.map(\.stream).filter { $0 > last }
             for stream in refused { end(stream, .failure(.notConnected)) }
-            closeIfLeft()
+            closeIfDrained()
         default: break
         }
     }
@@ -186,7 +187,7 @@ final class GRPCWireConnection {
     private func end(_ stream: HTTP2StreamID, _ result: Result<Answer, Loss>) {
         guard let index = calls.firstIndex(where: { $0.stream == stream }) else { return }
         calls.remove(at: index).completion(result)
-        closeIfLeft()
+        closeIfDrained()
     }
 
     private func replenish(_ count: Int) {
@@ -199,11 +200,11 @@ final class GRPCWireConnection {
 
     // MARK: Closing
 
-    private func closeIfLeft() {
-        if state == .leaving, calls.isEmpty { shut() }
+    private func closeIfDrained() {
+        if state == .draining, calls.isEmpty { shutDown() }
     }
 
-    private func shut() {
+    private func shutDown() {
         let wasConnecting = state == .connecting
         state = .closed
         if !wasConnecting { loop.enter { channel.close(promise: nil) } }
@@ -212,7 +213,7 @@ final class GRPCWireConnection {
     /// Handles the loss of the connection, or bytes that cannot be read.
     fileprivate func lost(_ loss: Loss) {
         guard state != .closed else { return }
-        shut()
+        shutDown()
         fail(loss)
         onLost()
     }
@@ -231,8 +232,8 @@ private final class GRPCFrames: ChannelInboundHandler, NIOHTTP2FrameDelegate {
 
     weak var connection: GRPCWireConnection?
     private var context: ChannelHandlerContext?
-    /// The error code with which this side gave up the connection.
-    private var breakage: HTTP2ErrorCode?
+    /// The error code with which this side closed the connection.
+    private var connectionError: HTTP2ErrorCode?
 
     func write(_ payload: HTTP2Frame.FramePayload, _ stream: HTTP2StreamID) {
         context?.write(wrapOutboundOut(HTTP2Frame(streamID: stream, payload: payload)), promise: nil)
@@ -254,12 +255,12 @@ private final class GRPCFrames: ChannelInboundHandler, NIOHTTP2FrameDelegate {
     }
 
     func wroteFrame(_ frame: HTTP2Frame) {
-        if case .goAway(_, let code, _) = frame.payload, code != .noError { breakage = code }
+        if case .goAway(_, let code, _) = frame.payload, code != .noError { connectionError = code }
     }
 
-    /// Ignores errors for which this side sends no `GOAWAY`: they concern streams that have already closed.
+    /// Ignores errors for which this side sends no `GOAWAY`, because they concern streams that have already closed.
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        guard let breakage else { return }
-        connection?.lost(.unreadable("\(breakage): \(error)"))
+        guard let connectionError else { return }
+        connection?.lost(.unreadable("\(connectionError): \(error)"))
     }
 }

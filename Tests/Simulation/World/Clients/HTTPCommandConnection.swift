@@ -8,9 +8,9 @@ final class HTTPCommandConnection: ClientConnection {
     /// Receives descriptions of answers that the API does not allow.
     private let complain: (String) -> Void
     /// The requests of the write being assembled.
-    private var together: ByteBuffer?
+    private var batch: ByteBuffer?
     /// A counter that rises when all calls are dropped.
-    private var era = 0
+    private var generation = 0
 
     /// Never called, because HTTP has no pushes.
     var onPush: ([RedisReply]) -> Void = { _ in }
@@ -28,23 +28,23 @@ final class HTTPCommandConnection: ClientConnection {
     func send(_ words: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void) {
         let request = HTTPCommand(words)
         let bytes = request.bytes
-        let era = era
-        let isAlone = together?.writeImmutableBuffer(bytes) == nil
-        connection.send(isAlone ? bytes : ByteBuffer()) { [weak self] result in
-            guard let self, self.era == era else { return }
+        let generation = generation
+        let isSingle = batch?.writeImmutableBuffer(bytes) == nil
+        connection.send(isSingle ? bytes : ByteBuffer()) { [weak self] result in
+            guard let self, self.generation == generation else { return }
             completion(reply(request, result))
         }
     }
 
     func sendTogether(_ body: () -> Void) {
-        together = ByteBuffer()
+        batch = ByteBuffer()
         body()
-        guard let bytes = together else { return }
-        together = nil
+        guard let bytes = batch else { return }
+        batch = nil
         connection.write(bytes)
     }
 
-    func giveUpOnReplies() { era += 1 }
+    func giveUpOnReplies() { generation += 1 }
 
     func close() { connection.close() }
 

@@ -22,10 +22,10 @@ final class HTTPWireConnection {
     private let wire: Wire
     private var state = State.connecting
     private var reader = HTTPAnswerReader()
-    private var waiting: [(isHead: Bool, completion: (Result<HTTPWireAnswer, Loss>) -> Void)] = []
+    private var pending: [(isHead: Bool, completion: (Result<HTTPWireAnswer, Loss>) -> Void)] = []
     private var unsent: [ByteBuffer] = []
     /// The requests of the write being assembled.
-    private var together: ByteBuffer?
+    private var batch: ByteBuffer?
     /// Called when an informational response to the oldest request arrives.
     var onInformational: (Int) -> Void = { _ in }
     /// Called when bytes arrive that answer no request.
@@ -53,28 +53,28 @@ final class HTTPWireConnection {
     var isOpen: Bool { state == .open }
     var isClosed: Bool { state == .closed }
     /// Whether every request has been answered.
-    var isIdle: Bool { waiting.isEmpty }
+    var isIdle: Bool { pending.isEmpty }
 
     /// Sends a request. `bytes` is the complete request or only its head. `completion` is called once.
     func send(_ bytes: ByteBuffer, isHead: Bool = false, completion: @escaping (Result<HTTPWireAnswer, Loss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
-        waiting.append((isHead, completion))
-        if waiting.count == 1 { reader.begin(isHead: isHead) }
+        pending.append((isHead, completion))
+        if pending.count == 1 { reader.begin(isHead: isHead) }
         write(bytes)
     }
 
     /// Sends everything that `body` sends in one write.
     func sendTogether(_ body: () -> Void) {
-        together = ByteBuffer()
+        batch = ByteBuffer()
         body()
-        guard let bytes = together else { return }
-        together = nil
+        guard let bytes = batch else { return }
+        batch = nil
         write(bytes)
     }
 
     /// Sends another part of the last request.
     func write(_ bytes: ByteBuffer) {
-        guard together?.writeImmutableBuffer(bytes) == nil else { return }
+        guard batch?.writeImmutableBuffer(bytes) == nil else { return }
         switch state {
         case .connecting: unsent.append(bytes)
         case .open: wire.send(bytes, to: wire.far)
@@ -96,7 +96,7 @@ final class HTTPWireConnection {
         reader.append(bytes.readableBytesView)
         do throws(HTTPAnswerReader.Unreadable) {
             while state == .open {
-                guard !waiting.isEmpty || !reader.hasBytes else {
+                guard !pending.isEmpty || !reader.hasBytes else {
                     throw HTTPAnswerReader.Unreadable(reason: "bytes after the end of the last answer")
                 }
                 let answer = try reader.next()
@@ -107,16 +107,16 @@ final class HTTPWireConnection {
         } catch {
             state = .closed
             wire.close(to: wire.far)
-            if waiting.isEmpty { onStrayBytes() }
+            if pending.isEmpty { onStrayBytes() }
             fail { _ in .unreadable(error.reason) }
             onLost()
         }
     }
 
     private func answered(_ answer: HTTPWireAnswer) {
-        guard !waiting.isEmpty else { return }
-        let completion = waiting.removeFirst().completion
-        if let next = waiting.first { reader.begin(isHead: next.isHead) }
+        guard !pending.isEmpty else { return }
+        let completion = pending.removeFirst().completion
+        if let next = pending.first { reader.begin(isHead: next.isHead) }
         let isLast = state == .open && answer.endsConnection
         if isLast {
             state = .closed
@@ -139,8 +139,8 @@ final class HTTPWireConnection {
     }
 
     private func fail(_ loss: (HTTPWireAnswer?) -> Loss) {
-        let failed = waiting
-        waiting = []
+        let failed = pending
+        pending = []
         let part = reader.part
         for (index, call) in failed.enumerated() { call.completion(.failure(loss(index == 0 ? part : nil))) }
     }
@@ -170,9 +170,9 @@ struct HTTPAnswerReader {
 
     private enum Stage {
         case head
-        case counted(left: Int)
+        case counted(remaining: Int)
         case chunkSize
-        case chunk(left: Int)
+        case chunk(remaining: Int)
         case chunkEnd
         case trailers
         case untilClose
@@ -222,8 +222,8 @@ struct HTTPAnswerReader {
         return String(decoding: line, as: UTF8.self)
     }
 
-    private mutating func take(_ most: Int) -> Int {
-        let count = min(most, bytes.count - start)
+    private mutating func consume(_ maximum: Int) -> Int {
+        let count = min(maximum, bytes.count - start)
         answer.body.append(contentsOf: bytes[start..<(start + count)])
         start += count
         return count
@@ -236,9 +236,9 @@ struct HTTPAnswerReader {
             case .head:
                 guard let answer = try head() else { return nil }
                 if let answer { return answer }
-            case .counted(let left):
-                let rest = left - take(left)
-                stage = .counted(left: rest)
+            case .counted(let remaining):
+                let rest = remaining - consume(remaining)
+                stage = .counted(remaining: rest)
                 guard rest == 0 else { return nil }
                 return finish()
             case .chunkSize:
@@ -246,10 +246,10 @@ struct HTTPAnswerReader {
                 guard let size = Int(line, radix: 16) else {
                     throw Unreadable(reason: "a chunk begins with \(line.debugDescription)")
                 }
-                stage = size == 0 ? .trailers : .chunk(left: size)
-            case .chunk(let left):
-                let rest = left - take(left)
-                stage = rest == 0 ? .chunkEnd : .chunk(left: rest)
+                stage = size == 0 ? .trailers : .chunk(remaining: size)
+            case .chunk(let remaining):
+                let rest = remaining - consume(remaining)
+                stage = rest == 0 ? .chunkEnd : .chunk(remaining: rest)
                 if rest > 0 { return nil }
             case .chunkEnd:
                 guard let line = line() else { return nil }
@@ -260,7 +260,7 @@ struct HTTPAnswerReader {
                 if line.isEmpty { return finish() }
                 answer.fields.append(try Self.field(line))
             case .untilClose:
-                _ = take(.max)
+                _ = consume(.max)
                 return nil
             }
         }
@@ -302,7 +302,7 @@ struct HTTPAnswerReader {
             stage = .chunkSize
         } else if let length = answer["content-length"] {
             guard let count = Int(length) else { throw Unreadable(reason: "Content-Length is \(length)") }
-            stage = .counted(left: count)
+            stage = .counted(remaining: count)
         } else {
             stage = .untilClose
         }

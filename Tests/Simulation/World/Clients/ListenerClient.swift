@@ -14,9 +14,9 @@ class ListenerClient {
     let speaks: ClientProtocol
     private var connection: (any ClientConnection)?
     /// A counter whose increments cancel everything that was scheduled.
-    private var era = 0
+    private var generation = 0
 
-    /// - Parameter speaks: the client's protocol; if `nil`, a version of RESP drawn from `random`.
+    /// Creates a client that speaks `speaks`, or a version of RESP drawn from `random` if that is `nil`.
     init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, speaks: ClientProtocol? = nil) {
         self.world = world
         self.number = number
@@ -32,7 +32,7 @@ class ListenerClient {
     func act() {}
     /// Handles a push message.
     func pushed(_ parts: [RedisReply]) {}
-    /// Handles the end of the connection, with which everything linked to it ends.
+    /// Handles the end of the connection, which also ends everything linked to it.
     func disconnected(byItself: Bool) {}
 
     func start() { rest() }
@@ -46,15 +46,15 @@ class ListenerClient {
 
     /// Runs `body` later, unless `forgetPlans` is called first.
     func plan(after nanoseconds: Int64, _ body: @escaping () -> Void) {
-        let now = era
+        let current = generation
         world.timeline.plan(in: max(0, nanoseconds)) { [weak self] in
-            guard let self, era == now else { return }
+            guard let self, generation == current else { return }
             body()
         }
     }
 
     /// Cancels everything that was scheduled.
-    func forgetPlans() { era += 1 }
+    func forgetPlans() { generation += 1 }
 
     // MARK: Calls
 
@@ -62,11 +62,11 @@ class ListenerClient {
     private var listener: any ClientConnection {
         if let connection, !connection.isClosed { return connection }
         if connection != nil { moveOn() }
-        let made = connect()
-        made.onPush = { [weak self] in self?.pushed($0) }
-        made.onLost = { [weak self] in self?.disconnected(byItself: false) }
-        connection = made
-        return made
+        let opened = connect()
+        opened.onPush = { [weak self] in self?.pushed($0) }
+        opened.onLost = { [weak self] in self?.disconnected(byItself: false) }
+        connection = opened
+        return opened
     }
 
     /// Chooses the sidecar of the next connection: usually the one on the same host, sometimes another one.
@@ -93,27 +93,26 @@ class ListenerClient {
 
     /// Closes the connection, as the end of the process does.
     func hangUp() {
-        let gone = connection
+        let former = connection
         connection = nil
-        gone?.close()
+        former?.close()
         disconnected(byItself: true)
     }
 
     /// Ends the process immediately. Another one replaces it after this many milliseconds.
     func die(for milliseconds: Int64) {
         hangUp()
-        // Cancels what the endings of calls have scheduled, too.
+        // Also cancels everything that calls scheduled when they ended.
         forgetPlans()
         plan(after: .milliseconds(milliseconds)) { [self] in rest() }
     }
 
-    /// Sends a command that no promise covers.
+    /// Sends a command that the history does not record.
     func tell(_ words: [String], then done: @escaping (RedisReply?) -> Void = { _ in }) {
         listener.send(words) { done(try? $0.get()) }
     }
 
-    /// Sends everything that `body` sends in one write, between other commands that use up the sidecar's time slice for
-    /// one client.
+    /// Sends the commands of `body` in one write, surrounded by other commands that use up the client's time slice.
     func pipelined(_ body: () -> Void) {
         let listener = listener
         listener.sendTogether {
@@ -123,7 +122,7 @@ class ListenerClient {
         }
     }
 
-    /// The maximum number of commands before a call in one write. A slice lasts for about twenty.
+    /// The maximum number of commands before a call in one write. A time slice is enough for about twenty.
     private static let maximumPings = 48
     private static let pingWord = "ping-"
 
@@ -142,11 +141,9 @@ class ListenerClient {
     /// Whether the connection is open, so that commands are sent immediately.
     var isConnected: Bool { connection?.isOpen ?? false }
 
-    /// Sends a command, and records the operations and their endings. `completion` is called once.
-    ///
-    /// - Parameters:
-    ///   - operations: the operations with their client numbers. A call for several locks is one operation per lock.
-    ///   - farewell: the ending if the client itself closes the connection before the answer.
+    /// Sends a command, and records its operations and their endings. A call for several locks is one operation per
+    /// lock, each with its own client number. The ending is `farewell` if the client closes the connection before
+    /// the answer. `completion` is called once.
     func ask(
         _ operations: [(number: Int, operation: Operation)], _ words: [String],
         farewell: String = OperationEnding.vanished,

@@ -13,10 +13,10 @@ final class ListenerConnection: ClientConnection {
     private let wire: Wire
     private var state = State.connecting
     private var reader = ListenerReplyReader()
-    private var waiting: [(Result<RedisReply, ClientLoss>) -> Void] = []
+    private var pending: [(Result<RedisReply, ClientLoss>) -> Void] = []
     private var unsent: [ByteBuffer] = []
     /// The commands of the write being assembled.
-    private var together: ByteBuffer?
+    private var batch: ByteBuffer?
 
     var onPush: ([RedisReply]) -> Void = { _ in }
     /// Called when the connection is lost, but not when this side closes it.
@@ -50,16 +50,16 @@ final class ListenerConnection: ClientConnection {
     func send(_ words: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
         let bytes = ByteBuffer(bytes: RequestEncoder.encode(words))
-        waiting.append(completion)
-        if together?.writeImmutableBuffer(bytes) == nil { write(bytes) }
+        pending.append(completion)
+        if batch?.writeImmutableBuffer(bytes) == nil { write(bytes) }
     }
 
     /// Sends all commands of `body` in one write.
     func sendTogether(_ body: () -> Void) {
-        together = ByteBuffer()
+        batch = ByteBuffer()
         body()
-        guard let bytes = together else { return }
-        together = nil
+        guard let bytes = batch else { return }
+        batch = nil
         write(bytes)
     }
 
@@ -71,8 +71,8 @@ final class ListenerConnection: ClientConnection {
         }
     }
 
-    /// Drops all calls: the client cannot match replies to its commands.
-    func giveUpOnReplies() { waiting = waiting.map { _ in { _ in } } }
+    /// Drops all calls, because the client can no longer match replies to its commands.
+    func giveUpOnReplies() { pending = pending.map { _ in { _ in } } }
 
     /// Closes this end, even if commands are pending.
     func close() {
@@ -92,7 +92,7 @@ final class ListenerConnection: ClientConnection {
                 case .push(let parts): onPush(parts)
                 case .reply(let reply):
                     // A published message looks like a reply in RESP2.
-                    if waiting.isEmpty { onPush(reply.array ?? []) } else { waiting.removeFirst()(.success(reply)) }
+                    if pending.isEmpty { onPush(reply.array ?? []) } else { pending.removeFirst()(.success(reply)) }
                 }
             }
         } catch {
@@ -109,8 +109,8 @@ final class ListenerConnection: ClientConnection {
     }
 
     private func fail(_ loss: ClientLoss) {
-        let failed = waiting
-        waiting = []
+        let failed = pending
+        pending = []
         for completion in failed { completion(.failure(loss)) }
     }
 }

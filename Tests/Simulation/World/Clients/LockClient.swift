@@ -5,7 +5,7 @@ import RedisClient
 
 /// Acquires locks in every way, holds them, and ends leases as programs do: properly, late or never.
 final class LockClient: ListenerClient {
-    private struct Held {
+    private struct HeldLease {
         var number: Int
         var lock: Int
         var lease: LeaseID
@@ -37,8 +37,8 @@ final class LockClient: ListenerClient {
 
     private let firstLock: Int
     private let kinds: [Profile.LockKind]
-    private var owners = 0
-    private var held: [Held] = []
+    private var ownerCount = 0
+    private var held: [HeldLease] = []
 
     /// - Parameter firstLock: the number of the fleet's first lock in the history.
     init(
@@ -73,8 +73,8 @@ final class LockClient: ListenerClient {
             request.ttl = max(request.ttl, 4000)
         }
         if random.happens(world.profile.manners.owners) {
-            owners += 1
-            request.owner = "own-\(number)-\(owners)"
+            ownerCount += 1
+            request.owner = "own-\(number)-\(ownerCount)"
         }
         request.isLinked = speaks != .http && !isQuorum && random.happens(0.2)
         guard pipelines() else { return acquire(request) }
@@ -134,17 +134,17 @@ final class LockClient: ListenerClient {
             )
         }
         let invokedAt = world.timeline.instant
-        // A program that is unsure asks twice in a row. Both answers must be the same. Over HTTP the second call begins
+        // Unsure programs send a call twice in a row. Both answers must be the same. Over HTTP the second call begins
         // after the first.
-        let mayAskTwice = speaks != .http || request.wait == 0
-        let isTwice = mayAskTwice && request.owner != nil && request.locks.count == 1 && random.happens(0.1)
-        if isTwice { tell(words) { _ in } }
+        let canRepeat = speaks != .http || request.wait == 0
+        let isRepeated = canRepeat && request.owner != nil && request.locks.count == 1 && random.happens(0.1)
+        if isRepeated { tell(words) { _ in } }
         if request.wait > 200, random.happens(world.profile.manners.leavers) {
             // The client leaves either soon, like programs with short timeouts, or at any time.
-            let longest = random.happens(0.5) ? 100 : request.wait
-            plan(after: .milliseconds(Int64.random(in: 1...longest, using: &random))) { [self] in die(for: 0) }
+            let latest = random.happens(0.5) ? 100 : request.wait
+            plan(after: .milliseconds(Int64.random(in: 1...latest, using: &random))) { [self] in die(for: 0) }
         }
-        var granted: [Held] = []
+        var granted: [HeldLease] = []
         let farewell = request.owner == nil ? OperationEnding.abandoned : OperationEnding.vanished
         ask(operations, words, farewell: farewell) { [self] reply in
             granted = leases(in: reply, request, invokedAt: invokedAt)
@@ -167,20 +167,20 @@ final class LockClient: ListenerClient {
             switch endings[0] {
             case .unknown, .failed:
                 // The other copy's grant is linked to this connection, and this client does not know about it.
-                if isTwice, request.isLinked { hangUp() }
+                if isRepeated, request.isLinked { hangUp() }
                 var retry = request
                 retry.triesLeft -= 1
                 retry.isOnlyCall = false
                 guard request.owner != nil, retry.triesLeft > 0, random.happens(0.7) else { return rest() }
                 plan(after: .milliseconds(Int64.random(in: 1...100, using: &random))) { [self] in acquire(retry) }
-            case .refused where request.isOnlyCall && !isTwice: releaseWhatWasRefused(request)
+            case .refused where request.isOnlyCall && !isRepeated: releaseRefused(request)
             default: rest()
             }
         }
     }
 
     /// Releases the refused lock in some cases, as clients do to be sure that they do not hold it.
-    private func releaseWhatWasRefused(_ request: Request) {
+    private func releaseRefused(_ request: Request) {
         guard let owner = request.owner, request.locks.count == 1, random.happens(0.5) else { return rest() }
         let lock = firstLock + request.locks[0]
         let lease = world.leaseID(lock: lock, token: owner, fence: 0)
@@ -194,7 +194,7 @@ final class LockClient: ListenerClient {
         }
     }
 
-    private func leases(in reply: RedisReply, _ request: Request, invokedAt: Instant) -> [Held] {
+    private func leases(in reply: RedisReply, _ request: Request, invokedAt: Instant) -> [HeldLease] {
         guard let parts = reply.array else { return [] }
         let rows = request.locks.count == 1 ? [[RedisReply.null] + parts] : parts.compactMap(\.array)
         return rows.enumerated().compactMap { index, row in
@@ -202,7 +202,7 @@ final class LockClient: ListenerClient {
                 return nil
             }
             let lock = firstLock + request.locks[index]
-            return Held(
+            return HeldLease(
                 number: number + index, lock: lock, lease: world.leaseID(lock: lock, token: token, fence: fence),
                 mode: request.mode, token: token, fence: fence, ttl: request.ttl,
                 believedUntil: invokedAt.advanced(byMilliseconds: valid), isLinked: request.isLinked,
@@ -212,7 +212,7 @@ final class LockClient: ListenerClient {
 
     // MARK: Holding
 
-    private func hold(_ leases: [Held]) {
+    private func hold(_ leases: [HeldLease]) {
         held = leases
         for lease in leases where lease.isLinked { link(lease, .began) }
         let length: Int64 =
@@ -238,25 +238,25 @@ final class LockClient: ListenerClient {
                 renew(0) { [self] in release(0) }
             }
         }
-        if point < 0.12 { return plan(after: length) { [self] in forget() } }
+        if point < 0.12 { return plan(after: length) { [self] in abandonLeases() } }
         if point < 0.17 { return plan(after: length) { [self] in die(for: 0) } }
         keep(until: end)
     }
 
-    /// Renews for as long as necessary, then releases.
+    /// Renews the leases until `end`, then releases them.
     private func keep(until end: Int64) {
         let now = world.timeline.now
-        let soonest = held.map(\.believedUntil.nanoseconds).min() ?? now
-        let isRenewed = held.contains { !$0.isLinked } && (end >= soonest || random.happens(0.15))
-        guard isRenewed, soonest > now, end > now else {
+        let earliestEnd = held.map(\.believedUntil.nanoseconds).min() ?? now
+        let isRenewed = held.contains { !$0.isLinked } && (end >= earliestEnd || random.happens(0.15))
+        guard isRenewed, earliestEnd > now, end > now else {
             return plan(after: end - now) { [self] in release(0) }
         }
-        plan(after: min(end - now, (soonest - now) / 3)) { [self] in
+        plan(after: min(end - now, (earliestEnd - now) / 3)) { [self] in
             renew(0) { [self] in keep(until: end) }
         }
     }
 
-    private func write(_ lease: Held) {
+    private func write(_ lease: HeldLease) {
         let isAccepted = world.write(lock: lease.lock, fence: lease.fence)
         world.record(
             .wrote(client: lease.number, lock: lease.lock, lease: lease.lease, fence: lease.fence, isAccepted: isAccepted))
@@ -293,7 +293,7 @@ final class LockClient: ListenerClient {
         guard let lease = held.first else { return rest() }
         held.removeFirst()
         let isLast = held.isEmpty && !lease.isLinked
-        // Over HTTP a request that waits for its turn ends with its connection.
+        // Over HTTP, closing the connection cancels a request that is still queued.
         if isLast, speaks != .http, isConnected, pipelines() { return releaseAndClose(lease) }
         ask(
             [(lease.number, .release(lock: lease.lock, lease: lease.lease))],
@@ -306,13 +306,13 @@ final class LockClient: ListenerClient {
                 if case .unknown = endings[0] { hangUp() }
                 link(lease, .left)
             }
-            if held.isEmpty, case .done = endings[0], !fence(of: lease).isEmpty, random.happens(0.5) { return takeAgain(lease) }
+            if held.isEmpty, case .done = endings[0], !fence(of: lease).isEmpty, random.happens(0.5) { return reacquire(lease) }
             release(0)
         }
     }
 
     /// Sends the release and closes the connection right after it. Commands received before the close are executed.
-    private func releaseAndClose(_ lease: Held) {
+    private func releaseAndClose(_ lease: HeldLease) {
         pipelined {
             ask(
                 [(lease.number, .release(lock: lease.lock, lease: lease.lease))],
@@ -328,12 +328,12 @@ final class LockClient: ListenerClient {
     }
 
     /// The `FENCE` option of a call that may be retried: all leases of an owner have the same token.
-    private func fence(of lease: Held) -> [String] {
+    private func fence(of lease: HeldLease) -> [String] {
         lease.hasOwner && world.profile.quorum == 0 ? ["FENCE", "\(lease.fence)"] : []
     }
 
     /// Acquires the lock once more for the same owner.
-    private func takeAgain(_ earlier: Held) {
+    private func reacquire(_ earlier: HeldLease) {
         acquire(
             Request(
                 locks: [earlier.lock - firstLock], mode: earlier.mode, ttl: earlier.ttl, wait: wait(), owner: earlier.token,
@@ -341,13 +341,13 @@ final class LockClient: ListenerClient {
     }
 
     /// Sends delayed copies of calls for the owner's earlier lease, which must not affect this one.
-    private func sendLateCopies(_ fence: Int64, of lease: Held) {
+    private func sendLateCopies(_ fence: Int64, of lease: HeldLease) {
         // After a failover that lost the release, the lease is the earlier one.
         guard lease.fence != fence else { return }
-        let about = [world.name(ofLock: lease.lock - firstLock), lease.token]
+        let target = [world.name(ofLock: lease.lock - firstLock), lease.token]
         let earlier = ["FENCE", "\(fence)"]
-        if random.happens(0.5) { tell(["LOCK.RENEW"] + about + ["\(4 * lease.ttl)"] + earlier) }
-        tell(["LOCK.RELEASE"] + about + earlier)
+        if random.happens(0.5) { tell(["LOCK.RENEW"] + target + ["\(4 * lease.ttl)"] + earlier) }
+        tell(["LOCK.RELEASE"] + target + earlier)
     }
 
     private func drop(_ index: Int) {
@@ -356,26 +356,26 @@ final class LockClient: ListenerClient {
     }
 
     /// Abandons the client's leases. Linked ones end with the connection.
-    private func forget() {
+    private func abandonLeases() {
         forgetPlans()
-        leave()
+        dropLeases()
         rest()
     }
 
     override func die(for milliseconds: Int64) {
-        leave()
+        dropLeases()
         super.die(for: milliseconds)
     }
 
     /// Stops treating any lease as held. Linked ones end with the connection.
-    private func leave() {
+    private func dropLeases() {
         let linked = held.filter(\.isLinked)
         held = []
         for lease in linked { link(lease, .left) }
         if !linked.isEmpty { hangUp() }
     }
 
-    private func link(_ lease: Held, _ change: LinkChange) {
+    private func link(_ lease: HeldLease, _ change: LinkChange) {
         world.record(.linked(client: lease.number, lock: lease.lock, lease: lease.lease, ttl: lease.ttl, change))
     }
 
@@ -396,7 +396,7 @@ final class LockClient: ListenerClient {
 
     private func inspect() {
         let lock = world.name(ofLock: Int.random(in: kinds.indices, using: &random))
-        // The sidecar answers the others over HTTP in tasks, and tasks do not run in simulated time.
+        // Over HTTP the sidecar answers the other queries in tasks, and tasks do not run in simulated time.
         let words = speaks == .http ? ["LOCK.GRANTS", lock] : random.happens(0.5) ? ["LOCK.INFO", lock] : ["LOCK.LIST"]
         tell(words) { [self] _ in rest() }
     }

@@ -8,7 +8,7 @@ import RedisClient
 final class EventListener: ServiceClient {
     private let channel: String
 
-    private struct Notice: Decodable {
+    private struct EventMessage: Decodable {
         var type: String
         var service: String?
         var state: String?
@@ -36,7 +36,7 @@ final class EventListener: ServiceClient {
 
     override func disconnected(byItself: Bool) { begin() }
 
-    /// Schedules one new subscription, however many failures there were.
+    /// Schedules one new subscription, even after several failures.
     private func begin() {
         forgetPlans()
         rest()
@@ -45,18 +45,18 @@ final class EventListener: ServiceClient {
 
     private func received(_ parts: [RedisReply]) {
         guard parts.count == 3, parts[0].text == "message", case .bulk(let json) = parts[2],
-            let notice = try? JSONDecoder().decode(Notice.self, from: Data(json)), notice.type == "breaker",
-            let index = notice.service.flatMap({ services.firstIndex(of: $0) }), let generation = notice.generation
+            let message = try? JSONDecoder().decode(EventMessage.self, from: Data(json)), message.type == "breaker",
+            let index = message.service.flatMap({ services.firstIndex(of: $0) }), let generation = message.generation
         else { return }
-        let forced = notice.forced.flatMap(BreakerSnapshot.Forced.init)
+        let forced = message.forced.flatMap(BreakerSnapshot.Forced.init)
         let state: BreakerSnapshot.State? =
             switch forced {
             case .open: .open
             case .closed, .disabled: .closed
-            case nil: notice.state.flatMap(BreakerSnapshot.State.init)
+            case nil: message.state.flatMap(BreakerSnapshot.State.init)
             }
         guard let state else { return }
-        let end = forced == nil ? notice.until_ms : notice.forced_until_ms
+        let end = forced == nil ? message.until_ms : message.forced_until_ms
         world.record(
             .breakerSeen(
                 sidecar: sidecar, service: firstService + index, state: state, generation: generation,

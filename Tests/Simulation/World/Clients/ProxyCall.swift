@@ -107,10 +107,10 @@ struct ProxyCall {
     /// Judges a complete answer.
     func judge(_ answer: HTTPWireAnswer) -> (ending: OperationEnding, finding: Finding?) {
         let informational = answer.informational.contains(100) && !awaitsContinue
-        let unasked = informational ? finding(.answers, "received 100 Continue without requesting it") : nil
-        if answer["interlock-fallback"] != nil { return (Self.mayHaveBeenMade, unasked ?? fallbackFinding(answer)) }
+        let unrequested = informational ? finding(.answers, "received 100 Continue without requesting it") : nil
+        if answer["interlock-fallback"] != nil { return (Self.mayHaveBeenMade, unrequested ?? fallbackFinding(answer)) }
         guard answer["content-type"]?.hasPrefix("application/problem+json") ?? false else {
-            return (.done(.passed(status: answer.status)), unasked ?? passedFinding(answer))
+            return (.done(.passed(status: answer.status)), unrequested ?? passedFinding(answer))
         }
         return method == .head ? judgeRefusedHead(answer) : judgeProblem(answer)
     }
@@ -139,8 +139,8 @@ struct ProxyCall {
 
     /// Checks the part of an answer that arrived before its connection ended.
     func partFinding(_ answer: HTTPWireAnswer) -> Finding? {
-        let isOwn = answer["content-type"]?.hasPrefix("application/problem+json") ?? false
-        if isOwn || answer["interlock-fallback"] != nil { return nil }
+        let isProblem = answer["content-type"]?.hasPrefix("application/problem+json") ?? false
+        if isProblem || answer["interlock-fallback"] != nil { return nil }
         if answer[NumberedBody.numberField] != "\(number)" {
             let other = answer[NumberedBody.numberField] ?? "none"
             return finding(.bytes, "received the answer of call \(other), with status \(answer.status)")

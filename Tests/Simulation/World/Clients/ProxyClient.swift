@@ -5,7 +5,7 @@ import NIOCore
 /// Calls services through the guarded proxy, one call at a time or a few in one write.
 final class ProxyClient: ServiceClient {
     /// A call in progress.
-    private final class Underway {
+    private final class ActiveCall {
         let call: ProxyCall
         /// The client number of the call in the history.
         let client: Int
@@ -22,44 +22,44 @@ final class ProxyClient: ServiceClient {
     }
 
     /// The maximum number of calls in one write. Each has a separate client number in the history.
-    private static let most = 3
+    private static let maximumCalls = 3
     /// The time limit for all calls of one write, in milliseconds. Shorter than the patience of the rules.
-    private static let longest: Int64 = 2700
+    private static let timeLimit: Int64 = 2700
     /// The time after which a client stops waiting for 100 Continue and sends its body, in milliseconds.
-    private static let longestConsent: Int64 = 150
+    private static let continueTimeout: Int64 = 150
 
     private var http: HTTPWireConnection?
-    private var underway: [Underway] = []
+    private var activeCalls: [ActiveCall] = []
     /// Whether a service broke off its answer to one of the current calls.
-    private var isBrokenOff = false
+    private var hasTruncatedAnswer = false
 
     override func act() {
-        let place = Int.random(in: services.indices, using: &random)
-        guard let upstream = world.profile.apis.proxied[place].upstream else { return rest() }
+        let service = Int.random(in: services.indices, using: &random)
+        guard let upstream = world.profile.apis.proxied[service].upstream else { return rest() }
         // Calls without a total timeout end by their idle timeouts.
         let total = (upstream.totalTimeout ?? .seconds(2)).wholeMilliseconds
-        let most = max(1, min(Self.most, Int(Self.longest / max(1, total))))
-        let count = random.happens(0.2) ? Int.random(in: 1...most, using: &random) : 1
-        call(place, count: count)
+        let maximum = max(1, min(Self.maximumCalls, Int(Self.timeLimit / max(1, total))))
+        let count = random.happens(0.2) ? Int.random(in: 1...maximum, using: &random) : 1
+        call(service, count: count)
         leaveLater(upTo: total)
         let limit = total * Int64(count) + WorldState.patience + 1000
-        let calls = underway
+        let calls = activeCalls
         world.timeline.plan(in: .milliseconds(limit)) { [weak self] in self?.giveUp(on: calls) }
     }
 
     /// Starts `count` calls in one write.
-    private func call(_ place: Int, count: Int) {
+    private func call(_ service: Int, count: Int) {
         let connection = connection()
         let calls = (0..<count).map { index in
             let call = ProxyCall(
-                world.nextCall(), service: services[place], tenant: world.profile.habits.tenant(&random), isSimple: count > 1,
+                world.nextCall(), service: services[service], tenant: world.profile.habits.tenant(&random), isSimple: count > 1,
                 random: &random)
-            return Underway(call, client: number + index)
+            return ActiveCall(call, client: number + index)
         }
-        underway = calls
-        isBrokenOff = false
+        activeCalls = calls
+        hasTruncatedAnswer = false
         for call in calls {
-            world.record(.invoked(client: call.client, sidecar: sidecar, .proxied(service: firstService + place)))
+            world.record(.invoked(client: call.client, sidecar: sidecar, .proxied(service: firstService + service)))
         }
         connection.onInformational = { [weak self] status in
             guard status == 100, let call = calls.first(where: { !$0.isOver }) else { return }
@@ -75,31 +75,31 @@ final class ProxyClient: ServiceClient {
     private func connection() -> HTTPWireConnection {
         if let http, !http.isClosed { return http }
         if http != nil { moveOn() }
-        let made = HTTPWireConnection(to: world.sidecars[sidecar], over: world.listeners[sidecar], timeline: world.timeline)
-        made.onStrayBytes = { [weak self, sidecar] in
+        let opened = HTTPWireConnection(to: world.sidecars[sidecar], over: world.listeners[sidecar], timeline: world.timeline)
+        opened.onStrayBytes = { [weak self, sidecar] in
             guard let self else { return }
             world.find(.bytes, "client \(number) at sidecar \(sidecar) received bytes after the end of an answer")
         }
-        http = made
-        return made
+        http = opened
+        return opened
     }
 
-    private func send(_ call: Underway, over connection: HTTPWireConnection) {
+    private func send(_ call: ActiveCall, over connection: HTTPWireConnection) {
         connection.send(call.call.head, isHead: call.call.method == .head) { [weak self] result in
             self?.finish(call, result, over: connection)
         }
         guard call.call.awaitsContinue else { return sendBody(of: call) }
-        plan(after: .milliseconds(Self.longestConsent)) { [weak self] in self?.sendBody(of: call) }
+        plan(after: .milliseconds(Self.continueTimeout)) { [weak self] in self?.sendBody(of: call) }
     }
 
     /// Starts sending the body, in parts.
-    private func sendBody(of call: Underway) {
+    private func sendBody(of call: ActiveCall) {
         guard !call.isSending else { return }
         call.isSending = true
         sendMore(of: call)
     }
 
-    private func sendMore(of call: Underway) {
+    private func sendMore(of call: ActiveCall) {
         guard !call.isOver, let http, let part = call.unsent.popFirst() else { return }
         http.write(part)
         guard !call.unsent.isEmpty else { return }
@@ -109,7 +109,7 @@ final class ProxyClient: ServiceClient {
     // MARK: Endings
 
     private func finish(
-        _ call: Underway, _ result: Result<HTTPWireAnswer, HTTPWireConnection.Loss>, over connection: HTTPWireConnection
+        _ call: ActiveCall, _ result: Result<HTTPWireAnswer, HTTPWireConnection.Loss>, over connection: HTTPWireConnection
     ) {
         guard !call.isOver else { return }
         let ending: OperationEnding
@@ -124,8 +124,8 @@ final class ProxyClient: ServiceClient {
             finding = part.flatMap { call.call.partFinding($0) }
             // A lost connection says nothing about the sidecar if the client closed it, or if a service broke off its
             // answer to this call or an earlier one.
-            if part != nil { isBrokenOff = true }
-            let isExplained = http !== connection || isBrokenOff
+            if part != nil { hasTruncatedAnswer = true }
+            let isExplained = http !== connection || hasTruncatedAnswer
             ending = .unknown(reason: isExplained ? OperationEnding.vanished : "answer-lost")
         case .failure(.unreadable(let reason)):
             finding = call.call.finding(.bytes, "cannot be read: \(reason)")
@@ -135,13 +135,13 @@ final class ProxyClient: ServiceClient {
         end(call, ending)
     }
 
-    private func end(_ call: Underway, _ ending: OperationEnding) {
+    private func end(_ call: ActiveCall, _ ending: OperationEnding) {
         call.isOver = true
         world.record(.ended(client: call.client, ending))
-        guard underway.allSatisfy(\.isOver) else { return }
+        guard activeCalls.allSatisfy(\.isOver) else { return }
         // A connection with half a request cannot carry another one.
-        let isHalfSent = underway.contains { !$0.unsent.isEmpty }
-        underway = []
+        let isHalfSent = activeCalls.contains { !$0.unsent.isEmpty }
+        activeCalls = []
         forgetPlans()
         if isHalfSent { http?.close() }
         rest()
@@ -150,12 +150,12 @@ final class ProxyClient: ServiceClient {
     /// Closes the connection during some calls, at a random moment.
     private func leaveLater(upTo total: Int64) {
         guard random.happens(0.08) else { return }
-        let longest = random.happens(0.5) ? min(total, 40) : total
-        plan(after: .microseconds(Int64.random(in: 100...(longest * 1000), using: &random))) { [weak self] in self?.hangUp() }
+        let latest = random.happens(0.5) ? min(total, 40) : total
+        plan(after: .microseconds(Int64.random(in: 100...(latest * 1000), using: &random))) { [weak self] in self?.hangUp() }
     }
 
     /// Gives up on calls that were not answered within the time that the rules allow.
-    private func giveUp(on calls: [Underway]) {
+    private func giveUp(on calls: [ActiveCall]) {
         let late = calls.filter { !$0.isOver }
         guard !late.isEmpty else { return }
         for call in late { end(call, .unknown(reason: "timed-out")) }
@@ -163,9 +163,9 @@ final class ProxyClient: ServiceClient {
     }
 
     override func hangUp() {
-        let gone = http
+        let former = http
         http = nil
-        gone?.close()
+        former?.close()
         super.hangUp()
     }
 }

@@ -36,7 +36,7 @@ final class LimitClient: ServiceClient {
         if wait > 0, random.happens(0.05) {
             plan(after: .milliseconds(Int64.random(in: 1...wait, using: &random))) { [self] in
                 hangUp()
-                // Cancels what the end of the call has scheduled, too.
+                // Also cancels everything that the call scheduled when it ended.
                 forgetPlans()
                 rest()
             }
@@ -53,7 +53,7 @@ final class LimitClient: ServiceClient {
 
     /// Sends several copies of a call together, and continues when all are answered.
     private func ask(_ operation: Operation, _ words: [String], times: Int) {
-        var left = times
+        var remaining = times
         for index in 0..<times {
             ask([(number + index, operation)], words) { reply in
                 guard let numbers = reply.array?.compactMap(\.integer), numbers.count == 5 else { return [.failed(code: "?")] }
@@ -63,8 +63,8 @@ final class LimitClient: ServiceClient {
                         : .refused(.limited(retryAfter: numbers[3]))
                 ]
             } completion: { [self] _ in
-                left -= 1
-                guard left == 0 else { return }
+                remaining -= 1
+                guard remaining == 0 else { return }
                 forgetPlans()
                 rest()
             }

@@ -24,7 +24,7 @@ final class RedisHost {
     /// The number of times that the server was started.
     private(set) var lives = 1
     private var snapshot = Keyspace()
-    private var waiting: [() -> Void] = []
+    private var deferred: [() -> Void] = []
     private var cuts: [Int: () -> Void] = [:]
     private var lastConnection = 0
     /// The servers that had this address before. Connections to them may still be open.
@@ -82,7 +82,7 @@ final class RedisHost {
 
     /// Runs work on the server's only thread, after a delay if the server is stopped.
     func work(_ body: @escaping () -> Void) {
-        if isStopped { waiting.append(body) } else if isUp { body() }
+        if isStopped { deferred.append(body) } else if isUp { body() }
     }
 
     /// Whether the server is up and not stopped.
@@ -100,9 +100,9 @@ final class RedisHost {
 
     func resume() {
         isStopped = false
-        let work = waiting
-        waiting = []
-        for body in work where isUp { body() }
+        let bodies = deferred
+        deferred = []
+        for body in bodies where isUp { body() }
     }
 
     /// Takes a snapshot. Later writes are lost if the server starts with `Data.some`.
@@ -112,7 +112,7 @@ final class RedisHost {
     func crash() {
         isUp = false
         isStopped = false
-        waiting = []
+        deferred = []
         cutConnections()
     }
 

@@ -64,7 +64,7 @@ final class SidecarHost {
     func start() {
         guard process == nil else { return }
         let loop = SimulatedEventLoop(timeline: timeline, driftPerBillion: driftPerBillion)
-        // Each life has its own stream, so that tokens of two lives differ.
+        // Each start has a separate stream, so that tokens differ between starts.
         let stream = SharedRandom(random.split())
         var environment = CoordinatorEnvironment(
             eventLoop: loop, clock: TimeSource { Instant(nanoseconds: loop.localNow) },
@@ -142,7 +142,7 @@ final class SidecarHost {
         let loop = process.loop
         let listeners = process.listeners
         let channel = SimulatedChannel(eventLoop: loop)
-        // Bytes that arrive before the process accepts are kept, as an operating system does.
+        // Bytes that arrive before the process accepts the connection are buffered, as in an operating system.
         wire.far.onBytes = { bytes in loop.execute { channel.receive(bytes) } }
         wire.far.onEnd = { loop.execute { channel.receiveEnd() } }
         channel.onSend = { wire.send($0, to: wire.near) }

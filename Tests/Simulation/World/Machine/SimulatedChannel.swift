@@ -13,7 +13,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     private var unflushed: [(data: ByteBuffer, promise: EventLoopPromise<Void>?)] = []
     /// Bytes that have arrived and were not read yet.
     private var received: [ByteBuffer] = []
-    private var isReadAskedFor = false
+    private var isReadRequested = false
     private var isAtEnd = false
     private(set) var isActive = false
 
@@ -67,8 +67,8 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     }
 
     private func deliver() {
-        while isActive, isReadAskedFor, !received.isEmpty {
-            isReadAskedFor = false
+        while isActive, isReadRequested, !received.isEmpty {
+            isReadRequested = false
             let bytes = received.removeFirst()
             pipeline.fireChannelRead(bytes)
             pipeline.fireChannelReadComplete()
@@ -134,7 +134,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     }
 
     func read0() {
-        isReadAskedFor = true
+        isReadRequested = true
         guard !received.isEmpty || isAtEnd else { return }
         // Asynchronously, because the caller does not expect a reentrant delivery.
         eventLoop.execute { self.deliver() }

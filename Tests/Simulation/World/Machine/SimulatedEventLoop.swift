@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// The event loop of one simulated process, on the world's timeline. It runs jobs in order, immediately or at their
-/// deadline, and none while the process is stopped.
+/// deadline. While the process is stopped, no jobs run.
 ///
 /// Its clock may run slightly fast or slow.
 final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable {
@@ -18,7 +18,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         }
     }
 
-    private struct Planned: Comparable {
+    private struct ScheduledJob: Comparable {
         /// The deadline by this loop's clock, in nanoseconds.
         var deadline: Int64
         var order: UInt64
@@ -39,7 +39,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     /// The clock's drift, in parts per billion; positive if it runs fast.
     private let drift: Int64
     private var state = State.running
-    private var jobs = Heap<Planned>()
+    private var jobs = Heap<ScheduledJob>()
     private var lastOrder: UInt64 = 0
     /// The time of the next scheduled call of `run`, by this loop's clock.
     private var wakesAt = Int64.max
@@ -130,7 +130,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
 
     private func add(_ job: Job, at deadline: Int64) {
         lastOrder += 1
-        jobs.insert(Planned(deadline: deadline, order: lastOrder, job: job))
+        jobs.insert(ScheduledJob(deadline: deadline, order: lastOrder, job: job))
         wake()
     }
 
@@ -159,8 +159,8 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
             }
         }
         add(job, at: Int64(clamping: deadline.uptimeNanoseconds))
-        nonisolated(unsafe) let planned = job
-        return Scheduled(promise: promise) { planned.body = nil }
+        nonisolated(unsafe) let scheduled = job
+        return Scheduled(promise: promise) { scheduled.body = nil }
     }
 
     @discardableResult
@@ -179,18 +179,18 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     }
 }
 
-/// Keeps the remains of killed processes. In debug builds NIO ends the program when a promise is dropped without a
+/// Retains the objects of killed processes. In debug builds NIO ends the program when a promise is dropped without a
 /// result, and a killed process drops many.
 enum Graveyard {
     #if DEBUG
     // Unsafe: guarded by the lock.
     private static let lock = NIOLock()
-    private nonisolated(unsafe) static var buried: [AnyObject] = []
+    private nonisolated(unsafe) static var objects: [AnyObject] = []
 
-    static func bury(_ remains: AnyObject) {
-        lock.withLock { buried.append(remains) }
+    static func bury(_ object: AnyObject) {
+        lock.withLock { objects.append(object) }
     }
     #else
-    static func bury(_ remains: AnyObject) {}
+    static func bury(_ object: AnyObject) {}
     #endif
 }

@@ -13,7 +13,7 @@ final class Path {
     /// The probability that a message arrives in pieces.
     var splits = 0.0
     private var random: SeededRandom
-    private var held: [() -> Void] = []
+    private var heldBack: [() -> Void] = []
     private(set) var wires: [Wire] = []
 
     init(delay: ClosedRange<Int64>, random: SeededRandom) {
@@ -24,7 +24,7 @@ final class Path {
     func draw() -> Int64 { Int64.random(in: delay, using: &random) }
 
     /// Returns the end offsets of a message's pieces.
-    func cut(_ length: Int) -> [Int] {
+    func pieceEnds(forLength length: Int) -> [Int] {
         guard length > 1, splits > 0, random.happens(splits) else { return [length] }
         let middle = Int.random(in: 1..<length, using: &random)
         return [middle, length]
@@ -35,12 +35,12 @@ final class Path {
 
     /// Runs `arrival` now, or once messages pass again.
     func pass(_ arrival: @escaping () -> Void) {
-        if isBlackHole { held.append(arrival) } else { arrival() }
+        if isBlackHole { heldBack.append(arrival) } else { arrival() }
     }
 
     private func release() {
-        let arrivals = held
-        held = []
+        let arrivals = heldBack
+        heldBack = []
         for arrival in arrivals { arrival() }
     }
 
@@ -57,9 +57,9 @@ final class Path {
 final class Wire {
     /// One end of the connection, at which messages arrive.
     final class End {
-        /// Receives the bytes that arrive. Bytes that arrive before it is set are kept.
-        var onBytes: ((ByteBuffer) -> Void)? { didSet { deliverKept() } }
-        private var kept: [ByteBuffer] = []
+        /// Receives the bytes that arrive. Bytes that arrive before it is set are buffered.
+        var onBytes: ((ByteBuffer) -> Void)? { didSet { deliverBuffered() } }
+        private var buffered: [ByteBuffer] = []
         var onEnd: () -> Void = {}
         /// Whether nothing more will arrive at this end.
         fileprivate(set) var isOver = false
@@ -68,13 +68,13 @@ final class Wire {
         fileprivate var inFlight = 0
 
         fileprivate func receive(_ bytes: ByteBuffer) {
-            if let onBytes { onBytes(bytes) } else { kept.append(bytes) }
+            if let onBytes { onBytes(bytes) } else { buffered.append(bytes) }
         }
 
-        private func deliverKept() {
+        private func deliverBuffered() {
             guard let onBytes else { return }
-            let bytes = kept
-            kept = []
+            let bytes = buffered
+            buffered = []
             for part in bytes { onBytes(part) }
         }
     }
@@ -98,14 +98,14 @@ final class Wire {
     func send(_ bytes: ByteBuffer, to end: End, isIndivisible: Bool = false) {
         guard !isCut, bytes.readableBytes > 0 else { return }
         var start = 0
-        for piece in isIndivisible ? [bytes.readableBytes] : path.cut(bytes.readableBytes) {
+        for piece in isIndivisible ? [bytes.readableBytes] : path.pieceEnds(forLength: bytes.readableBytes) {
             let slice = bytes.getSlice(at: bytes.readerIndex + start, length: piece - start) ?? bytes
             start = piece
             plan(at: end) { [self] in
                 // If the wire was cut meanwhile, part of the message may arrive.
-                let come =
+                let arrived =
                     isCut ? slice.getSlice(at: slice.readerIndex, length: path.cutPosition(in: slice.readableBytes)) : slice
-                if let come, come.readableBytes > 0 { end.receive(come) }
+                if let arrived, arrived.readableBytes > 0 { end.receive(arrived) }
                 if isCut { finish(end) }
             }
         }

@@ -4,7 +4,7 @@ internal import InterlockCore
 /// The clock and scheduler of a world. Actions run by time, and at equal times in the order of scheduling. Nothing
 /// happens outside them.
 final class WorldTimeline {
-    private struct Occurrence: Comparable {
+    private struct ScheduledAction: Comparable {
         var at: Int64
         var order: UInt64
         var action: () -> Void
@@ -16,7 +16,7 @@ final class WorldTimeline {
     /// A world's first instant, in nanoseconds. It is late enough that no time in the world is below a clock's zero.
     static let beginning: Int64 = 1_000_000_000_000
 
-    private var planned = Heap<Occurrence>()
+    private var scheduled = Heap<ScheduledAction>()
     private var lastOrder: UInt64 = 0
     /// The current time, in nanoseconds.
     private(set) var now = WorldTimeline.beginning
@@ -26,7 +26,7 @@ final class WorldTimeline {
     /// Runs `action` at `nanoseconds`, or as soon as possible if that time has passed.
     func plan(at nanoseconds: Int64, _ action: @escaping () -> Void) {
         lastOrder += 1
-        planned.insert(Occurrence(at: max(now, nanoseconds), order: lastOrder, action: action))
+        scheduled.insert(ScheduledAction(at: max(now, nanoseconds), order: lastOrder, action: action))
     }
 
     /// Runs `action` after this many nanoseconds.
@@ -34,11 +34,11 @@ final class WorldTimeline {
         plan(at: now + nanoseconds, action)
     }
 
-    /// Runs everything up to `end`, or until `isOver` returns `true`.
-    func run(until end: Int64, isOver: () -> Bool = { false }) {
-        while let next = planned.min, next.at <= end {
-            guard !isOver() else { return }
-            planned.removeMin()
+    /// Runs everything up to `end`, or until `shouldStop` returns `true`.
+    func run(until end: Int64, shouldStop: () -> Bool = { false }) {
+        while let next = scheduled.min, next.at <= end {
+            guard !shouldStop() else { return }
+            scheduled.removeMin()
             now = next.at
             next.action()
         }

@@ -20,8 +20,8 @@ struct APIUse {
 extension APIUse {
     /// - Parameter stream: a copy of the world's stream, so that these draws do not advance the original.
     init(_ stream: SeededRandom) {
-        var own = stream
-        var random = SeededRandom(seed: own.next() &+ 3)
+        var source = stream
+        var random = SeededRandom(seed: source.next() &+ 3)
         for _ in 0..<8 { _ = random.next() }
         http = [0, 0, 0.2, 0.5][Int.random(in: 0..<4, using: &random)]
         guard random.happens(0.6) else { return }
@@ -39,7 +39,7 @@ extension APIUse {
             service.breaker.minimumCalls = 200
         }
         service.breaker.openFor = .milliseconds(100)...(.milliseconds(400))
-        // The lifetime exceeds any world's last minutes, so that a permit that is not returned is found at the end.
+        // Longer than the final phase of any world, so that the final check finds every permit that was not returned.
         service.permitLifetime = .seconds(3600)
         var upstream = UpstreamSettings(url: "http://\(name)")
         upstream.speaksHTTP2 = random.happens(0.4)

@@ -37,8 +37,8 @@ extension Profile {
     /// Draws the domains of the first fleet and the number of their clients.
     /// - Parameter stream: a copy of the world's stream, so that these draws do not advance the original.
     mutating func drawDomains(_ stream: SeededRandom) {
-        var own = stream
-        var random = SeededRandom(seed: own.next() &+ 2)
+        var source = stream
+        var random = SeededRandom(seed: source.next() &+ 2)
         for _ in 0..<8 { _ = random.next() }
         guard random.happens(0.5) else { return }
         domains.definitions = (0..<Int.random(in: 1...2, using: &random)).map { Self.domain("d\($0)", random: &random) }

@@ -10,7 +10,7 @@ struct Profile {
         case semaphore(Int)
     }
 
-    /// The behavior that all lock clients share. Locks are strained by many clients doing the same thing.
+    /// The behavior that all lock clients share. Clients that all do the same thing put the most stress on locks.
     struct Manners {
         /// The range that a client's wait is drawn from.
         enum Patience: CaseIterable {
@@ -73,8 +73,8 @@ struct Profile {
             random.happens(0.5) ? Int.random(in: 0..<tenants, using: &random) : nil
         }
 
-        func wait(upTo longest: Int64, _ random: inout SeededRandom) -> Int64 {
-            random.happens(waits) ? Int64.random(in: 10...longest, using: &random) : 0
+        func wait(upTo maximum: Int64, _ random: inout SeededRandom) -> Int64 {
+            random.happens(waits) ? Int64.random(in: 10...maximum, using: &random) : 0
         }
     }
 
@@ -144,8 +144,8 @@ struct Profile {
         permitClients = Int.random(in: 2...10, using: &random)
         let pace = random.happens(0.5) ? 5 : 40
         pause = Int64(pace)...Int64(pace * 8)
-        // One rack, one region, or far apart. Quorum servers are near, because each has only a small fraction of the
-        // lease to answer.
+        // One rack, one region, or far apart. Quorum servers are near, because each must answer within a small fraction
+        // of the lease.
         redisDelay =
             switch random.unit() {
             case ..<0.4: 30...200
@@ -168,8 +168,8 @@ struct Profile {
         apis = APIUse(random)
         drawDomains(random)
         // A separate stream, so that a world with one server draws nothing more from the main one.
-        var own = random
-        drawTopology(SeededRandom(seed: ~own.next()))
+        var source = random
+        drawTopology(SeededRandom(seed: ~source.next()))
     }
 
     /// Makes quorum servers restart empty one after another, with leases renewed in between and with clocks that agree.
@@ -190,8 +190,8 @@ struct Profile {
 
     /// Draws from a copy of the stream, so that a world without pipelining draws nothing more from the main one.
     private mutating func drawPipelining(_ stream: SeededRandom) {
-        var own = stream
-        var random = SeededRandom(seed: own.next() &+ 1)
+        var source = stream
+        var random = SeededRandom(seed: source.next() &+ 1)
         for _ in 0..<8 { _ = random.next() }
         if !random.happens(0.5) { pipelining = random.happens(0.5) ? 0.1 : 0.4 }
     }
@@ -208,13 +208,13 @@ struct Profile {
         case ..<0.5:
             // Three primaries, because a failover needs the votes of two surviving ones.
             topology = .cluster(primaries: 3)
-            for kind in [FaultKind.reshard, .nodeJoin, .nodeLeave] where random.happens(0.6) { strain(by: kind, weight: 4) }
+            for kind in [FaultKind.reshard, .nodeJoin, .nodeLeave] where random.happens(0.6) { increaseWeight(of: kind, to: 4) }
         default: return
         }
-        if random.happens(0.6) { strain(by: .failover, weight: 5) }
+        if random.happens(0.6) { increaseWeight(of: .failover, to: 5) }
     }
 
-    private mutating func strain(by kind: FaultKind, weight: Int) {
+    private mutating func increaseWeight(of kind: FaultKind, to weight: Int) {
         faultWeights.removeAll { $0.kind == kind }
         faultWeights.append((kind: kind, weight: weight))
     }
@@ -225,16 +225,16 @@ struct Profile {
         // Other kinds of faults do not affect the locks of a quorum.
         if isQuorum, random.happens(0.6) { return all.filter { $0.kind.target == .quorum } }
         // A weighted draw without repetition.
-        var left = all
+        var remaining = all
         var some: [(kind: FaultKind, weight: Int)] = []
         for _ in 0..<Int.random(in: 1...4, using: &random) {
-            var point = Int.random(in: 0..<left.reduce(0) { $0 + $1.weight }, using: &random)
+            var point = Int.random(in: 0..<remaining.reduce(0) { $0 + $1.weight }, using: &random)
             guard
-                let index = left.firstIndex(where: {
+                let index = remaining.firstIndex(where: {
                     point -= $0.weight; return point < 0
                 })
             else { break }
-            some.append(left.remove(at: index))
+            some.append(remaining.remove(at: index))
         }
         return some
     }
@@ -304,7 +304,7 @@ struct Profile {
 }
 
 extension Profile {
-    /// The rules that judge the history of such a world.
+    /// The rules that judge a world's history.
     var rules: HistoryRules {
         let (rules, proxied) = (services.map(rules), apis.proxied.map(rules))
         return HistoryRules(
@@ -319,7 +319,7 @@ extension Profile {
             name: service.name,
             limits: service.limits.map { LimitRule($0, isPerSubject: $0.isPerSubject) },
             whenRedisIsDown: OutagePolicyName(service.whenRedisIsDown),
-            // A breaker that a limit or a single sidecar opens has no trials of the fleet.
+            // A breaker opened by a limit or by a single sidecar has no fleet-wide trials.
             halfOpenPermits: service.onLimit.action == .trip || service.breaker.reporters > 1
                 ? nil : service.breaker.halfOpenPermits,
             permitLifetime: service.permitLifetime.wholeMilliseconds)
@@ -363,7 +363,7 @@ extension Profile: CustomStringConvertible {
     }
 
     var description: String {
-        let guarded = services.map { service in
+        let serviceWords = services.map { service in
             let limits = service.limits.map { limit in
                 "\(limit.limit)/\(limit.windowMilliseconds)ms \(limit.algorithm)\(limit.isPerSubject ? " per subject" : "")"
             }
@@ -382,7 +382,7 @@ extension Profile: CustomStringConvertible {
             \(maximumHold.map { ", held for at most \($0) ms" } ?? ""), fleet_size \(fleetSize), clocks within \(drift / 1000) ppm\
             \(hasEavesdropper ? ", an eavesdropper" : "")\(pipelining > 0 ? ", pipelines" : "")\(domainWords)\(apis.description)
             locks: \(locks.map { "\($0)" }.joined(separator: ", ")); clients: \(lockClients) locks, \(limitClients) limits, \(permitClients) permits
-            \(guarded.joined(separator: "\n"))
+            \(serviceWords.joined(separator: "\n"))
             """
     }
 }

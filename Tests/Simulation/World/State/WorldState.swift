@@ -54,18 +54,17 @@ final class WorldState {
     /// The time since the beginning, in milliseconds.
     var milliseconds: Int64 { (timeline.now - WorldTimeline.beginning) / 1_000_000 }
 
-    /// Returns the time at which the clock of the server that has a key will show `milliseconds` of the Unix epoch, if
-    /// the clock does not jump.
+    /// Returns the time at which the clock of a key's server will show `milliseconds` of the Unix epoch, without jumps.
     func instant(ofRedis milliseconds: Int64, having key: String) -> Instant {
-        let left = milliseconds &* 1000 &- machines.host(of: key).microseconds
-        return timeline.instant.advanced(byMicroseconds: max(-1_000_000_000_000, min(1_000_000_000_000, left)))
+        let remaining = milliseconds &* 1000 &- machines.host(of: key).microseconds
+        return timeline.instant.advanced(byMicroseconds: max(-1_000_000_000_000, min(1_000_000_000_000, remaining)))
     }
 
     // MARK: History
 
-    func record(_ what: HistoryEvent.What) {
-        let event = HistoryEvent(at: timeline.instant, what)
-        if case .ended = what { operations += 1 }
+    func record(_ kind: HistoryEvent.What) {
+        let event = HistoryEvent(at: timeline.instant, kind)
+        if case .ended = kind { operations += 1 }
         digest.add(event)
         check.observe(event)
         events.append(event)
@@ -82,7 +81,7 @@ final class WorldState {
     /// Returns the number of a lease in the history. The same grant always has the same number.
     func leaseID(lock: Int, token: String, fence: Int64) -> LeaseID {
         let key = "\(lock) \(fence) \(token)"
-        if let known = leases[key] { return known }
+        if let number = leases[key] { return number }
         lastLease += 1
         leases[key] = lastLease
         return lastLease

@@ -3,7 +3,7 @@ import InterlockCore
 /// The network among the machines of one Redis: servers and Sentinels, by number. Messages on a route arrive in order,
 /// with a delay. They are lost while the route is cut.
 final class Backbone {
-    private struct Way: Hashable {
+    private struct Route: Hashable {
         var from: Int
         var to: Int
     }
@@ -13,8 +13,8 @@ final class Backbone {
     /// The delay of a message, in nanoseconds.
     private let delay: ClosedRange<Int64>
     private var random: SeededRandom
-    private var cuts: Set<Way> = []
-    private var lastArrivals: [Way: Int64] = [:]
+    private var cutRoutes: Set<Route> = []
+    private var lastArrivals: [Route: Int64] = [:]
 
     init(hosts: [RedisHost], timeline: WorldTimeline, delay: ClosedRange<Int64>, random: SeededRandom) {
         self.hosts = hosts
@@ -25,8 +25,8 @@ final class Backbone {
 
     /// Cuts or restores the routes between two machines, in both directions.
     func set(_ one: Int, _ other: Int, isCut: Bool) {
-        for way in [Way(from: one, to: other), Way(from: other, to: one)] {
-            if isCut { cuts.insert(way) } else { cuts.remove(way) }
+        for route in [Route(from: one, to: other), Route(from: other, to: one)] {
+            if isCut { cutRoutes.insert(route) } else { cutRoutes.remove(route) }
         }
     }
 
@@ -35,21 +35,22 @@ final class Backbone {
         for other in others ?? Array(hosts.indices) where other != number { set(number, other, isCut: true) }
     }
 
-    func mendAll() { cuts = [] }
+    func mendAll() { cutRoutes = [] }
 
-    func isCut(_ one: Int, _ other: Int) -> Bool { cuts.contains(Way(from: one, to: other)) }
+    func isCut(_ one: Int, _ other: Int) -> Bool { cutRoutes.contains(Route(from: one, to: other)) }
 
     /// Sends a message. `arrival` runs on the receiver once it is running, unless the route was cut or either machine
     /// was restarted.
     func send(from sender: Int, to receiver: Int, _ arrival: @escaping () -> Void) {
-        let way = Way(from: sender, to: receiver)
-        guard !cuts.contains(way) else { return }
-        let at = max(lastArrivals[way] ?? 0, timeline.now + draw(delay))
-        lastArrivals[way] = at
+        let route = Route(from: sender, to: receiver)
+        guard !cutRoutes.contains(route) else { return }
+        let at = max(lastArrivals[route] ?? 0, timeline.now + draw(delay))
+        lastArrivals[route] = at
         let (host, origin) = (hosts[receiver], hosts[sender])
-        let (life, originLife) = (host.lives, origin.lives)
+        let (incarnation, originIncarnation) = (host.lives, origin.lives)
         timeline.plan(at: at) { [weak self, weak host, weak origin] in
-            guard let self, !cuts.contains(way), let host, host.lives == life, origin?.lives == originLife else { return }
+            guard let self, !cutRoutes.contains(route), let host, host.lives == incarnation, origin?.lives == originIncarnation
+            else { return }
             host.work(arrival)
         }
     }
@@ -70,9 +71,9 @@ final class Backbone {
     /// Runs `body` on a machine after a delay, unless the machine is restarted meanwhile.
     func later(_ number: Int, in nanoseconds: Int64, _ body: @escaping () -> Void) {
         let host = hosts[number]
-        let life = host.lives
+        let incarnation = host.lives
         timeline.plan(in: nanoseconds) { [weak host] in
-            guard let host, host.lives == life else { return }
+            guard let host, host.lives == incarnation else { return }
             host.work(body)
         }
     }

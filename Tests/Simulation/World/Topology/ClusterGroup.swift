@@ -14,11 +14,11 @@ final class ClusterGroup {
     let backbone: Backbone
     let replication: ReplicationNetwork
     let timeline: WorldTimeline
-    /// The shard of each server, identified by the shard's first primary. The spare server is a shard of its own.
+    /// The shard of each server, identified by the shard's first primary. The spare server is a separate shard.
     let shards: [Int]
     private(set) var members: [ClusterMember]
-    private var minds: [ClusterModel]
-    private var lives: [Int]
+    private var models: [ClusterModel]
+    private var incarnations: [Int]
     private var claims: [(version: UInt64, slots: [Int])]
 
     /// - Parameters:
@@ -49,8 +49,8 @@ final class ClusterGroup {
         }
         members[count - 1].isServing = false
         self.members = members
-        minds = members.map { ClusterModel(member: $0, now: timeline.now, isNew: true) }
-        lives = hosts.map(\.lives)
+        models = members.map { ClusterModel(member: $0, now: timeline.now, isNew: true) }
+        incarnations = hosts.map(\.lives)
         claims = members.map { (version: $0.version, slots: $0.slots(of: $0.number)) }
         for (number, host) in hosts.enumerated() {
             let primary = nodes[number].primary.map { nodes[$0].address }
@@ -75,8 +75,7 @@ final class ClusterGroup {
 
     var spare: Int { hosts.count - 1 }
 
-    /// The primary that serves a hash slot: of several that claim it, the one with the highest epoch. `nil` if none is
-    /// running.
+    /// The primary with the highest epoch of those that claim a hash slot; `nil` if no running primary claims it.
     func owner(of slot: Int) -> Int? {
         primaries.filter { members[$0].owner(of: slot) == $0 }.max { members[$0].own.epoch < members[$1].own.epoch }
     }
@@ -100,11 +99,11 @@ final class ClusterGroup {
     /// Whether every running server of the cluster serves, and all agree on the owners.
     var isSettled: Bool { isSettled(without: nil) }
 
-    /// Checks the same for all servers except `away`, which must have no hash slots in the view of the others.
-    func isSettled(without away: Int?) -> Bool {
-        let running = hosts.indices.filter { hosts[$0].isRunning && isInCluster($0) && $0 != away }
+    /// Returns whether the cluster is stable apart from `excluded`, which must have no hash slots in the others' view.
+    func isSettled(without excluded: Int?) -> Bool {
+        let running = hosts.indices.filter { hosts[$0].isRunning && isInCluster($0) && $0 != excluded }
         guard let first = running.first, running.allSatisfy({ members[$0].isServing }) else { return false }
-        if let away, members[first].serves(away) { return false }
+        if let excluded, members[first].serves(excluded) { return false }
         let owners = members[first].primaries.map { ($0.number, $0.epoch) }
         return running.allSatisfy { number in
             members[number].primaries.map { ($0.number, $0.epoch) }.elementsEqual(owners) { $0 == $1 }
@@ -122,16 +121,16 @@ final class ClusterGroup {
 
     private func tick(_ number: Int) {
         let (member, now) = (members[number], timeline.now)
-        if lives[number] != hosts[number].lives {
-            lives[number] = hosts[number].lives
-            minds[number] = ClusterModel(member: member, now: now, isNew: false)
+        if incarnations[number] != hosts[number].lives {
+            incarnations[number] = hosts[number].lives
+            models[number] = ClusterModel(member: member, now: now, isNew: false)
             member.isServing = false
         }
         guard isInCluster(number) else { return }
-        for gone in minds[number].newlyFailed(member, now: now) { announce(failureOf: gone, by: number) }
-        followOn(number)
-        if let ballot = minds[number].ballot(member, now: now, jitter: backbone.draw(Self.jitter)) { collectVotes(ballot) }
-        minds[number].updateState(member, now: now)
+        for failedServer in models[number].newlyFailed(member, now: now) { announce(failureOf: failedServer, by: number) }
+        followNewPrimary(number)
+        if let ballot = models[number].ballot(member, now: now, jitter: backbone.draw(Self.jitter)) { collectVotes(ballot) }
+        models[number].updateState(member, now: now)
         beat(number)
     }
 
@@ -140,34 +139,34 @@ final class ClusterGroup {
     func beat(_ number: Int) {
         let member = members[number]
         if claims[number].version != member.version { claims[number] = (member.version, member.slots(of: number)) }
-        let beat = ClusterModel.Heartbeat(
+        let heartbeat = ClusterModel.Heartbeat(
             node: member.own, currentEpoch: member.currentEpoch, slots: claims[number].slots, version: member.version,
-            suspects: minds[number].suspects(member, now: timeline.now))
+            suspects: models[number].suspects(member, now: timeline.now))
         for other in others(number) {
-            backbone.send(from: number, to: other) { [weak self] in self?.received(beat, at: other) }
+            backbone.send(from: number, to: other) { [weak self] in self?.received(heartbeat, at: other) }
         }
     }
 
-    private func received(_ beat: ClusterModel.Heartbeat, at number: Int) {
+    private func received(_ heartbeat: ClusterModel.Heartbeat, at number: Int) {
         let member = members[number]
-        guard member.node(beat.node.number) != nil else { return }
-        minds[number].received(beat, member, now: timeline.now)
-        let taken = minds[number].claims(in: beat, member)
-        if !taken.isEmpty { give(taken, to: beat.node.number, at: number) }
+        guard member.node(heartbeat.node.number) != nil else { return }
+        models[number].received(heartbeat, member, now: timeline.now)
+        let taken = models[number].claims(in: heartbeat, member)
+        if !taken.isEmpty { reassign(taken, to: heartbeat.node.number, at: number) }
     }
 
     /// Informs a server that another one owns hash slots now. If the server or its primary has none left, it becomes a
     /// replica of the new owner.
-    private func give(_ slots: [Int], to owner: Int, at number: Int) {
+    private func reassign(_ slots: [Int], to owner: Int, at number: Int) {
         let member = members[number]
-        let own = member.own.primary ?? number
-        let lost = slots.filter { member.owner(of: $0) == own }
+        let current = member.own.primary ?? number
+        let lost = slots.filter { member.owner(of: $0) == current }
         for slot in slots { member.endMove(of: slot) }
         member.assign(slots, to: owner)
-        guard !lost.isEmpty, owner != own else { return }
-        if !member.serves(own) {
+        guard !lost.isEmpty, owner != current else { return }
+        if !member.serves(current) {
             becomeReplica(number, of: owner)
-        } else if own == number {
+        } else if current == number {
             hosts[number].server.removeKeys(inSlots: Set(lost))
         }
     }
@@ -180,19 +179,19 @@ final class ClusterGroup {
         replication.roleChanged(of: number)
     }
 
-    /// Makes a replica of a replica follow that one's primary.
-    private func followOn(_ number: Int) {
+    /// Makes a replica follow another primary if its primary has become a replica itself.
+    private func followNewPrimary(_ number: Int) {
         let member = members[number]
         guard let primary = member.own.primary, let next = member.node(primary)?.primary, next != number else { return }
         becomeReplica(number, of: next)
     }
 
-    private func announce(failureOf gone: Int, by number: Int) {
-        minds[number].failed(gone, members[number], now: timeline.now)
-        for other in others(number) where other != gone {
+    private func announce(failureOf failedServer: Int, by number: Int) {
+        models[number].failed(failedServer, members[number], now: timeline.now)
+        for other in others(number) where other != failedServer {
             backbone.send(from: number, to: other) { [weak self] in
                 guard let self else { return }
-                minds[other].failed(gone, members[other], now: timeline.now)
+                models[other].failed(failedServer, members[other], now: timeline.now)
             }
         }
     }
@@ -201,10 +200,10 @@ final class ClusterGroup {
         let replica = ballot.replica
         for other in others(replica) {
             backbone.send(from: replica, to: other) { [weak self] in
-                guard let self, minds[other].votes(for: ballot, members[other], now: timeline.now) else { return }
+                guard let self, models[other].votes(for: ballot, members[other], now: timeline.now) else { return }
                 backbone.send(from: other, to: replica) { [weak self] in
                     guard let self,
-                        let epoch = minds[replica].gotVote(from: other, epoch: ballot.epoch, members[replica])
+                        let epoch = models[replica].gotVote(from: other, epoch: ballot.epoch, members[replica])
                     else { return }
                     takeOver(replica, from: ballot.primary, epoch: epoch)
                 }
@@ -221,7 +220,7 @@ final class ClusterGroup {
         member.assign(member.slots(of: primary), to: replica)
         hosts[replica].server.promote(closesConnections: false)
         replication.roleChanged(of: replica)
-        minds[replica].updateState(member, now: timeline.now)
+        models[replica].updateState(member, now: timeline.now)
         beat(replica)
     }
 
@@ -238,18 +237,18 @@ final class ClusterGroup {
 
     // MARK: Membership
 
-    /// Adds a server to the cluster, without hash slots. It knows what the others know.
+    /// Adds a server to the cluster, without hash slots. It takes over their view of the cluster.
     func join(_ number: Int) {
-        guard !isInCluster(number), let known = primaries.first else { return }
+        guard !isInCluster(number), let contact = primaries.first else { return }
         let member = members[number]
-        let guide = members[known]
-        for node in guide.nodes { member.know(node) }
-        for owner in guide.nodes { member.assign(guide.slots(of: owner.number), to: owner.number) }
-        member.currentEpoch = max(member.currentEpoch, guide.currentEpoch)
-        for node in guide.nodes { minds[number].met(node.number, now: timeline.now) }
+        let contactView = members[contact]
+        for node in contactView.nodes { member.know(node) }
+        for owner in contactView.nodes { member.assign(contactView.slots(of: owner.number), to: owner.number) }
+        member.currentEpoch = max(member.currentEpoch, contactView.currentEpoch)
+        for node in contactView.nodes { models[number].met(node.number, now: timeline.now) }
         for other in hosts.indices where other != number && isInCluster(other) {
             members[other].know(member.own)
-            minds[other].met(number, now: timeline.now)
+            models[other].met(number, now: timeline.now)
         }
     }
 
@@ -264,7 +263,7 @@ final class ClusterGroup {
         hosts[number].server.cluster = members[number]
         hosts[number].server.promote(closesConnections: false)
         replication.roleChanged(of: number)
-        minds[number] = ClusterModel(member: members[number], now: timeline.now, isNew: true)
+        models[number] = ClusterModel(member: members[number], now: timeline.now, isNew: true)
         claims[number] = (members[number].version, [])
     }
 }

@@ -48,7 +48,7 @@ struct ClusterModel {
     private var startedAt: Int64
     private var lastMinority: Int64 = 0
     /// Claims that were already checked: the sender's version and epoch, and this server's version at the time.
-    private var seen: [Int: (version: UInt64, epoch: Int64, own: UInt64)] = [:]
+    private var seen: [Int: (version: UInt64, epoch: Int64, ownVersion: UInt64)] = [:]
 
     init(member: ClusterMember, now: Int64, isNew: Bool) {
         startedAt = isNew ? now - Self.timeout : now
@@ -65,47 +65,49 @@ struct ClusterModel {
     // MARK: Heartbeats
 
     /// Processes another server's heartbeat, except for its hash slots.
-    mutating func received(_ beat: Heartbeat, _ member: ClusterMember, now: Int64) {
-        let sender = beat.node.number
+    mutating func received(_ heartbeat: Heartbeat, _ member: ClusterMember, now: Int64) {
+        let sender = heartbeat.node.number
         lastHeard[sender] = now
-        member.currentEpoch = max(member.currentEpoch, beat.currentEpoch)
+        member.currentEpoch = max(member.currentEpoch, heartbeat.currentEpoch)
         // A primary that became a replica loses its hash slots.
-        if beat.node.primary != nil, member.serves(sender) { member.assign(member.slots(of: sender), to: nil) }
-        let isForgiven = !member.serves(sender) || now - (failedSince[sender] ?? 0) > 2 * Self.timeout
+        if heartbeat.node.primary != nil, member.serves(sender) { member.assign(member.slots(of: sender), to: nil) }
+        let canClearFailure = !member.serves(sender) || now - (failedSince[sender] ?? 0) > 2 * Self.timeout
         member.update(sender) { node in
-            node.epoch = max(node.epoch, beat.node.epoch)
-            node.primary = beat.node.primary
-            if isForgiven { node.isFailed = false }
+            node.epoch = max(node.epoch, heartbeat.node.epoch)
+            node.primary = heartbeat.node.primary
+            if canClearFailure { node.isFailed = false }
         }
         for node in member.nodes {
             reports[node.number, default: [:]][sender] =
-                member.serves(sender) && beat.suspects.contains(node.number) ? now : nil
+                member.serves(sender) && heartbeat.suspects.contains(node.number) ? now : nil
         }
-        resolveCollision(with: beat.node, member)
+        resolveCollision(with: heartbeat.node, member)
     }
 
     /// Resolves a tie of two primaries with the same epoch: the one with the lower ID takes a new epoch.
     private func resolveCollision(with other: ClusterNode, _ member: ClusterMember) {
-        let own = member.own
-        guard own.primary == nil, other.primary == nil, own.epoch == other.epoch, own.number < other.number else { return }
+        let node = member.own
+        guard node.primary == nil, other.primary == nil, node.epoch == other.epoch, node.number < other.number else { return }
         member.currentEpoch += 1
-        member.update(own.number) { $0.epoch = member.currentEpoch }
+        member.update(node.number) { $0.epoch = member.currentEpoch }
     }
 
     /// Returns the hash slots that a primary rightfully claims and that this server attributes to another owner or
     /// none.
-    mutating func claims(in beat: Heartbeat, _ member: ClusterMember) -> [Int] {
-        let sender = beat.node.number
-        guard beat.node.primary == nil else { return [] }
-        if let last = seen[sender], last.version == beat.version, last.epoch == beat.node.epoch, last.own == member.version {
+    mutating func claims(in heartbeat: Heartbeat, _ member: ClusterMember) -> [Int] {
+        let sender = heartbeat.node.number
+        guard heartbeat.node.primary == nil else { return [] }
+        if let last = seen[sender], last.version == heartbeat.version, last.epoch == heartbeat.node.epoch,
+            last.ownVersion == member.version
+        {
             return []
         }
-        let taken = beat.slots.filter { slot in
+        let taken = heartbeat.slots.filter { slot in
             guard member.importing[slot] == nil else { return false }
             guard let owner = member.owner(of: slot) else { return true }
-            return owner != sender && (member.node(owner)?.epoch ?? 0) < beat.node.epoch
+            return owner != sender && (member.node(owner)?.epoch ?? 0) < heartbeat.node.epoch
         }
-        if taken.isEmpty { seen[sender] = (beat.version, beat.node.epoch, member.version) }
+        if taken.isEmpty { seen[sender] = (heartbeat.version, heartbeat.node.epoch, member.version) }
         return taken
     }
 
@@ -135,8 +137,8 @@ struct ClusterModel {
         let primaries = member.primaries
         let reached = primaries.count { !$0.isFailed && !suspects.contains($0.number) }
         if reached < member.majority { lastMinority = now }
-        let isWhole = member.assigned == ClusterSlot.count && !primaries.contains(where: \.isFailed)
-        guard isWhole, reached >= member.majority else {
+        let isFullyCovered = member.assigned == ClusterSlot.count && !primaries.contains(where: \.isFailed)
+        guard isFullyCovered, reached >= member.majority else {
             member.isServing = false
             return
         }

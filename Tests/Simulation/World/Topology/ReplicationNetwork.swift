@@ -4,7 +4,7 @@ import SimulatedRedis
 /// update, or loses contact with its primary, synchronizes from scratch.
 final class ReplicationNetwork {
     /// The silence after which a replica reconnects to its primary.
-    private static let patience: Int64 = .milliseconds(600)
+    private static let timeout: Int64 = .milliseconds(600)
     private static let interval: Int64 = .milliseconds(100)
 
     /// A replica's connection to its primary.
@@ -12,14 +12,14 @@ final class ReplicationNetwork {
         var number: Int
         var primary: Int
         /// The replica's life (see `RedisHost.lives`). A restart ends the session.
-        var life: Int
+        var incarnation: Int
         var lastHeard: Int64
     }
 
     /// The replicas that a primary sends to.
     private struct Feed {
         /// The primary's life. A restart ends all sessions.
-        var life: Int
+        var incarnation: Int
         /// The replicas, and the numbers of their sessions.
         var receivers: [(replica: Int, session: Int)] = []
     }
@@ -50,7 +50,7 @@ final class ReplicationNetwork {
         }
         for number in servers {
             guard let primary = primary(of: number) else { continue }
-            begin(replica: number, of: primary)
+            linkImmediately(replica: number, of: primary)
         }
     }
 
@@ -79,40 +79,40 @@ final class ReplicationNetwork {
     // MARK: Messages
 
     /// Links a replica without a delay, as at the beginning of a world.
-    private func begin(replica: Int, of primary: Int) {
-        let session = open(replica, at: primary)
+    private func linkImmediately(replica: Int, of primary: Int) {
+        let session = openSession(replica, at: primary)
         hosts[replica].server.take(hosts[primary].server.fullSync(for: address(replica)))
-        linked(replica, to: primary, session)
+        markLinked(replica, to: primary, session)
     }
 
-    private func linked(_ replica: Int, to primary: Int, _ session: Int) {
+    private func markLinked(_ replica: Int, to primary: Int, _ session: Int) {
         sessions[replica] = Session(
-            number: session, primary: primary, life: hosts[replica].lives, lastHeard: backbone.timeline.now)
+            number: session, primary: primary, incarnation: hosts[replica].lives, lastHeard: backbone.timeline.now)
     }
 
     private func session(of replica: Int) -> Session? {
-        sessions[replica].flatMap { $0.life == hosts[replica].lives ? $0 : nil }
+        sessions[replica].flatMap { $0.incarnation == hosts[replica].lives ? $0 : nil }
     }
 
     private func address(_ number: Int) -> ServerAddress { ServerAddress(host: hosts[number].name) }
 
-    private func open(_ replica: Int, at primary: Int) -> Int {
+    private func openSession(_ replica: Int, at primary: Int) -> Int {
         lastSession += 1
-        var feed = Feed(life: hosts[primary].lives, receivers: receivers(of: primary).filter { $0.replica != replica })
+        var feed = Feed(incarnation: hosts[primary].lives, receivers: receivers(of: primary).filter { $0.replica != replica })
         feed.receivers.append((replica: replica, session: lastSession))
         feeds[primary] = feed
         return lastSession
     }
 
     private func receivers(of primary: Int) -> [(replica: Int, session: Int)] {
-        guard let feed = feeds[primary], feed.life == hosts[primary].lives else { return [] }
+        guard let feed = feeds[primary], feed.incarnation == hosts[primary].lives else { return [] }
         return feed.receivers
     }
 
     private func tick(_ number: Int) {
-        guard let primary = primary(of: number) else { return beat(of: number) }
+        guard let primary = primary(of: number) else { return sendHeartbeat(of: number) }
         if let session = session(of: number), session.primary == primary,
-            backbone.timeline.now - session.lastHeard < Self.patience
+            backbone.timeline.now - session.lastHeard < Self.timeout
         {
             return
         }
@@ -120,17 +120,17 @@ final class ReplicationNetwork {
             sessions[number] = nil
             hosts[number].server.lostPrimary()
         }
-        backbone.send(from: number, to: primary) { [weak self] in self?.asked(by: number, at: primary) }
+        backbone.send(from: number, to: primary) { [weak self] in self?.syncRequested(by: number, at: primary) }
     }
 
     /// Handles a replica's request for a full synchronization.
-    private func asked(by replica: Int, at primary: Int) {
+    private func syncRequested(by replica: Int, at primary: Int) {
         guard self.primary(of: primary) == nil else { return }
-        let session = open(replica, at: primary)
+        let session = openSession(replica, at: primary)
         let sync = hosts[primary].server.fullSync(for: address(replica))
         backbone.send(from: primary, to: replica) { [weak self] in
             guard let self, self.primary(of: replica) == primary, (sessions[replica]?.number ?? 0) < session else { return }
-            linked(replica, to: primary, session)
+            markLinked(replica, to: primary, session)
             hosts[replica].server.take(sync)
             acknowledge(by: replica, to: primary)
         }
@@ -142,7 +142,7 @@ final class ReplicationNetwork {
                 guard let self, isCurrent(session, of: replica) else { return }
                 let server = hosts[replica].server
                 // An update that was lost on the way leaves a gap.
-                guard update.offset == (server.replication?.offset ?? 0) + 1 else { return lose(replica) }
+                guard update.offset == (server.replication?.offset ?? 0) + 1 else { return disconnect(replica) }
                 sessions[replica]?.lastHeard = backbone.timeline.now
                 server.apply(update)
                 acknowledge(by: replica, to: primary)
@@ -151,12 +151,12 @@ final class ReplicationNetwork {
     }
 
     /// Sends the primary's heartbeat, which also reveals gaps.
-    private func beat(of primary: Int) {
+    private func sendHeartbeat(of primary: Int) {
         let offset = hosts[primary].server.replication?.offset ?? 0
         for (replica, session) in receivers(of: primary) {
             backbone.send(from: primary, to: replica) { [weak self] in
                 guard let self, isCurrent(session, of: replica) else { return }
-                guard hosts[replica].server.replication?.offset == offset else { return lose(replica) }
+                guard hosts[replica].server.replication?.offset == offset else { return disconnect(replica) }
                 sessions[replica]?.lastHeard = backbone.timeline.now
                 acknowledge(by: replica, to: primary)
             }
@@ -165,7 +165,7 @@ final class ReplicationNetwork {
 
     private func isCurrent(_ session: Int, of replica: Int) -> Bool { self.session(of: replica)?.number == session }
 
-    private func lose(_ replica: Int) {
+    private func disconnect(_ replica: Int) {
         sessions[replica] = nil
         hosts[replica].server.lostPrimary()
     }

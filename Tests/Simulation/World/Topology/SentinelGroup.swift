@@ -18,7 +18,7 @@ final class SentinelGroup {
     let servers: Range<Int>
     let backbone: Backbone
     let replication: ReplicationNetwork
-    private var minds: [SentinelModel]
+    private var models: [SentinelModel]
     private let timeline: WorldTimeline
 
     /// - Parameters:
@@ -34,15 +34,15 @@ final class SentinelGroup {
         let machines = (0..<count).map { number in
             RedisHost(name: "redis-\(number)", timeline: timeline, driftPerBillion: driftPerBillion)
         }
-        let watchers = (0..<Self.sentinelCount).map { number in
+        let sentinelHosts = (0..<Self.sentinelCount).map { number in
             RedisHost(name: "sentinel-\(number)", timeline: timeline, driftPerBillion: driftPerBillion) { now in
                 SimulatedServer(sentinel: SentinelKnowledge(name: Self.name, primary: primary, epoch: 0), now: now)
             }
         }
-        hosts = machines + watchers
+        hosts = machines + sentinelHosts
         backbone = Backbone(hosts: hosts, timeline: timeline, delay: delay, random: random)
         replication = ReplicationNetwork(hosts: hosts, servers: servers, backbone: backbone)
-        minds = (0..<Self.sentinelCount).map { number in
+        models = (0..<Self.sentinelCount).map { number in
             SentinelModel(
                 number: number, sentinels: Self.sentinelCount, quorum: Self.quorum, servers: count, primary: 0, now: timeline.now)
         }
@@ -53,9 +53,9 @@ final class SentinelGroup {
 
     func start() {
         replication.start()
-        for sentinel in minds.indices {
+        for sentinel in models.indices {
             backbone.repeatedly(machine(sentinel), every: Self.interval) { [weak self] in self?.tick(sentinel) }
-            backbone.repeatedly(machine(sentinel), every: Self.helloInterval) { [weak self] in self?.greet(sentinel) }
+            backbone.repeatedly(machine(sentinel), every: Self.helloInterval) { [weak self] in self?.sendHello(sentinel) }
         }
     }
 
@@ -67,17 +67,17 @@ final class SentinelGroup {
     var sentinels: [RedisHost] { Array(hosts[servers.count...]) }
 
     /// The primary according to the Sentinel with the highest configuration epoch.
-    var primaryNumber: Int { minds.max { $0.configEpoch < $1.configEpoch }?.named ?? 0 }
+    var primaryNumber: Int { models.max { $0.configEpoch < $1.configEpoch }?.named ?? 0 }
     var primary: RedisHost { hosts[primaryNumber] }
 
     /// The primary that a Sentinel reports.
-    func named(by sentinel: Int) -> RedisHost { hosts[minds[sentinel].named] }
+    func named(by sentinel: Int) -> RedisHost { hosts[models[sentinel].named] }
 
     /// Whether the primary has that role, and every running Sentinel knows it.
     var isSettled: Bool {
         let primary = primaryNumber
         return hosts[primary].isRunning && replication.primary(of: primary) == nil
-            && minds.allSatisfy { !hosts[machine($0.number)].isRunning || $0.primary == primary && $0.isIdle }
+            && models.allSatisfy { !hosts[machine($0.number)].isRunning || $0.primary == primary && $0.isIdle }
     }
 
     /// The Redis address in a sidecar's configuration.
@@ -94,7 +94,7 @@ final class SentinelGroup {
 
     private func tick(_ sentinel: Int) {
         for server in servers { probe(server, by: sentinel) }
-        perform(minds[sentinel].tick(now: timeline.now, jitter: backbone.draw(Self.jitter)), of: sentinel)
+        perform(models[sentinel].tick(now: timeline.now, jitter: backbone.draw(Self.jitter)), of: sentinel)
     }
 
     /// Sends `PING` and `INFO`. A stopped server answers when it resumes.
@@ -105,36 +105,36 @@ final class SentinelGroup {
             let offset = hosts[server].server.replication?.offset ?? 0
             backbone.send(from: server, to: machine(sentinel)) { [weak self] in
                 guard let self else { return }
-                minds[sentinel].replied(server, follows: follows, offset: offset, now: timeline.now)
+                models[sentinel].replied(server, follows: follows, offset: offset, now: timeline.now)
             }
         }
     }
 
     /// Sends the hello message that Sentinels exchange regularly.
-    private func greet(_ sentinel: Int) {
-        let mind = minds[sentinel]
-        let named = mind.named
-        for other in minds.indices where other != sentinel {
+    private func sendHello(_ sentinel: Int) {
+        let model = models[sentinel]
+        let named = model.named
+        for other in models.indices where other != sentinel {
             backbone.send(from: machine(sentinel), to: machine(other)) { [weak self] in
                 guard let self else { return }
-                let actions = minds[other].received(
-                    primary: named, epoch: mind.configEpoch, currentEpoch: mind.currentEpoch, now: timeline.now)
+                let actions = models[other].received(
+                    primary: named, epoch: model.configEpoch, currentEpoch: model.currentEpoch, now: timeline.now)
                 perform(actions, of: other)
             }
         }
     }
 
     private func ask(_ sentinel: Int, epoch: Int64, wantsVote: Bool) {
-        let primary = minds[sentinel].primary
-        for other in minds.indices where other != sentinel {
+        let primary = models[sentinel].primary
+        for other in models.indices where other != sentinel {
             backbone.send(from: machine(sentinel), to: machine(other)) { [weak self] in
                 guard let self else { return }
-                let answer = minds[other].asked(
+                let answer = models[other].asked(
                     by: sentinel, about: primary, epoch: epoch, wantsVote: wantsVote, now: timeline.now,
                     jitter: backbone.draw(Self.jitter))
                 backbone.send(from: machine(other), to: machine(sentinel)) { [weak self] in
                     guard let self else { return }
-                    minds[sentinel].answered(answer, by: other, now: timeline.now)
+                    models[sentinel].answered(answer, by: other, now: timeline.now)
                 }
             }
         }
@@ -150,7 +150,7 @@ final class SentinelGroup {
             case .follow(let server, let primary):
                 backbone.send(from: machine(sentinel), to: server) { [weak self] in self?.demote(server, to: primary) }
             case .reportPromoted(let server):
-                let primary = hosts[minds[sentinel].primary].name
+                let primary = hosts[models[sentinel].primary].name
                 publish(
                     "slave \(hosts[server].name):6379 \(hosts[server].name) 6379 @ \(Self.name) \(primary) 6379",
                     on: "+promoted-slave", by: sentinel)
@@ -162,9 +162,9 @@ final class SentinelGroup {
     }
 
     private func notifyClients(of sentinel: Int) {
-        let mind = minds[sentinel]
+        let model = models[sentinel]
         hosts[machine(sentinel)].server.sentinel = SentinelKnowledge(
-            name: Self.name, primary: ServerAddress(host: hosts[mind.named].name), epoch: mind.configEpoch)
+            name: Self.name, primary: ServerAddress(host: hosts[model.named].name), epoch: model.configEpoch)
     }
 
     private func publish(_ message: String, on channel: String, by sentinel: Int) {

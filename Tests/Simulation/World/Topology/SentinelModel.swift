@@ -16,7 +16,7 @@ struct SentinelModel {
     }
 
     /// The last known state of a server.
-    private struct Sight {
+    private struct ServerState {
         var lastReply: Int64
         /// The time since which the server has answered without a gap.
         var upSince: Int64
@@ -48,12 +48,12 @@ struct SentinelModel {
     private static let reconfigurationTime: Int64 = .milliseconds(400)
     /// The time after which a server that is unexpectedly a primary is turned into a replica.
     private static let strayTime: Int64 = .milliseconds(2000)
-    private static let misledTime: Int64 = .milliseconds(1000)
+    private static let misdirectedTime: Int64 = .milliseconds(1000)
 
     let number: Int
     private let sentinels: Int
     private let quorum: Int
-    private var sights: [Sight]
+    private var states: [ServerState]
     /// The primary since the last completed switch.
     private(set) var primary: Int
     /// The epoch of the failover that promoted `primary`.
@@ -70,8 +70,8 @@ struct SentinelModel {
         self.sentinels = sentinels
         self.quorum = quorum
         self.primary = primary
-        sights = (0..<servers).map { server in
-            Sight(lastReply: now, upSince: now, follows: server == primary ? nil : primary, roleSince: now, offset: 0)
+        states = (0..<servers).map { server in
+            ServerState(lastReply: now, upSince: now, follows: server == primary ? nil : primary, roleSince: now, offset: 0)
         }
     }
 
@@ -82,16 +82,16 @@ struct SentinelModel {
 
     var isIdle: Bool { if case .idle = stage { true } else { false } }
 
-    private func isDown(_ server: Int, _ now: Int64) -> Bool { now - sights[server].lastReply > Self.downAfter }
+    private func isDown(_ server: Int, _ now: Int64) -> Bool { now - states[server].lastReply > Self.downAfter }
 
     // MARK: Incoming messages
 
     mutating func replied(_ server: Int, follows: Int?, offset: Int64, now: Int64) {
-        var sight = sights[server]
-        if now - sight.lastReply > Self.downAfter { sight.upSince = now }
-        if sight.follows != follows { sight.roleSince = now }
-        (sight.lastReply, sight.follows, sight.offset) = (now, follows, offset)
-        sights[server] = sight
+        var state = states[server]
+        if now - state.lastReply > Self.downAfter { state.upSince = now }
+        if state.follows != follows { state.roleSince = now }
+        (state.lastReply, state.follows, state.offset) = (now, follows, offset)
+        states[server] = state
     }
 
     /// Answers another Sentinel's request with this one's opinion and the candidate that it voted for.
@@ -143,7 +143,7 @@ struct SentinelModel {
     mutating func tick(now: Int64, jitter: Int64) -> [Action] {
         switch stage {
         case .idle:
-            guard isDown(primary, now) else { return mend(now) }
+            guard isDown(primary, now) else { return redirectStrays(now) }
             let agreeing = 1 + opinions.values.count { $0.isDown && now - $0.at < Self.freshness }
             guard agreeing >= quorum, now >= nextAttempt else { return [.ask(epoch: currentEpoch, wantsVote: false)] }
             currentEpoch += 1
@@ -164,37 +164,37 @@ struct SentinelModel {
             stage = .promoting(epoch: epoch, replica: replica, began: now)
             return [.promote(replica)]
         case .promoting(let epoch, let replica, let began):
-            let sight = sights[replica]
-            if sight.follows == nil, sight.lastReply > began {
+            let state = states[replica]
+            if state.follows == nil, state.lastReply > began {
                 configEpoch = epoch
                 stage = .reconfiguring(replica: replica, began: now)
-                let others = sights.indices.filter { $0 != replica && $0 != primary }
+                let others = states.indices.filter { $0 != replica && $0 != primary }
                 return [.reportPromoted(replica)] + others.map { .follow(server: $0, primary: replica) }
             }
             if now - began > Self.promotionTime { stage = .idle }
             return []
         case .reconfiguring(let replica, let began):
-            let areThere = sights.indices.allSatisfy { $0 == replica || $0 == primary || sights[$0].follows == replica }
-            return areThere || now - began > Self.reconfigurationTime ? switchPrimary(to: replica, now) : []
+            let haveFollowed = states.indices.allSatisfy { $0 == replica || $0 == primary || states[$0].follows == replica }
+            return haveFollowed || now - began > Self.reconfigurationTime ? switchPrimary(to: replica, now) : []
         }
     }
 
     /// The reachable replica with the most data.
     private func bestReplica(_ now: Int64) -> Int? {
-        let fit = sights.indices.filter {
-            $0 != primary && sights[$0].follows != nil && now - sights[$0].lastReply < Self.freshness
+        let candidates = states.indices.filter {
+            $0 != primary && states[$0].follows != nil && now - states[$0].lastReply < Self.freshness
         }
-        return fit.max { sights[$0].offset != sights[$1].offset ? sights[$0].offset < sights[$1].offset : $0 > $1 }
+        return candidates.max { states[$0].offset != states[$1].offset ? states[$0].offset < states[$1].offset : $0 > $1 }
     }
 
     /// Redirects servers that replicate the wrong server, or none, to the primary.
-    private mutating func mend(_ now: Int64) -> [Action] {
-        guard sights[primary].follows == nil, now - sights[primary].roleSince > Self.freshness else { return [] }
+    private mutating func redirectStrays(_ now: Int64) -> [Action] {
+        guard states[primary].follows == nil, now - states[primary].roleSince > Self.freshness else { return [] }
         var actions: [Action] = []
-        for server in sights.indices where server != primary && sights[server].follows != primary && !isDown(server, now) {
-            let since = max(sights[server].roleSince, sights[server].upSince, switchedAt)
-            guard now - since > (sights[server].follows == nil ? Self.strayTime : Self.misledTime) else { continue }
-            sights[server].roleSince = now
+        for server in states.indices where server != primary && states[server].follows != primary && !isDown(server, now) {
+            let since = max(states[server].roleSince, states[server].upSince, switchedAt)
+            guard now - since > (states[server].follows == nil ? Self.strayTime : Self.misdirectedTime) else { continue }
+            states[server].roleSince = now
             actions.append(.follow(server: server, primary: primary))
         }
         return actions

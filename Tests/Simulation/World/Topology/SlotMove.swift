@@ -6,7 +6,7 @@ final class SlotMove {
     private let cluster: ClusterGroup
     /// The time between two steps, in nanoseconds.
     private let pause: Int64
-    private var left: [(slot: Int, shard: Int)]
+    private var remaining: [(slot: Int, shard: Int)]
     private let done: () -> Void
     private(set) var isOver = false
     /// The hash slot being moved.
@@ -18,7 +18,7 @@ final class SlotMove {
     init(_ slots: [(slot: Int, shard: Int)], on cluster: ClusterGroup, pause: Int64, done: @escaping () -> Void) {
         self.cluster = cluster
         self.pause = pause
-        left = slots
+        remaining = slots
         self.done = done
     }
 
@@ -29,7 +29,7 @@ final class SlotMove {
     }
 
     private func step() {
-        guard let (slot, shard) = left.first else {
+        guard let (slot, shard) = remaining.first else {
             isOver = true
             current = nil
             return done()
@@ -56,7 +56,7 @@ final class SlotMove {
 
     private func finish(_ slot: Int) {
         for member in cluster.members { member.endMove(of: slot) }
-        left.removeFirst()
+        remaining.removeFirst()
         plan()
     }
 }
@@ -85,10 +85,10 @@ extension ClusterGroup {
 
     /// Moves the hash slots without keys immediately. Returns the others.
     private func moveEmpty(_ slots: [Int], from source: Int, to target: Int) -> [Int] {
-        let hot = Set(hotSlots(of: source))
-        let empty = slots.filter { !hot.contains($0) }
+        let occupied = Set(hotSlots(of: source))
+        let empty = slots.filter { !occupied.contains($0) }
         if !empty.isEmpty { assign(empty, from: source, to: target) }
-        return slots.filter { hot.contains($0) }
+        return slots.filter { occupied.contains($0) }
     }
 
     /// Makes the spare server join, and moves the first part of every primary's hash slots to it. Returns `nil` if the
@@ -97,12 +97,12 @@ extension ClusterGroup {
         let former = primaries
         guard !isInCluster(spare), hosts[spare].isRunning, !former.isEmpty else { return nil }
         join(spare)
-        var hot: [Int] = []
+        var occupied: [Int] = []
         for primary in former {
             let slots = members[primary].slots(of: primary)
-            hot += moveEmpty(Array(slots.prefix(slots.count / (former.count + 1))), from: primary, to: spare)
+            occupied += moveEmpty(Array(slots.prefix(slots.count / (former.count + 1))), from: primary, to: spare)
         }
-        return SlotMove(hot.map { (slot: $0, shard: shards[spare]) }, on: self, pause: pause, done: done)
+        return SlotMove(occupied.map { (slot: $0, shard: shards[spare]) }, on: self, pause: pause, done: done)
     }
 
     /// Divides the spare server's hash slots among the other primaries, then removes the server. Returns `nil` if it is
@@ -110,16 +110,16 @@ extension ClusterGroup {
     func leaveSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
         let others = primaries.filter { $0 != spare }
         guard isInCluster(spare), hosts[spare].isRunning, primaries.contains(spare), !others.isEmpty else { return nil }
-        var hot: [(slot: Int, shard: Int)] = []
+        var occupied: [(slot: Int, shard: Int)] = []
         let slots = members[spare].slots(of: spare)
         for (index, target) in others.enumerated() {
             let part = Array(slots[slots.count * index / others.count..<slots.count * (index + 1) / others.count])
             // The last hash slot moves separately, because the server becomes a replica with it.
-            let kept = index == others.count - 1 ? Array(part.suffix(1)) : []
-            let moved = moveEmpty(part.filter { !kept.contains($0) }, from: spare, to: target) + kept
-            hot += moved.map { (slot: $0, shard: shards[target]) }
+            let lastSlot = index == others.count - 1 ? Array(part.suffix(1)) : []
+            let moved = moveEmpty(part.filter { !lastSlot.contains($0) }, from: spare, to: target) + lastSlot
+            occupied += moved.map { (slot: $0, shard: shards[target]) }
         }
-        return SlotMove(hot, on: self, pause: pause) { [weak self] in
+        return SlotMove(occupied, on: self, pause: pause) { [weak self] in
             // All others must first hear who owns the server's hash slots.
             self?.timeline.plan(in: .milliseconds(500)) { [weak self] in
                 guard let self else { return }

@@ -43,10 +43,12 @@ extension ByteBuffer {
     /// Splits a message into the parts that are sent in separate writes.
     func parts(_ count: Int) -> [ByteBuffer] {
         guard readableBytes > 0 else { return [] }
-        var rest = self
+        var remaining = self
         let size = max(1, (readableBytes + count - 1) / count)
         var parts: [ByteBuffer] = []
-        while rest.readableBytes > 0, let part = rest.readSlice(length: min(size, rest.readableBytes)) { parts.append(part) }
+        while remaining.readableBytes > 0, let part = remaining.readSlice(length: min(size, remaining.readableBytes)) {
+            parts.append(part)
+        }
         return parts
     }
 }

@@ -29,7 +29,7 @@ struct UpstreamBehavior {
         case resets(StreamError)
         /// Resets the HTTP/2 stream with this error within the response.
         case resetsInBody(StreamError)
-        /// Sends `GOAWAY` over HTTP/2, and answers this request or disowns it.
+        /// Sends `GOAWAY` over HTTP/2, and either answers this request or leaves it unprocessed.
         case goesAway(disowns: Bool)
     }
 
@@ -57,9 +57,7 @@ struct UpstreamBehavior {
     var hasTrailers: Bool
     var mishap: Mishap?
 
-    /// - Parameters:
-    ///   - outcome: the outcome that the upstream's health determines.
-    ///   - mischief: the probability of a mishap.
+    /// Draws a plan for an outcome that the upstream's health has determined.
     init(_ outcome: SimulatedUpstream.Outcome, mischief: Double, speaksHTTP2: Bool, random: inout SeededRandom) {
         let failures = [500, 502, 503, 503, 504, 429]
         let successes = [200, 200, 200, 201, 206, 302, 404, 204]

@@ -8,7 +8,7 @@ final class UpstreamConnection {
         /// Sends the response's head or a part of its body.
         case send(ByteBuffer)
         /// Sends bytes that do not start the final response: an informational response, a partial head or garbage.
-        case hint(ByteBuffer)
+        case preliminary(ByteBuffer)
         /// Waits this many milliseconds.
         case pause(Int64)
         /// Completes the response.
@@ -31,12 +31,12 @@ final class UpstreamConnection {
     private var random: SeededRandom
     private var reader = UpstreamRequestReader()
     private var state = State.reading
-    private var request: (arrival: UpstreamLedger.Arrival, manner: UpstreamBehavior)?
+    private var request: (arrival: UpstreamLedger.Arrival, behavior: UpstreamBehavior)?
     /// Whether the current request was received in full.
-    private var isRequestWhole = true
+    private var isRequestComplete = true
     private var requests = 0
     /// Whether extra bytes followed the last response. The sidecar must then not reuse the connection.
-    private var isSpoiled = false
+    private var hasExtraBytes = false
 
     private init(_ wire: Wire, of host: UpstreamHost, random: SeededRandom, onEnd: @escaping () -> Void) {
         self.wire = wire
@@ -73,48 +73,48 @@ final class UpstreamConnection {
     /// Returns whether the next part of a request may be read. Reports a request that arrives before the last answer is
     /// complete.
     private func mayRead() -> Bool {
-        guard isRequestWhole, state != .reading, reader.hasBytes else { return true }
+        guard isRequestComplete, state != .reading, reader.hasBytes else { return true }
         host.find("a request follows call \(request?.arrival.head.number ?? 0) before its answer is complete")
         close()
         return false
     }
 
     private func begin(_ head: UpstreamRequestHead) {
-        if isSpoiled { host.find("call \(head.number) is on a connection with bytes after its last answer") }
+        if hasExtraBytes { host.find("call \(head.number) is on a connection with bytes after its last answer") }
         requests += 1
         let arrival = host.begin(head, over: wire, isReused: requests > 1)
-        let manner = host.drawManner()
-        request = (arrival, manner)
-        isRequestWhole = false
-        switch manner.mishap {
+        let behavior = host.drawManner()
+        request = (arrival, behavior)
+        isRequestComplete = false
+        switch behavior.mishap {
         case .closesUnread: close()
-        case .answersEarly: answer(arrival, manner)
+        case .answersEarly: answer(arrival, behavior)
         default: break
         }
     }
 
     private func finish(_ body: ByteBuffer) {
-        isRequestWhole = true
-        guard let (arrival, manner) = request else { return }
+        isRequestComplete = true
+        guard let (arrival, behavior) = request else { return }
         host.finish(arrival, body: body)
-        if state == .reading, !arrival.hasSent { answer(arrival, manner) }
+        if state == .reading, !arrival.hasSent { answer(arrival, behavior) }
     }
 
     // MARK: Answering
 
-    private func answer(_ arrival: UpstreamLedger.Arrival, _ manner: UpstreamBehavior) {
+    private func answer(_ arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior) {
         arrival.isExecuted = true
-        switch manner.mishap {
-        case .closesUnanswered: run([.pause(manner.delay), .close])
-        case .isSilent: beSilent()
+        switch behavior.mishap {
+        case .closesUnanswered: run([.pause(behavior.delay), .close])
+        case .isSilent: goSilent()
         case .sendsGarbage:
             let garbage = ByteBuffer(string: "HTTP/1.1 abc\r\n\(arrival.head.number)\r\n\r\n")
-            run([.pause(manner.delay), .hint(garbage)])
-        default: run(steps(arrival, manner))
+            run([.pause(behavior.delay), .preliminary(garbage)])
+        default: run(steps(arrival, behavior))
         }
     }
 
-    private func beSilent() {
+    private func goSilent() {
         state = .silent
         host.timeline.plan(in: .milliseconds(UpstreamBehavior.longest)) { [weak self] in self?.close() }
     }
@@ -125,14 +125,14 @@ final class UpstreamConnection {
     }
 
     private func advance(_ steps: ArraySlice<Step>) {
-        var rest = steps
-        while state == .answering, let step = rest.popFirst() {
+        var remaining = steps
+        while state == .answering, let step = remaining.popFirst() {
             switch step {
             case .pause(0): break
             case .pause(let milliseconds):
-                return host.timeline.plan(in: .milliseconds(milliseconds)) { [self] in advance(rest) }
+                return host.timeline.plan(in: .milliseconds(milliseconds)) { [self] in advance(remaining) }
             case .send(let bytes): send(bytes)
-            case .hint(let bytes):
+            case .preliminary(let bytes):
                 request?.arrival.hasSent = true
                 wire.send(bytes, to: wire.near)
             case .end(let closes): endAnswer(closes: closes)
@@ -140,16 +140,16 @@ final class UpstreamConnection {
             }
         }
         // A response without an end step stays incomplete.
-        if state == .answering { beSilent() }
+        if state == .answering { goSilent() }
     }
 
     private func send(_ bytes: ByteBuffer) {
-        if let (arrival, manner) = request {
+        if let (arrival, behavior) = request {
             arrival.hasSent = true
-            arrival.status = manner.status
-            arrival.hasRetryAfter = manner.retryAfter != nil
+            arrival.status = behavior.status
+            arrival.hasRetryAfter = behavior.retryAfter != nil
         }
-        wire.send(bytes, to: wire.near, isIndivisible: isSpoiled)
+        wire.send(bytes, to: wire.near, isIndivisible: hasExtraBytes)
     }
 
     private func endAnswer(closes: Bool) {
@@ -159,7 +159,7 @@ final class UpstreamConnection {
         guard random.happens(0.05) else { return }
         let answered = requests
         host.timeline.plan(in: .milliseconds(Int64.random(in: 0...1500, using: &random))) { [weak self] in
-            guard let self, state == .reading, requests == answered, isRequestWhole else { return }
+            guard let self, state == .reading, requests == answered, isRequestComplete else { return }
             close()
         }
     }
@@ -182,53 +182,53 @@ final class UpstreamConnection {
 
     // MARK: Answers
 
-    private func steps(_ arrival: UpstreamLedger.Arrival, _ manner: UpstreamBehavior) -> [Step] {
-        var steps = [Step.pause(manner.delay)]
-        for status in manner.informational {
-            steps.append(.hint(ByteBuffer(string: "HTTP/1.1 \(status) Hint\r\nLink: </\(arrival.head.number)>\r\n\r\n")))
+    private func steps(_ arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior) -> [Step] {
+        var steps = [Step.pause(behavior.delay)]
+        for status in behavior.informational {
+            steps.append(.preliminary(ByteBuffer(string: "HTTP/1.1 \(status) Hint\r\nLink: </\(arrival.head.number)>\r\n\r\n")))
         }
-        let body = manner.hasBody(for: arrival.head.method) ? NumberedBody.make(arrival.head.number, about: manner.size) : nil
-        let head = head(of: arrival, manner, bodySize: body?.readableBytes)
-        if case .closesInHead = manner.mishap {
+        let body = behavior.hasBody(for: arrival.head.method) ? NumberedBody.make(arrival.head.number, about: behavior.size) : nil
+        let head = head(of: arrival, behavior, bodySize: body?.readableBytes)
+        if case .closesInHead = behavior.mishap {
             let part = head.getSlice(at: 0, length: Int.random(in: 1..<head.readableBytes, using: &random)) ?? head
-            return steps + [.hint(part), .close]
+            return steps + [.preliminary(part), .close]
         }
         var writes = [head]
-        if let body { writes += framed(body, manner) }
-        if manner.parts == 1, !breaksOff(manner) {
+        if let body { writes += framed(body, behavior) }
+        if behavior.parts == 1, !endsInBody(behavior) {
             writes = [writes.reduce(into: ByteBuffer()) { whole, write in _ = whole.writeImmutableBuffer(write) }]
         }
-        return steps + finish(writes, arrival, manner, hasBody: body != nil)
+        return steps + finish(writes, arrival, behavior, hasBody: body != nil)
     }
 
     /// The writes, the pauses between them, and the way the response ends.
     private func finish(
-        _ writes: [ByteBuffer], _ arrival: UpstreamLedger.Arrival, _ manner: UpstreamBehavior, hasBody: Bool
+        _ writes: [ByteBuffer], _ arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior, hasBody: Bool
     ) -> [Step] {
         var writes = writes
-        var end = [Step.end(closes: hasBody && manner.framing == .untilClose)]
-        switch manner.mishap {
-        case .closesInBody where hasBody && manner.framing != .untilClose:
-            writes = cutShort(writes)
+        var end = [Step.end(closes: hasBody && behavior.framing == .untilClose)]
+        switch behavior.mishap {
+        case .closesInBody where hasBody && behavior.framing != .untilClose:
+            writes = truncated(writes)
             end = [.close]
-        case .sendsTooLittle(let closes) where hasBody && manner.framing == .length: end = closes ? [.close] : []
+        case .sendsTooLittle(let closes) where hasBody && behavior.framing == .length: end = closes ? [.close] : []
         case .closesAfter, .answersEarly(closes: true): end = [.end(closes: true)]
-        case .answersTwice where !hasBody || manner.framing != .untilClose:
-            isSpoiled = true
-            writes[writes.count - 1].writeImmutableBuffer(unwanted(arrival.head.number + 1_000_000))
+        case .answersTwice where !hasBody || behavior.framing != .untilClose:
+            hasExtraBytes = true
+            writes[writes.count - 1].writeImmutableBuffer(extraResponse(arrival.head.number + 1_000_000))
         default: break
         }
-        let steps = writes.flatMap { [Step.send($0), .pause(manner.pause)] }
+        let steps = writes.flatMap { [Step.send($0), .pause(behavior.pause)] }
         return Array(steps.dropLast()) + end
     }
 
     /// Whether the connection closes within the body. The head is then a separate write.
-    private func breaksOff(_ manner: UpstreamBehavior) -> Bool {
-        if case .closesInBody = manner.mishap { true } else { false }
+    private func endsInBody(_ behavior: UpstreamBehavior) -> Bool {
+        if case .closesInBody = behavior.mishap { true } else { false }
     }
 
     /// Cuts the last write short.
-    private func cutShort(_ writes: [ByteBuffer]) -> [ByteBuffer] {
+    private func truncated(_ writes: [ByteBuffer]) -> [ByteBuffer] {
         var writes = writes
         guard let last = writes.popLast(), last.readableBytes > 1 else { return writes }
         let length = Int.random(in: 1..<last.readableBytes, using: &random)
@@ -236,33 +236,35 @@ final class UpstreamConnection {
     }
 
     /// Returns a second response that answers no request.
-    private func unwanted(_ number: Int) -> ByteBuffer {
+    private func extraResponse(_ number: Int) -> ByteBuffer {
         ByteBuffer(string: "HTTP/1.1 200 OK\r\nX-Call: \(number)\r\nX-Status: 200\r\nContent-Length: 8\r\n\r\nunwanted")
     }
 
-    private func head(of arrival: UpstreamLedger.Arrival, _ manner: UpstreamBehavior, bodySize: Int?) -> ByteBuffer {
-        var text = "HTTP/1.1 \(manner.status) Status\r\nX-Call: \(arrival.head.number)\r\nX-Status: \(manner.status)\r\n"
-        if let retryAfter = manner.retryAfter { text += "Retry-After: \(retryAfter)\r\n" }
+    private func head(of arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior, bodySize: Int?) -> ByteBuffer {
+        var text = "HTTP/1.1 \(behavior.status) Status\r\nX-Call: \(arrival.head.number)\r\nX-Status: \(behavior.status)\r\n"
+        if let retryAfter = behavior.retryAfter { text += "Retry-After: \(retryAfter)\r\n" }
         if let bodySize {
             var size = bodySize
-            if case .sendsTooLittle = manner.mishap, manner.framing == .length { size += Int.random(in: 1...100, using: &random) }
+            if case .sendsTooLittle = behavior.mishap, behavior.framing == .length {
+                size += Int.random(in: 1...100, using: &random)
+            }
             // A client cannot detect truncation if the end of the connection delimits the body.
-            if manner.framing != .untilClose { text += "X-Size: \(size)\r\n" }
-            switch manner.framing {
+            if behavior.framing != .untilClose { text += "X-Size: \(size)\r\n" }
+            switch behavior.framing {
             case .length: text += "Content-Length: \(size)\r\n"
             case .chunked: text += "Transfer-Encoding: chunked\r\n"
             case .untilClose: text += "Connection: close\r\n"
             }
         } else if arrival.head.method == "HEAD" {
-            text += "Content-Length: \(manner.size)\r\n"
+            text += "Content-Length: \(behavior.size)\r\n"
         }
         return ByteBuffer(string: text + "\r\n")
     }
 
-    private func framed(_ body: ByteBuffer, _ manner: UpstreamBehavior) -> [ByteBuffer] {
-        let parts = body.parts(manner.parts)
-        guard manner.framing == .chunked else { return parts }
-        let trailers = manner.hasTrailers ? "X-Trailer: yes\r\n" : ""
+    private func framed(_ body: ByteBuffer, _ behavior: UpstreamBehavior) -> [ByteBuffer] {
+        let parts = body.parts(behavior.parts)
+        guard behavior.framing == .chunked else { return parts }
+        let trailers = behavior.hasTrailers ? "X-Trailer: yes\r\n" : ""
         return parts.enumerated().map { index, part in
             var chunk = ByteBuffer(string: String(part.readableBytes, radix: 16) + "\r\n")
             chunk.writeImmutableBuffer(part)

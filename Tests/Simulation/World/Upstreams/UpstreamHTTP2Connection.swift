@@ -23,16 +23,16 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     private final class Stream {
         let id: HTTP2StreamID
         let arrival: UpstreamLedger.Arrival
-        let manner: UpstreamBehavior
+        let behavior: UpstreamBehavior
         var body = ByteBuffer()
-        var isRequestWhole = false
+        var isRequestComplete = false
         /// Whether nothing more is sent on the stream.
         var isOver = false
 
-        init(_ id: HTTP2StreamID, _ arrival: UpstreamLedger.Arrival, _ manner: UpstreamBehavior) {
+        init(_ id: HTTP2StreamID, _ arrival: UpstreamLedger.Arrival, _ behavior: UpstreamBehavior) {
             self.id = id
             self.arrival = arrival
-            self.manner = manner
+            self.behavior = behavior
         }
     }
 
@@ -44,7 +44,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     private var streams: [Stream] = []
     private var requests = 0
     /// Whether `GOAWAY` was sent.
-    private var isGoing = false
+    private var isGoingAway = false
     /// The delay of window updates for received bytes, in milliseconds.
     private let windowDelay: Int64
 
@@ -163,7 +163,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         guard count > 0 else { return }
         plan(windowDelay) { [self] in
             write(.windowUpdate(windowSizeIncrement: count), .rootStream)
-            guard let stream, !stream.isRequestWhole, streams.contains(where: { $0 === stream }) else { return }
+            guard let stream, !stream.isRequestComplete, streams.contains(where: { $0 === stream }) else { return }
             write(.windowUpdate(windowSizeIncrement: count), stream.id)
         }
     }
@@ -179,12 +179,12 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         let arrival = host.begin(head, over: wire, isReused: requests > 1)
         let stream = Stream(id, arrival, host.drawManner())
         streams.append(stream)
-        switch stream.manner.mishap {
+        switch stream.behavior.mishap {
         case .closesUnread: return close()
         case .resets(.refused):
             arrival.isDisowned = true
             return reset(stream, .refusedStream)
-        case .goesAway(disowns: true) where !isGoing:
+        case .goesAway(disowns: true) where !isGoingAway:
             arrival.isDisowned = true
             stream.isOver = true
             return goAway(last: Int(id) > 1 ? HTTP2StreamID(Int(id) - 2) : .rootStream)
@@ -195,7 +195,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     }
 
     private func finish(_ stream: Stream) {
-        stream.isRequestWhole = true
+        stream.isRequestComplete = true
         let isAnswered = stream.arrival.isExecuted
         host.finish(stream.arrival, body: stream.body)
         if !isAnswered { answer(stream) }
@@ -208,7 +208,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
 
     /// Sends `GOAWAY`, and closes the connection after a timeout at the latest.
     private func goAway(last: HTTP2StreamID) {
-        isGoing = true
+        isGoingAway = true
         write(.goAway(lastStreamID: last, errorCode: .noError, opaqueData: nil), .rootStream)
         plan(UpstreamBehavior.longest) { [self] in close() }
     }
@@ -218,12 +218,12 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     private func answer(_ stream: Stream) {
         guard !stream.isOver else { return }
         stream.arrival.isExecuted = true
-        let manner = stream.manner
-        switch manner.mishap {
-        case .closesUnanswered: advance(stream, [.pause(manner.delay), .close])
+        let behavior = stream.behavior
+        switch behavior.mishap {
+        case .closesUnanswered: advance(stream, [.pause(behavior.delay), .close])
         case .isSilent: advance(stream, [.pause(UpstreamBehavior.longest), .reset(.cancel)])
-        case .resets(let error): advance(stream, [.pause(manner.delay), .reset(HTTP2ErrorCode(error))])
-        case .goesAway where !isGoing:
+        case .resets(let error): advance(stream, [.pause(behavior.delay), .reset(HTTP2ErrorCode(error))])
+        case .goesAway where !isGoingAway:
             // `GOAWAY` excludes either later streams, which may be in flight, or none.
             goAway(last: random.happens(0.5) ? stream.id : .maxID)
             advance(stream, steps(stream)[...])
@@ -232,11 +232,11 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     }
 
     private func advance(_ stream: Stream, _ steps: ArraySlice<Step>) {
-        var rest = steps
-        while !stream.isOver, context != nil, let step = rest.popFirst() {
+        var remaining = steps
+        while !stream.isOver, context != nil, let step = remaining.popFirst() {
             switch step {
             case .pause(0): break
-            case .pause(let milliseconds): return plan(milliseconds) { [self] in advance(stream, rest) }
+            case .pause(let milliseconds): return plan(milliseconds) { [self] in advance(stream, remaining) }
             case .send(let payload):
                 stream.arrival.hasSent = true
                 write(payload, stream.id)
@@ -248,69 +248,70 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     }
 
     private func steps(_ stream: Stream) -> [Step] {
-        let manner = stream.manner
+        let behavior = stream.behavior
         let number = stream.arrival.head.number
-        var steps = [Step.pause(manner.delay)]
-        for status in manner.informational {
+        var steps = [Step.pause(behavior.delay)]
+        for status in behavior.informational {
             steps.append(.send(.headers(.init(headers: [":status": "\(status)", "link": "</\(number)>"]))))
         }
-        guard manner.hasBody(for: stream.arrival.head.method) else {
-            let head = head(number, manner, size: nil)
-            if case .resetsInBody(let error) = manner.mishap {
+        guard behavior.hasBody(for: stream.arrival.head.method) else {
+            let head = head(number, behavior, size: nil)
+            if case .resetsInBody(let error) = behavior.mishap {
                 return steps + [.send(.headers(.init(headers: head))), .reset(HTTP2ErrorCode(error))]
             }
             return steps + [.send(.headers(.init(headers: head, endStream: true))), .end]
         }
-        let body = NumberedBody.make(number, about: manner.size)
+        let body = NumberedBody.make(number, about: behavior.size)
         var size = body.readableBytes
-        if case .sendsTooLittle = manner.mishap { size += Int.random(in: 1...100, using: &random) }
-        steps.append(.send(.headers(.init(headers: head(number, manner, size: size)))))
+        if case .sendsTooLittle = behavior.mishap { size += Int.random(in: 1...100, using: &random) }
+        steps.append(.send(.headers(.init(headers: head(number, behavior, size: size)))))
         return steps + bodySteps(body, stream)
     }
 
     private func bodySteps(_ body: ByteBuffer, _ stream: Stream) -> [Step] {
-        let manner = stream.manner
-        let parts = body.parts(manner.parts)
+        let behavior = stream.behavior
+        let parts = body.parts(behavior.parts)
         var steps: [Step] = []
         for (index, part) in parts.enumerated() {
             let isLast = index == parts.count - 1
-            if isLast, let ending = brokenEnd(manner) {
+            if isLast, let ending = abruptEnd(behavior) {
                 let half = part.getSlice(at: part.readerIndex, length: (part.readableBytes + 1) / 2) ?? part
                 return steps + [.send(.data(.init(data: .byteBuffer(half)))), ending]
             }
-            let isEnd = isLast && !manner.hasTrailers && !isUnending(manner)
+            let isEnd = isLast && !behavior.hasTrailers && !isIncomplete(behavior)
             steps.append(.send(.data(.init(data: .byteBuffer(part), endStream: isEnd))))
-            if !isLast { steps.append(.pause(manner.pause)) }
+            if !isLast { steps.append(.pause(behavior.pause)) }
         }
-        if isUnending(manner) { return steps + [.pause(UpstreamBehavior.longest), .reset(.cancel)] }
-        if manner.hasTrailers { steps.append(.send(.headers(.init(headers: ["x-trailer": "yes"], endStream: true)))) }
+        if isIncomplete(behavior) { return steps + [.pause(UpstreamBehavior.longest), .reset(.cancel)] }
+        if behavior.hasTrailers { steps.append(.send(.headers(.init(headers: ["x-trailer": "yes"], endStream: true)))) }
         steps.append(.end)
-        if case .answersEarly(closes: true) = manner.mishap, !stream.isRequestWhole { steps.append(.reset(.noError)) }
+        if case .answersEarly(closes: true) = behavior.mishap, !stream.isRequestComplete { steps.append(.reset(.noError)) }
         return steps
     }
 
     /// The step that breaks off an answer; `nil` if it is complete.
-    private func brokenEnd(_ manner: UpstreamBehavior) -> Step? {
-        switch manner.mishap {
+    private func abruptEnd(_ behavior: UpstreamBehavior) -> Step? {
+        switch behavior.mishap {
         case .closesInBody: .close
         case .resetsInBody(let error): .reset(HTTP2ErrorCode(error))
         default: nil
         }
     }
 
-    private func isUnending(_ manner: UpstreamBehavior) -> Bool {
-        if case .sendsTooLittle(closes: false) = manner.mishap { true } else { false }
+    private func isIncomplete(_ behavior: UpstreamBehavior) -> Bool {
+        if case .sendsTooLittle(closes: false) = behavior.mishap { true } else { false }
     }
 
-    private func head(_ number: Int, _ manner: UpstreamBehavior, size: Int?) -> HPACKHeaders {
+    private func head(_ number: Int, _ behavior: UpstreamBehavior, size: Int?) -> HPACKHeaders {
         var head: HPACKHeaders = [
-            ":status": "\(manner.status)", NumberedBody.numberField: "\(number)", NumberedBody.statusField: "\(manner.status)",
+            ":status": "\(behavior.status)", NumberedBody.numberField: "\(number)",
+            NumberedBody.statusField: "\(behavior.status)",
         ]
-        if let retryAfter = manner.retryAfter { head.add(name: "retry-after", value: "\(retryAfter)") }
+        if let retryAfter = behavior.retryAfter { head.add(name: "retry-after", value: "\(retryAfter)") }
         guard let size else { return head }
         head.add(name: NumberedBody.sizeField, value: "\(size)")
-        let announces = if case .sendsTooLittle = manner.mishap { true } else { manner.framing == .length }
-        if announces { head.add(name: "content-length", value: "\(size)") }
+        let declaresLength = if case .sendsTooLittle = behavior.mishap { true } else { behavior.framing == .length }
+        if declaresLength { head.add(name: "content-length", value: "\(size)") }
         return head
     }
 }

@@ -88,7 +88,7 @@ final class UpstreamHost {
 
     /// Records a request whose head has arrived, and reports violations in it.
     func begin(_ head: UpstreamRequestHead, over wire: Wire, isReused: Bool) -> UpstreamLedger.Arrival {
-        if let fault = head.fault { find("\(head.method) of call \(head.number) \(fault)") }
+        if let violation = head.violation { find("\(head.method) of call \(head.number) \(violation)") }
         let arrival = UpstreamLedger.Arrival(head, wire: wire, isReused: isReused, at: timeline.now)
         if let finding = ledger.begin(arrival, now: timeline.now) { find(finding) }
         return arrival
@@ -123,7 +123,7 @@ struct UpstreamRequestHead {
     var size: Int
 
     /// The header fields that the sidecar must not forward.
-    private static let kept = [
+    private static let unforwardedFields = [
         "x-api-key", "interlock-subject", "interlock-service", "expect", "proxy-connection", "keep-alive", "upgrade",
     ]
 
@@ -144,9 +144,9 @@ struct UpstreamRequestHead {
     var isIdempotent: Bool { method != "POST" && method != "PATCH" }
 
     /// The violation of the proxy's documented behavior; `nil` if there is none.
-    var fault: String? {
+    var violation: String? {
         if values(NumberedBody.numberField).count != 1 || number == 0 { return "does not have exactly one number" }
-        if let name = Self.kept.first(where: { !values($0).isEmpty }) {
+        if let name = Self.unforwardedFields.first(where: { !values($0).isEmpty }) {
             return "has the field \(name), which a sidecar must not forward"
         }
         if values("via").isEmpty || values("forwarded").isEmpty { return "has no Via or Forwarded field" }

@@ -32,7 +32,7 @@ struct UpstreamLedger {
 
     /// The longest time between a request and the close of its connection for which a resend is allowed, in
     /// nanoseconds. Includes a margin for clock drift.
-    private static let longestCrossing: Int64 = .milliseconds(1020)
+    private static let maximumCrossing: Int64 = .milliseconds(1020)
     private static let retriedStatuses = [502, 503, 504]
 
     /// The service's `retries.attempts`.
@@ -56,7 +56,7 @@ struct UpstreamLedger {
         let number = arrival.head.number
         let earlier = calls[number] ?? []
         calls[number] = earlier + [arrival]
-        guard let last = earlier.last, let reason = excludes(arrival, after: earlier, last) else { return nil }
+        guard let last = earlier.last, let reason = resendViolation(arrival, after: earlier, last) else { return nil }
         let ages = earlier.map { "\((now - $0.at) / 1_000_000)" }.joined(separator: ", ")
         return "\(arrival.head.method) of call \(number) was sent again (\(ages) ms after the earlier attempts) \(reason)"
     }
@@ -64,35 +64,35 @@ struct UpstreamLedger {
     /// Returns the reason why the call must not be sent again; `nil` if it may be.
     ///
     /// - Parameter last: the latest of `earlier`.
-    private func excludes(_ arrival: Arrival, after earlier: [Arrival], _ last: Arrival) -> String? {
+    private func resendViolation(_ arrival: Arrival, after earlier: [Arrival], _ last: Arrival) -> String? {
         let head = arrival.head
         if head.method != last.head.method || head.size != last.head.size { return "with another method or size" }
-        if last.isDisowned { return excludesAnother(of: earlier) }
+        if last.isDisowned { return countViolation(of: earlier) }
         guard head.isIdempotent else { return last.isExecuted ? "although it is not idempotent and was executed" : nil }
         // A sidecar ends HTTP/2 connections on its own, even with responses in flight.
-        guard !speaksHTTP2 else { return excludesAnother(of: earlier) }
+        guard !speaksHTTP2 else { return countViolation(of: earlier) }
         // A response on a connection that was cut may not have arrived.
         if !last.wire.isCut, let status = last.status, !Self.retriedStatuses.contains(status) || last.hasRetryAfter {
             return "although it was answered with \(status)"
         }
-        return (head.hasBody ? excludesBody(last) : nil) ?? excludesAnother(of: earlier)
+        return (head.hasBody ? bodyViolation(last) : nil) ?? countViolation(of: earlier)
     }
 
-    /// Checks a request with a body. It may be sent again only if its connection ended as unused ones do.
-    private func excludesBody(_ last: Arrival) -> String? {
+    /// Checks a request with a body. It may be sent again only if its connection ended like an idle one.
+    private func bodyViolation(_ last: Arrival) -> String? {
         guard !last.wire.isCut else { return nil }
         if last.hasSent { return "although it has a body and its answer had begun" }
         if !last.isReused { return "although it has a body and was the first on its connection" }
         guard let end = last.endedAt else { return "although it has a body and its connection was open" }
-        return end - last.at > Self.longestCrossing ? "although it has a body and its connection ended late" : nil
+        return end - last.at > Self.maximumCrossing ? "although it has a body and its connection ended late" : nil
     }
 
     /// Checks the number of attempts. Each call may use the configured retries, plus one resend if the server disowned
     /// a request or a connection was reused or cut. HTTP/2 always allows the resend.
-    private func excludesAnother(of earlier: [Arrival]) -> String? {
+    private func countViolation(of earlier: [Arrival]) -> String? {
         let head = earlier[0].head
         let mayResend = speaksHTTP2 || earlier.contains { $0.isDisowned || $0.isReused || $0.wire.isCut }
-        let most = (mayResend ? 2 : 1) + (head.isIdempotent && !head.hasBody ? retries : 0)
-        return earlier.count < most ? nil : "too often: \(earlier.count + 1) times in total"
+        let maximum = (mayResend ? 2 : 1) + (head.isIdempotent && !head.hasBody ? retries : 0)
+        return earlier.count < maximum ? nil : "too often: \(earlier.count + 1) times in total"
     }
 }

@@ -13,9 +13,9 @@ struct UpstreamRequestReader {
 
     private enum Stage {
         case head
-        case counted(left: Int)
+        case counted(remaining: Int)
         case chunkSize
-        case chunk(left: Int)
+        case chunk(remaining: Int)
         case chunkEnd
         case trailers
         case none
@@ -42,19 +42,19 @@ struct UpstreamRequestReader {
         while true {
             switch stage {
             case .head: return try head()
-            case .counted(let left):
-                let rest = left - take(left)
-                stage = rest == 0 ? .none : .counted(left: rest)
+            case .counted(let remaining):
+                let rest = remaining - consume(remaining)
+                stage = rest == 0 ? .none : .counted(remaining: rest)
                 if rest > 0 { return nil }
             case .chunkSize:
                 guard let line = try line() else { return nil }
                 guard let size = Int(line, radix: 16), size >= 0 else {
                     throw Unreadable(reason: "a chunk begins with \(line.debugDescription)")
                 }
-                stage = size == 0 ? .trailers : .chunk(left: size)
-            case .chunk(let left):
-                let rest = left - take(left)
-                stage = rest == 0 ? .chunkEnd : .chunk(left: rest)
+                stage = size == 0 ? .trailers : .chunk(remaining: size)
+            case .chunk(let remaining):
+                let rest = remaining - consume(remaining)
+                stage = rest == 0 ? .chunkEnd : .chunk(remaining: rest)
                 if rest > 0 { return nil }
             case .chunkEnd:
                 guard let line = try line() else { return nil }
@@ -71,8 +71,8 @@ struct UpstreamRequestReader {
         }
     }
 
-    private mutating func take(_ most: Int) -> Int {
-        let count = min(most, bytes.count - start)
+    private mutating func consume(_ maximum: Int) -> Int {
+        let count = min(maximum, bytes.count - start)
         body.writeBytes(bytes[start..<(start + count)])
         start += count
         return count
@@ -85,14 +85,14 @@ struct UpstreamRequestReader {
         return String(decoding: bytes[start..<(end - 1)], as: UTF8.self)
     }
 
-    private var hasWholeHead: Bool {
+    private var hasCompleteHead: Bool {
         guard bytes.count - start >= 4 else { return false }
         let end: [UInt8] = [13, 10, 13, 10]
         return (start...(bytes.count - 4)).contains { bytes[$0] == 13 && bytes[$0..<($0 + 4)].elementsEqual(end) }
     }
 
     private mutating func head() throws(Unreadable) -> Event? {
-        guard hasWholeHead, let first = try line() else { return nil }
+        guard hasCompleteHead, let first = try line() else { return nil }
         let words = first.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
         guard words.count == 3, words[1].hasPrefix("/"), words[2] == "HTTP/1.1" else {
             throw Unreadable(reason: "no request line: \(first.debugDescription)")
@@ -118,7 +118,7 @@ struct UpstreamRequestReader {
         case (0, 1) where codings[0] == "chunked": return .chunkSize
         case (1, 0):
             guard let length = Int(lengths[0]), length >= 0 else { throw Unreadable(reason: "Content-Length is \(lengths[0])") }
-            return length == 0 ? .none : .counted(left: length)
+            return length == 0 ? .none : .counted(remaining: length)
         default: throw Unreadable(reason: "Content-Length \(lengths) and Transfer-Encoding \(codings)")
         }
     }
