@@ -5,18 +5,18 @@ package struct AnswerReads: Sendable {
         case none
         /// Read from the channel.
         case read
-        /// Ask for a turn to read.
+        /// Request a turn to read.
         case askForTurn
         /// Return the turn.
         case endTurn
-        /// Return the turn, then ask for another one.
+        /// Return the turn, then request another one.
         case endTurnAndAsk
     }
 
     private enum Hold {
         case released
         case held
-        /// The channel has asked for a read meanwhile.
+        /// The channel has requested a read while reading was held back.
         case heldWithRead
     }
 
@@ -27,14 +27,14 @@ package struct AnswerReads: Sendable {
     }
 
     private enum Pace {
-        case atOnce
+        case immediate
         /// The last read of this answer was large.
         case inTurns
     }
 
     private var hold = Hold.released
     private var turn = Turn.none
-    private var pace = Pace.atOnce
+    private var pace = Pace.immediate
 
     package init() {}
 
@@ -55,9 +55,9 @@ package struct AnswerReads: Sendable {
 
     /// Records that the receiver resumes reading.
     package mutating func receiverResumes() -> Action {
-        let former = hold
+        let previous = hold
         hold = .released
-        return former == .heldWithRead ? read() : .none
+        return previous == .heldWithRead ? read() : .none
     }
 
     private mutating func read() -> Action {
@@ -96,8 +96,8 @@ package struct AnswerReads: Sendable {
 
     /// Handles bytes of an answer.
     /// - Parameter isLarge: whether the next read of the answer takes a turn.
-    mutating func received(isLarge: Bool) { pace = isLarge ? .inTurns : .atOnce }
+    mutating func received(isLarge: Bool) { pace = isLarge ? .inTurns : .immediate }
 
     /// Ends the answer: the next read belongs to another one.
-    mutating func answerEnded() { pace = .atOnce }
+    mutating func answerEnded() { pace = .immediate }
 }

@@ -6,8 +6,8 @@ package import NIOHTTP1
 ///
 /// Over HTTP/1.1, the handler before the decoder calls `read`, and the handler after it passes each decoded head and
 /// end. NIO's decoder replaces bytes that are not UTF-8 with U+FFFD. A decoded value that contains this character is
-/// read again from the received bytes, as `OpaqueText`; `MessageEncoder` restores the bytes. A head is not read again
-/// if it begins in the read in which the previous message ends and itself ends in a later one.
+/// read again from the received bytes, as `OpaqueText`; `MessageEncoder` restores the bytes. A head is not restored if
+/// it starts in the read that ends the previous message and is completed by a later read.
 ///
 /// NIO's HPACK decoder works on text as well, and its table counts the bytes of that text, so no other handler can
 /// preserve the bytes. Over HTTP/2, a value that is not UTF-8 arrives repaired, and is sent in the form that

@@ -7,25 +7,24 @@ package import NIOCore
 package struct FrameBoundaries {
     /// The length of a client's connection preface, in bytes.
     package static let prefaceLength = 24
-    /// The most bytes of one frame that are passed on at once.
-    private static let maximumOfFrame = 1 << 14
+    /// The maximum number of bytes of one frame in a part.
+    private static let maximumFramePart = 1 << 14
     /// The size of a frame's length, type and flags, in bytes. The length counts only the frame's content.
     private static let headLength = 5
-    private static let restOfHead = 4
-    /// The number of bytes after which the input is cut at the end of a frame, counted from the last part that ended
-    /// with one.
-    private static let mostUncut = 1 << 16
+    private static let remainingHeadLength = 4
+    /// The number of bytes since the last part that ended with a frame, after which the input is cut at a frame's end.
+    private static let maximumUncut = 1 << 16
 
     /// The remaining bytes of the preface or of a frame; 0 if the head of a frame comes next.
-    private var left: Int
+    private var remaining: Int
     private var head: UInt64 = 0
-    private var headSeen = 0
+    private var headBytesRead = 0
     private var isEnd = true
     private var uncut = 0
 
     /// - Parameter prefaceLength: the length of the preface before the first frame, in bytes.
     package init(prefaceLength: Int) {
-        left = prefaceLength
+        remaining = prefaceLength
     }
 
     /// - Returns: the bytes in one part, or in two parts to pass on one after the other.
@@ -37,18 +36,18 @@ package struct FrameBoundaries {
         return (first, rest)
     }
 
-    /// Returns the number of bytes to pass on next: up to the last end of a frame among the first `length` bytes. If no
-    /// frame ends there, all of them, and up to 16 KiB more of the same frame.
+    /// Returns the length of the next part: up to the last end of a frame within the first `length` bytes. If no frame
+    /// ends there, the part has all of them, and up to 16 KiB more of the same frame.
     package mutating func lengthOfNext(_ bytes: UnsafeRawBufferPointer, about length: Int) -> Int {
         let first = UnsafeRawBufferPointer(rebasing: bytes.prefix(length))
-        var walked = self
-        if let end = walked.lastEnd(in: first), end < first.count {
+        var lookahead = self
+        if let end = lookahead.lastEnd(in: first), end < first.count {
             _ = lastEnd(in: UnsafeRawBufferPointer(rebasing: bytes.prefix(end)))
             return end
         }
-        self = walked
-        let more = min(left, bytes.count - first.count, Self.maximumOfFrame)
-        left -= more
+        self = lookahead
+        let more = min(remaining, bytes.count - first.count, Self.maximumFramePart)
+        remaining -= more
         return first.count + more
     }
 
@@ -56,14 +55,14 @@ package struct FrameBoundaries {
     ///   is needed.
     private mutating func cut(_ bytes: UnsafeRawBufferPointer) -> Int? {
         uncut += bytes.count
-        guard let end = lastEnd(in: bytes), end == bytes.count || uncut >= Self.mostUncut else { return nil }
+        guard let end = lastEnd(in: bytes), end == bytes.count || uncut >= Self.maximumUncut else { return nil }
         uncut = bytes.count - end
         return end == bytes.count ? nil : end
     }
 
     /// Returns whether the parser stays within a frame: after `HEADERS`, `PUSH_PROMISE` or `CONTINUATION` without
     /// `END_HEADERS`.
-    private static func areFieldsOpen(type: UInt64, flags: UInt64) -> Bool {
+    private static func isHeaderBlockOpen(type: UInt64, flags: UInt64) -> Bool {
         flags & 4 == 0 && (type == 1 || type == 5 || type == 9)
     }
 
@@ -71,28 +70,28 @@ package struct FrameBoundaries {
         var position = 0
         var end: Int?
         while true {
-            if left > 0 {
-                let step = min(left, bytes.count - position)
+            if remaining > 0 {
+                let step = min(remaining, bytes.count - position)
                 position += step
-                left -= step
-                guard left == 0 else { return end }
+                remaining -= step
+                guard remaining == 0 else { return end }
                 if isEnd { end = position }
             }
-            while headSeen < Self.headLength {
+            while headBytesRead < Self.headLength {
                 guard position < bytes.count else { return end }
                 head = head << 8 | UInt64(bytes[position])
-                headSeen += 1
+                headBytesRead += 1
                 position += 1
             }
-            left = Self.restOfHead + Int(head >> 16)
-            isEnd = !Self.areFieldsOpen(type: head >> 8 & 0xFF, flags: head & 0xFF)
+            remaining = Self.remainingHeadLength + Int(head >> 16)
+            isEnd = !Self.isHeaderBlockOpen(type: head >> 8 & 0xFF, flags: head & 0xFF)
             head = 0
-            headSeen = 0
+            headBytesRead = 0
         }
     }
 }
 
-/// Passes on a server's bytes in parts that keep the buffer of the frame parser short.
+/// Splits a server's bytes so that the buffer of the frame parser stays small.
 package final class FrameCutter: ChannelInboundHandler {
     package typealias InboundIn = ByteBuffer
     package typealias InboundOut = ByteBuffer

@@ -13,13 +13,13 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
         HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPClientConnection.limits.maxHeaderListSize),
     ]
 
-    /// The most resets of streams, in effect unlimited: a limit guards against malicious clients, not against servers.
+    /// The maximum number of stream resets, effectively unlimited: the limit protects servers from malicious clients.
     private static let maximumResets = 1_000_000
-    /// The most requests of a connection. Stream IDs end at 2^31, and each request uses two of them.
+    /// The maximum number of requests on a connection. Stream IDs end at 2^31, and each request uses two of them.
     private static let maximumRequests = 1 << 29
 
-    /// The number of concurrent streams that is assumed until the server announces its limit: the least that every
-    /// server should allow (RFC 9113, section 6.5.2).
+    /// The number of concurrent streams assumed until the server announces its limit: the minimum that a server should
+    /// allow (RFC 9113, section 6.5.2).
     static let assumedStreams = 100
 
     private let isTLS: Bool
@@ -37,11 +37,11 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
     /// The receivers whose streams are being created, oldest first.
     private var opening: [any HTTPClientReceiver] = []
     /// The streams and the start times of their requests.
-    private var streams: [ObjectIdentifier: (stream: HTTPClientConnection, begun: NIODeadline)] = [:]
-    private var isToldToGo = false
+    private var streams: [ObjectIdentifier: (stream: HTTPClientConnection, startedAt: NIODeadline)] = [:]
+    private var hasReceivedGoAway = false
     private var lastRead = NIODeadline.uptimeNanoseconds(0)
     /// The timer that closes the connection if the server does not respond in time.
-    private var doubt: Scheduled<Void>?
+    private var responseTimer: Scheduled<Void>?
     private let madeAt: NIODeadline
     /// The deadline at which the connection closes if it stays unused.
     var unusedUntil = NIODeadline.distantFuture
@@ -67,7 +67,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
         ) { pushed in pushed.close() }
         try channel.pipeline.syncOperations.addHandlers(FrameCutter(), protocolHandler, connection)
         connection.multiplexer = try protocolHandler.syncMultiplexer()
-        connection.expectWord()
+        connection.startResponseTimer()
         return connection
     }
 
@@ -85,27 +85,27 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
         opening.append(receiver)
         requests += 1
         if requests >= Self.maximumRequests { retire() }
-        let me = NIOLoopBound(self, eventLoop: context.eventLoop)
-        let made = context.eventLoop.makePromise(of: (any Channel).self)
+        let boundSelf = NIOLoopBound(self, eventLoop: context.eventLoop)
+        let created = context.eventLoop.makePromise(of: (any Channel).self)
         let stream = NIOLoopBoundBox<HTTPClientConnection?>(nil, eventLoop: context.eventLoop)
-        multiplexer.createStreamChannel(promise: made) { [isTLS] channel in
+        multiplexer.createStreamChannel(promise: created) { [isTLS] channel in
             channel.eventLoop.makeCompletedFuture {
-                stream.value = try HTTPClientConnection.onStream(channel, home: me.value, isTLS: isTLS)
+                stream.value = try HTTPClientConnection.onStream(channel, home: boundSelf.value, isTLS: isTLS)
             }
         }
-        made.futureResult.assumeIsolated().whenComplete { [self] result in
+        created.futureResult.assumeIsolated().whenComplete { [self] result in
             // The receiver may have been canceled meanwhile.
             guard let index = opening.firstIndex(where: { $0 === receiver }) else {
                 if case .success(let channel) = result { channel.close(promise: nil) }
-                return changed()
+                return capacityChanged()
             }
             opening.remove(at: index)
             switch (result, stream.value) {
             // The server has since announced the connection's end, and the request would fail.
-            case (.success(let channel), _?) where isToldToGo:
+            case (.success(let channel), _?) where hasReceivedGoAway:
                 channel.close(promise: nil)
                 pool.lease(for: receiver)
-                changed()
+                capacityChanged()
             case (.success, let stream?):
                 streams[ObjectIdentifier(stream)] = (stream, pool.eventLoop.now)
                 stream.begin(for: receiver, isReused: requests > 1)
@@ -128,34 +128,34 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
     func free(_ stream: HTTPClientConnection) {}
 
     func closed(_ stream: HTTPClientConnection) {
-        guard let (_, begun) = streams.removeValue(forKey: ObjectIdentifier(stream)) else { return }
-        if !stream.isAnswerWhole, lastRead < begun { ask() }
-        changed()
+        guard let (_, startedAt) = streams.removeValue(forKey: ObjectIdentifier(stream)) else { return }
+        if !stream.isAnswerWhole, lastRead < startedAt { sendPing() }
+        capacityChanged()
     }
 
-    private func changed() {
+    private func capacityChanged() {
         if !isRetired { pool.hasRoom(self) } else if isIdle { context?.close(promise: nil) }
     }
 
-    /// Sends a PING, because no error reveals a server that is down or cannot be understood.
-    private func ask() {
-        guard doubt == nil, isOpen, let context else { return }
-        // The timer is set first: the write may fail at once, and call this method again.
-        expectWord()
+    /// Sends a PING to check that the server still responds: a server that is down may cause no error.
+    private func sendPing() {
+        guard responseTimer == nil, isOpen, let context else { return }
+        // The timer is set first: the write may fail immediately, and call this method again.
+        startResponseTimer()
         write(.ping(HTTP2PingData(withInteger: 0), ack: false), context)
     }
 
-    private func expectWord() {
-        let doubt = context?.eventLoop.assumeIsolated().scheduleTask(in: silenceLimit) { [self] in
-            self.doubt = nil
+    private func startResponseTimer() {
+        let responseTimer = context?.eventLoop.assumeIsolated().scheduleTask(in: silenceLimit) { [self] in
+            self.responseTimer = nil
             context?.close(promise: nil)
         }
-        self.doubt = doubt
+        self.responseTimer = responseTimer
     }
 
-    private func isThere() {
-        doubt?.cancel()
-        doubt = nil
+    private func cancelResponseTimer() {
+        responseTimer?.cancel()
+        responseTimer = nil
     }
 
     private func write(_ payload: HTTP2Frame.FramePayload, _ context: ChannelHandlerContext) {
@@ -172,12 +172,12 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
         switch unwrapInboundIn(data).payload {
         case .settings(.settings(let settings)):
             isReady = true
-            isThere()
-            if let most = settings.last(where: { $0.parameter == .maxConcurrentStreams }) { maximumStreams = most.value }
-            changed()
-        case .ping(_, ack: true): isThere()
+            cancelResponseTimer()
+            if let limit = settings.last(where: { $0.parameter == .maxConcurrentStreams }) { maximumStreams = limit.value }
+            capacityChanged()
+        case .ping(_, ack: true): cancelResponseTimer()
         case .goAway(let last, _, _):
-            isToldToGo = true
+            hasReceivedGoAway = true
             // NIO ends these streams after this frame, as if they had been canceled.
             for (stream, _) in streams.values where stream.streamID.map({ $0 > last }) ?? true {
                 stream.declareUnprocessed()
@@ -197,7 +197,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
         // NIO does not report whether the error concerns only one stream. If it does, the server still responds, and
         // requests under way continue.
         retire()
-        ask()
+        sendPing()
     }
 
     func channelInactive(context: ChannelHandlerContext) {
@@ -208,7 +208,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
     private func ended() {
         context = nil
         multiplexer = nil
-        isThere()
+        cancelResponseTimer()
         let opening = opening
         self.opening = []
         guard isReady else {

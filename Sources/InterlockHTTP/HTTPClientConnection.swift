@@ -62,7 +62,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     private var cause: any Error = Closed()
     /// The deadline at which the connection closes if it stays unused.
     var unusedUntil = NIODeadline.uptimeNanoseconds(0)
-    /// The time for which the server keeps the connection unused, if it has announced one.
+    /// The keep-alive timeout that the server announced, if any.
     private(set) var keepAlive: TimeAmount?
     /// The deadline after which the connection carries no further request.
     var retiresAt = NIODeadline.distantFuture
@@ -88,7 +88,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let decoder = HTTPResponseDecoder(
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .forward, limitConfiguration: limits)
         try pipeline.addHandlers(
-            ClientBytes(of: connection), ClientRequestEncoder(), ByteToMessageHandler(decoder), connection)
+            RawReadObserver(of: connection), ClientRequestEncoder(), ByteToMessageHandler(decoder), connection)
         return connection
     }
 
@@ -113,7 +113,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         }
     }
 
-    /// Returns the receiver of the request under way, which receives nothing else from here on.
+    /// Returns the receiver of the request under way, and releases it: it gets no further events.
     private func releaseReceiver() -> (any HTTPClientReceiver)? {
         let receiver = receiver
         recipient = .nobody
@@ -197,7 +197,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     package func resumeReading() { perform(machine.reads.receiverResumes()) }
 
-    /// Gives up the request: closes the connection without notifying the receiver.
+    /// Abandons the request: closes the connection without notifying the receiver.
     package func abandon() {
         recipient = .nobody
         fields.end()
@@ -206,7 +206,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     func close() { perform(machine.close()) }
 
-    /// Records the server's statement that it has not acted, and will not act, on the request.
+    /// Records that the server reported the request as unprocessed.
     func declareUnprocessed() { machine.declaredUnprocessed() }
 
     /// Replaces the HTTP handlers with `handler`, which reads and writes plain bytes. Call this after
@@ -218,7 +218,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         do {
             return try handOver(to: handler, in: context)
         } catch {
-            // No other code closes a connection that has left its home.
+            // No other code closes a connection that has left the pool.
             context.close(promise: nil)
             throw error
         }
@@ -233,7 +233,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         home.closed(self)
         let encoder = try pipeline.context(handlerType: ClientRequestEncoder.self)
         let decoder = try decoder(in: pipeline)
-        let bytes = try pipeline.context(handlerType: ClientBytes.self)
+        let bytes = try pipeline.context(handlerType: RawReadObserver.self)
         fields.end()
         try pipeline.addHandler(handler)
         pipeline.removeHandler(context: encoder, promise: nil)
@@ -271,7 +271,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         }
     }
 
-    /// Classifies a head: the decoders accept heads that no answer may have, and heads that leave its end unknown.
+    /// Classifies a head. The decoders also accept invalid heads, and heads that do not show where the answer ends.
     private func kind(of head: HTTPResponseHead) -> HTTPClientStateMachine.AnswerHead {
         let status = head.status.code
         guard status >= 100 else { return .flawed(.status) }
@@ -396,7 +396,7 @@ extension HTTPClientConnection {
         leaveAndClose()
     }
 
-    /// Leaves home at once, then closes the channel, which may take a while.
+    /// Leaves the pool immediately, then closes the channel, which may take a while.
     private func leaveAndClose() {
         home.closed(self)
         context?.close(promise: nil)
@@ -411,8 +411,8 @@ extension HTTPClientConnection {
         }
     }
 
-    /// Returns whether `ClientBytes` passes the bytes on to the decoder.
-    fileprivate func takes(_ bytes: ByteBuffer) -> Bool {
+    /// Returns whether `RawReadObserver` passes the bytes on to the decoder.
+    fileprivate func accepts(_ bytes: ByteBuffer) -> Bool {
         let isLarge = largeReads != nil && bytes.readableBytes >= LargeReads.size
         switch machine.bytesReceived(bytes.readEnd, isLarge: isLarge) {
         case .deliver: return true
@@ -459,8 +459,8 @@ extension NIODeadline {
     fileprivate var uptime: Duration { .nanoseconds(Int64(clamping: uptimeNanoseconds)) }
 }
 
-/// Fails a stream whose answer's status is not three digits, because NIO's codec misreads it or traps, or whose answer
-/// ends with an informational head, because the codec reports no end after one.
+/// Fails a stream that NIO's codec cannot handle: one whose status is not three digits, which the codec misreads or
+/// traps on, or one that ends with an informational head, after which the codec reports no end.
 private final class StatusCheck: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame.FramePayload
     typealias InboundOut = HTTP2Frame.FramePayload
@@ -502,7 +502,7 @@ extension ByteBuffer {
 
 /// Reports each read before it is decoded: the decoder silently buffers the beginning of an unrequested answer, and
 /// would read the next answer as its continuation. Also records the raw bytes of fields.
-private final class ClientBytes: ChannelInboundHandler, RemovableChannelHandler {
+private final class RawReadObserver: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
 
@@ -516,7 +516,7 @@ private final class ClientBytes: ChannelInboundHandler, RemovableChannelHandler 
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let bytes = unwrapInboundIn(data)
-        guard connection.takes(bytes) else { return }
+        guard connection.accepts(bytes) else { return }
         fields.read(bytes) { context.fireChannelRead(data) }
     }
 }

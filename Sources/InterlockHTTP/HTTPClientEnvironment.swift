@@ -1,4 +1,4 @@
-/// The dialer and the randomness of connections to servers.
+/// The dialer and the random source of connections to servers.
 package struct HTTPClientEnvironment: Sendable {
     package var dialer: any HTTPDialer
     /// Draws a number from 0 to 1.

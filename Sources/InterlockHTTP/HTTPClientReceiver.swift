@@ -17,7 +17,7 @@ package protocol HTTPClientReceiver: AnyObject {
     /// Handles the end of the connection before the answer was complete; the error may be an
     /// `HTTPClientConnection.Interruption`.
     func failed(_ error: any Error)
-    /// Handles the end of a read: all bytes that have arrived so far were delivered.
+    /// Handles the end of a read, after all its bytes were delivered.
     func readComplete()
     /// Handles a change in whether the connection accepts more of the request.
     func writabilityChanged(_ isWritable: Bool)

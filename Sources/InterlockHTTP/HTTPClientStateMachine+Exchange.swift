@@ -24,8 +24,8 @@ extension HTTPClientStateMachine {
             case heard
         }
 
-        /// Whether a flush is in progress: an answer read within it is the last, because NIO drains the socket after a
-        /// failed write.
+        /// Whether a flush is in progress. An answer read during a flush is the last one, because NIO drains the socket
+        /// when a write fails.
         enum Flush {
             case idle
             case inFlight
@@ -38,8 +38,8 @@ extension HTTPClientStateMachine {
             case complete
         }
 
-        /// The longest time for which a request and the close of its connection may cross on the network.
-        private static let longestCrossing = Duration.seconds(1)
+        /// The time within which a request and the server's close of its idle connection may cross on the network.
+        private static let staleWindow = Duration.seconds(1)
 
         let past: Past
         var request = Request.sending
@@ -126,15 +126,15 @@ extension HTTPClientStateMachine {
                 case .refusedStream: return .unprocessed
                 case .other: return .failed
                 case .none, .connectionEnd:
-                    // A server that closes an unused connection does not know of the request; one that worked on it for
-                    // longer has failed.
-                    return past == .reused && now - sentAt <= Self.longestCrossing ? .stale : .failed
+                    // A server that closes an idle connection has not seen the request. One that closes it later has
+                    // failed while working on the request.
+                    return past == .reused && now - sentAt <= Self.staleWindow ? .stale : .failed
                 }
             }
         }
     }
 
-    /// The fate of a connection that carries a request.
+    /// The further use of a connection that carries a request.
     enum Disposition: Equatable {
         /// Another request follows.
         case reusable
@@ -142,7 +142,7 @@ extension HTTPClientStateMachine {
         case last
         /// A write has failed, and the channel is about to end.
         case broken(Cause)
-        /// The connection has left its home and closes; nothing more is delivered.
+        /// The connection has left the pool and closes; nothing more is delivered.
         case closing(Cause)
 
         /// Whether the answer is still delivered.

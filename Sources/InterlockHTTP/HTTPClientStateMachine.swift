@@ -1,9 +1,9 @@
 /// The protocol of an HTTP/1.1 connection to a server, which carries one request after another, or of one stream of an
 /// HTTP/2 connection: the progress of the request and its answer, and whether the connection can be reused. Pure: takes
-/// events and returns actions, which the channel handler carries out.
+/// events and returns actions, which the channel handler executes.
 ///
 /// Every request that begins ends once: its answer is delivered to the end, it fails, its connection is handed over, or
-/// its receiver abandons it. The connection leaves its home once.
+/// its receiver abandons it. The connection leaves the pool once.
 package struct HTTPClientStateMachine: Sendable {
     package enum Carrier: Equatable, Sendable {
         /// A connection of HTTP/1.1.
@@ -38,7 +38,7 @@ package struct HTTPClientStateMachine: Sendable {
         case noHead
     }
 
-    /// The kind of an error, as far as it matters to the request.
+    /// The kinds of errors that requests distinguish.
     package enum Cause: Equatable, Sendable {
         /// No error occurred before the connection ended.
         case none
@@ -74,9 +74,9 @@ package struct HTTPClientStateMachine: Sendable {
         case deliverInformational
         /// Keep the head until `EndAction.switchProtocols`.
         case keepForSwitch
-        /// Note the flaw as the cause of the failure, leave home, and close the channel.
+        /// Record the error as the cause of the failure, leave the pool, and close the channel.
         case reject(Flaw)
-        /// Leave home, and close the channel.
+        /// Leave the pool, and close the channel.
         case close
     }
 
@@ -84,7 +84,7 @@ package struct HTTPClientStateMachine: Sendable {
     package enum PartAction: Equatable, Sendable {
         case ignore
         case deliver
-        /// Leave home, and close the channel.
+        /// Leave the pool, and close the channel.
         case close
     }
 
@@ -94,19 +94,19 @@ package struct HTTPClientStateMachine: Sendable {
         case deliver
         /// Deliver the head that was kept. The receiver calls `handOver` or abandons the request.
         case switchProtocols
-        /// Note the flaw as the cause of the failure, leave home, and close the channel.
+        /// Record the error as the cause of the failure, leave the pool, and close the channel.
         case reject(Flaw)
-        /// Leave home, and close the channel.
+        /// Leave the pool, and close the channel.
         case close
     }
 
     package enum ErrorAction: Equatable, Sendable {
         case ignore
-        /// Note the error as the cause of the failure.
+        /// Record the error as the cause of the failure.
         case note
-        /// Note the error, leave home, and close the channel.
+        /// Record the error, leave the pool, and close the channel.
         case noteAndClose
-        /// Leave home, and close the channel. Keep the earlier error as the cause.
+        /// Leave the pool, and close the channel. Keep the earlier error as the cause.
         case close
     }
 
@@ -114,16 +114,17 @@ package struct HTTPClientStateMachine: Sendable {
         case none
         case reportWritability(Bool)
         case reportAllReceived
-        /// Resume reading, and offer the connection to its home.
+        /// Resume reading, and offer the connection to the pool.
         case free
-        /// Leave home, and close the channel.
+        /// Leave the pool, and close the channel.
         case close
-        /// Leave home, and close the channel in a later tick: a stream whose sides have both ended closes by itself.
+        /// Leave the pool, and close the channel in a later tick: a stream whose sides have both ended closes by
+        /// itself.
         case closeLater
         case leave
         /// Release the receiver, and fail its request.
         case fail(Ending)
-        /// Leave home, then release the receiver and fail its request.
+        /// Leave the pool, then release the receiver and fail its request.
         case leaveAndFail(Ending)
     }
 
@@ -133,19 +134,19 @@ package struct HTTPClientStateMachine: Sendable {
         /// No request is under way.
         case unused(Past)
         case exchanging(Exchange)
-        /// The answer is complete; the read that brought its end is not, so more may follow.
+        /// The answer is complete, but the read that contains its end is not, so more bytes may follow.
         case answered(Succession)
-        /// The connection has left its home, carries no request, and is closed, closing, or handed over.
+        /// The connection has left the pool, carries no request, and is closed, closing, or handed over.
         case over(LastAnswer)
     }
 
     private enum LastAnswer {
-        case whole
-        case cut
+        case complete
+        case incomplete
     }
 
     package let carrier: Carrier
-    /// The reads of answers.
+    /// The state of the answers' reads.
     package var reads = AnswerReads()
     private var state = State.unused(.fresh)
 
@@ -153,7 +154,7 @@ package struct HTTPClientStateMachine: Sendable {
         self.carrier = carrier
     }
 
-    /// Whether the connection still belongs to its home.
+    /// Whether the connection still belongs to the pool.
     package var isPooled: Bool {
         switch state {
         case .unused, .answered: true
@@ -165,8 +166,8 @@ package struct HTTPClientStateMachine: Sendable {
     /// Whether the last answer is complete, or there has been no request.
     package var isAnswerWhole: Bool {
         switch state {
-        case .unused, .answered, .over(.whole): true
-        case .exchanging, .over(.cut): false
+        case .unused, .answered, .over(.complete): true
+        case .exchanging, .over(.incomplete): false
         }
     }
 }
@@ -183,7 +184,7 @@ extension HTTPClientStateMachine {
         return .proceed
     }
 
-    /// Records that the request offers another protocol, so that the connection may stop speaking HTTP.
+    /// Records that the request offers another protocol, after which the connection may no longer speak HTTP.
     package mutating func upgradeOffered() {
         guard case .exchanging(var exchange) = state, exchange.disposition == .reusable else { return }
         exchange.disposition = .last
@@ -226,17 +227,17 @@ extension HTTPClientStateMachine {
         state = .exchanging(exchange)
     }
 
-    /// Records the server's statement that it has not acted, and will not act, on the request.
+    /// Records that the server reported the request as unprocessed.
     package mutating func declaredUnprocessed() {
         guard case .exchanging(var exchange) = state, exchange.processing != .heard else { return }
         exchange.processing = .disowned
         state = .exchanging(exchange)
     }
 
-    /// Records that the receiver gives up the request.
+    /// Records that the receiver abandons the request.
     package mutating func abandon() -> Action {
         guard case .exchanging(let exchange) = state else { return close() }
-        state = .over(.cut)
+        state = .over(.incomplete)
         return exchange.disposition.isPooled ? .close : .none
     }
 
@@ -245,7 +246,7 @@ extension HTTPClientStateMachine {
         guard case .exchanging(let exchange) = state, exchange.answer == .switched, exchange.disposition.isOpen else {
             return .refuse
         }
-        state = .over(.cut)
+        state = .over(.incomplete)
         return .proceed
     }
 }
@@ -264,7 +265,7 @@ extension HTTPClientStateMachine {
             reads.received(isLarge: isLarge)
             return .deliver
         case .unused, .answered:
-            state = .over(.whole)
+            state = .over(.complete)
             return .close
         case .over: return .ignore
         }
@@ -277,7 +278,7 @@ extension HTTPClientStateMachine {
             state = .exchanging(exchange)
             return action
         case .unused, .answered:
-            state = .over(.whole)
+            state = .over(.complete)
             return .close
         case .over: return .ignore
         }
@@ -294,7 +295,7 @@ extension HTTPClientStateMachine {
             state = .exchanging(exchange)
             return .deliver
         case .unused, .answered:
-            state = .over(.whole)
+            state = .over(.complete)
             return .close
         case .over: return .ignore
         }
@@ -308,7 +309,7 @@ extension HTTPClientStateMachine {
             if action == .deliver { reads.answerEnded() }
             return action
         case .unused, .answered:
-            state = .over(.whole)
+            state = .over(.complete)
             return .close
         case .over: return .ignore
         }
@@ -324,7 +325,7 @@ extension HTTPClientStateMachine {
     package mutating func readCompleted(isActive: Bool) -> Action {
         guard case .answered(let succession) = state else { return .none }
         guard carrier == .connection, succession == .another, isActive else {
-            state = .over(.whole)
+            state = .over(.complete)
             return carrier == .connection ? .close : .closeLater
         }
         state = .unused(.reused)
@@ -339,8 +340,8 @@ extension HTTPClientStateMachine {
         if case .exchanging = state { .reportWritability(isWritable) } else { .none }
     }
 
-    /// Handles a failed write. If that is the first sign of the connection's end, the decoder still reports an end of
-    /// the incomplete answer.
+    /// Handles a failed write. If this is the first sign that the connection has ended, the decoder still reports an
+    /// end of the incomplete answer.
     package mutating func writeFailed(_ cause: Cause) -> ErrorAction {
         guard case .exchanging(var exchange) = state else { return .ignore }
         switch exchange.disposition {
@@ -359,14 +360,14 @@ extension HTTPClientStateMachine {
             state = .exchanging(exchange)
             return action
         case .unused, .answered:
-            // A TLS connection that ends without close_notify after a complete answer does no harm.
-            state = .over(.whole)
+            // A TLS connection that ends without close_notify after a complete answer is harmless.
+            state = .over(.complete)
             return .close
         case .over: return .ignore
         }
     }
 
-    /// Begins to close the connection, because its home asks for it or the server has stopped sending.
+    /// Begins to close the connection, because the pool asks for it or the server has stopped sending.
     package mutating func close() -> Action {
         switch state {
         case .exchanging(var exchange):
@@ -375,7 +376,7 @@ extension HTTPClientStateMachine {
             state = .exchanging(exchange)
             return .close
         case .unused, .answered:
-            state = .over(.whole)
+            state = .over(.complete)
             return .close
         case .over: return .none
         }
@@ -385,11 +386,11 @@ extension HTTPClientStateMachine {
     package mutating func ended(at now: @autoclosure () -> Duration) -> Action {
         switch state {
         case .exchanging(let exchange):
-            state = .over(.cut)
+            state = .over(.incomplete)
             let ending = exchange.ending(at: now())
             return exchange.disposition.isPooled ? .leaveAndFail(ending) : .fail(ending)
         case .unused, .answered:
-            state = .over(.whole)
+            state = .over(.complete)
             return .leave
         case .over: return .none
         }

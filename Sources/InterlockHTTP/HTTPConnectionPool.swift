@@ -4,8 +4,8 @@ internal import NIOHTTP1
 internal import NIOSSL
 internal import NIOTLS
 
-/// The connections to one origin, which are reused: the most recently used HTTP/1.1 connection, or the first HTTP/2
-/// connection that has room. Confined to its event loop.
+/// The reusable connections to one origin. A request gets the most recently used HTTP/1.1 connection, or the first
+/// HTTP/2 connection with free capacity. Confined to its event loop.
 package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     package struct Settings: Sendable {
         /// The time limit for the connection and its TLS handshake.
@@ -15,7 +15,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         /// The age after which a connection carries no further request, because its name may resolve differently, or
         /// `nil` for no limit.
         package var maximumAge: TimeAmount?
-        /// The most concurrent connections. Requests wait while all of them are in use.
+        /// The maximum number of concurrent connections. Requests wait while all of them are in use.
         package var maximumConnections: Int
 
         package init(
@@ -28,7 +28,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         }
     }
 
-    /// The shortest time between two searches for unused connections.
+    /// The minimum interval between two sweeps of unused connections.
     private static let sweepInterval = TimeAmount.milliseconds(100)
 
     private let origin: HTTPOrigin
@@ -40,15 +40,15 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     private var idle: Deque<HTTPClientConnection> = []
     private var connections: [ObjectIdentifier: HTTPClientConnection] = [:]
     /// The HTTP/2 connections, oldest first.
-    private var carriers: [HTTP2ClientConnection] = []
+    private var http2Connections: [HTTP2ClientConnection] = []
     private var connecting = 0
-    private var mayAgreeToHTTP2: Bool
+    private var expectsHTTP2: Bool
     private var waiting: Deque<(receiver: any HTTPClientReceiver, since: NIODeadline)> = []
     private var sweep: (at: NIODeadline, timer: Scheduled<Void>)?
     private var isClosed = false
 
-    /// - Parameter largeReads: keeps large answers from delaying the event loop's other work, or `nil` if the loop does
-    ///   no other work.
+    /// Creates a pool. `largeReads` keeps large answers from delaying the event loop's other work; `nil` if the
+    /// loop does no other work.
     package init(
         _ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop, environment: HTTPClientEnvironment = .system,
         largeReads: LargeReads? = nil
@@ -56,7 +56,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         self.origin = origin
         self.environment = environment
         self.largeReads = largeReads
-        mayAgreeToHTTP2 = origin.speaksHTTP2
+        expectsHTTP2 = origin.speaksHTTP2
         self.settings = settings
         self.eventLoop = eventLoop
     }
@@ -73,8 +73,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
             }
             return connection.begin(for: receiver)
         }
-        for carrier in carriers where carrier.isReady && carrier.retiresAt <= now { carrier.retire() }
-        if let carrier = carriers.first(where: { $0.hasRoom }) { return carrier.begin(for: receiver) }
+        for connection in http2Connections where connection.isReady && connection.retiresAt <= now { connection.retire() }
+        if let connection = http2Connections.first(where: { $0.hasRoom }) { return connection.begin(for: receiver) }
         waiting.append((receiver, now))
         connectIfNeeded()
     }
@@ -82,7 +82,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     /// Cancels a receiver's wait for a connection. O(n) in waiting receivers.
     package func cancel(_ receiver: any HTTPClientReceiver) {
         waiting.removeAll { $0.receiver === receiver }
-        for carrier in carriers { carrier.cancel(receiver) }
+        for connection in http2Connections { connection.cancel(receiver) }
     }
 
     /// Closes the pool. Requests under way continue, and their connections close after them.
@@ -93,14 +93,14 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         for connection in idle { connection.close() }
         idle = []
         // Requests may wait for a connection that is not ready; it closes after them.
-        for carrier in carriers where carrier.isReady { carrier.retire() }
+        for connection in http2Connections where connection.isReady { connection.retire() }
     }
 
     // MARK: Connecting
 
     private func connectIfNeeded() {
-        while waiting.count > (connecting + carriers.count { !$0.isReady }) * expectedRoom,
-            connections.count + carriers.count + connecting < settings.maximumConnections
+        while waiting.count > (connecting + http2Connections.count { !$0.isReady }) * expectedRequests,
+            connections.count + http2Connections.count + connecting < settings.maximumConnections
         {
             connect()
         }
@@ -108,8 +108,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
 
     private func connect() {
         connecting += 1
-        let begun = eventLoop.now
-        let end = begun + settings.connectTimeout
+        let startedAt = eventLoop.now
+        let end = startedAt + settings.connectTimeout
         environment.dialer
             .dial(host: origin.host, port: origin.port, timeout: settings.connectTimeout, on: eventLoop) { [origin] channel in
                 channel.eventLoop.makeCompletedFuture { try origin.secure(channel) }
@@ -117,19 +117,21 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
             .flatMap { [origin] channel in Self.handshake(on: channel, with: origin, until: end) }
             .assumeIsolated().whenComplete { [self] result in
                 connecting -= 1
-                finished(result.flatMap { made in Result { try serve(made.channel, speaksHTTP2: made.speaksHTTP2) } }, begun)
+                finished(
+                    result.flatMap { established in
+                        Result { try serve(established.channel, speaksHTTP2: established.speaksHTTP2) }
+                    }, startedAt)
             }
     }
 
-    /// The number of requests that a new connection is expected to carry, judging by the server's last choice of
-    /// protocol.
-    private var expectedRoom: Int { mayAgreeToHTTP2 ? HTTP2ClientConnection.assumedStreams : 1 }
+    /// The expected number of concurrent requests on a new connection, based on the server's last choice of protocol.
+    private var expectedRequests: Int { expectsHTTP2 ? HTTP2ClientConnection.assumedStreams : 1 }
 
-    private typealias Made = (channel: any Channel, speaksHTTP2: Bool)
+    private typealias Established = (channel: any Channel, speaksHTTP2: Bool)
 
     private static func handshake(
         on channel: any Channel, with origin: HTTPOrigin, until end: NIODeadline
-    ) -> EventLoopFuture<Made> {
+    ) -> EventLoopFuture<Established> {
         guard origin.tls != nil else { return channel.eventLoop.makeSucceededFuture((channel, origin.speaksHTTP2)) }
         let done = channel.eventLoop.makePromise(of: String?.self)
         do {
@@ -142,32 +144,32 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
 
     /// The time at which a new connection retires, spread at random so that connections opened together do not retire
     /// together.
-    private var endOfAge: NIODeadline {
+    private var retirementDeadline: NIODeadline {
         guard let maximumAge = settings.maximumAge else { return .distantFuture }
         return eventLoop.now + .nanoseconds(Int64(Double(maximumAge.nanoseconds) * (1 - 0.1 * environment.random())))
     }
 
     private func serve(_ channel: any Channel, speaksHTTP2: Bool) throws {
-        mayAgreeToHTTP2 = speaksHTTP2
+        expectsHTTP2 = speaksHTTP2
         guard speaksHTTP2 else {
             let connection = try HTTPClientConnection.onConnection(channel, home: self, largeReads: largeReads)
-            connection.retiresAt = endOfAge
+            connection.retiresAt = retirementDeadline
             connections[ObjectIdentifier(connection)] = connection
             return free(connection)
         }
-        let carrier = try HTTP2ClientConnection.onConnection(
+        let connection = try HTTP2ClientConnection.onConnection(
             channel, pool: self, isTLS: origin.tls != nil, silenceLimit: settings.connectTimeout)
-        carrier.retiresAt = endOfAge
-        carriers.append(carrier)
-        hasRoom(carrier)
+        connection.retiresAt = retirementDeadline
+        http2Connections.append(connection)
+        hasRoom(connection)
     }
 
-    private func finished(_ result: Result<Void, any Error>, _ begun: NIODeadline) {
+    private func finished(_ result: Result<Void, any Error>, _ startedAt: NIODeadline) {
         switch result {
         case .success: connectIfNeeded()
         case .failure(let error):
             // A failed attempt does not fail requests that arrived after its start.
-            if let first = waiting.first, first.since <= begun { waiting.removeFirst().receiver.notConnected(error) }
+            if let first = waiting.first, first.since <= startedAt { waiting.removeFirst().receiver.notConnected(error) }
             connectIfNeeded()
         }
     }
@@ -178,10 +180,10 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         let now = eventLoop.now
         guard now < connection.retiresAt else { return connection.close() }
         if let next = waiting.popFirst() { return connection.begin(for: next.receiver) }
-        connection.unusedUntil = now + min(settings.idleTimeout, connection.keepAlive?.withoutMargin ?? settings.idleTimeout)
+        connection.unusedUntil = now + min(settings.idleTimeout, connection.keepAlive?.minusTransitMargin ?? settings.idleTimeout)
         guard !isClosed, now < connection.unusedUntil else { return connection.close() }
         idle.append(connection)
-        planSweep(by: connection.unusedUntil)
+        scheduleSweep(by: connection.unusedUntil)
     }
 
     package func closed(_ connection: HTTPClientConnection) {
@@ -190,18 +192,18 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         connectIfNeeded()
     }
 
-    /// Starts waiting requests on a connection that has room.
-    func hasRoom(_ carrier: HTTP2ClientConnection) {
-        while carrier.hasRoom, let next = waiting.popFirst() { carrier.begin(for: next.receiver) }
-        guard carrier.isIdle else { return connectIfNeeded() }
-        guard !isClosed else { return carrier.retire() }
-        carrier.unusedUntil = eventLoop.now + settings.idleTimeout
-        planSweep(by: carrier.unusedUntil)
+    /// Starts waiting requests on a connection that has free capacity.
+    func hasRoom(_ connection: HTTP2ClientConnection) {
+        while connection.hasRoom, let next = waiting.popFirst() { connection.begin(for: next.receiver) }
+        guard connection.isIdle else { return connectIfNeeded() }
+        guard !isClosed else { return connection.retire() }
+        connection.unusedUntil = eventLoop.now + settings.idleTimeout
+        scheduleSweep(by: connection.unusedUntil)
     }
 
     /// Fails the requests that waited for a connection that ended before it was ready.
-    func failedToConnect(_ carrier: HTTP2ClientConnection, madeAt: NIODeadline) {
-        carriers.removeAll { $0 === carrier }
+    func failedToConnect(_ connection: HTTP2ClientConnection, madeAt: NIODeadline) {
+        http2Connections.removeAll { $0 === connection }
         var reported: [any HTTPClientReceiver] = []
         while reported.count < HTTP2ClientConnection.assumedStreams, let next = waiting.first, next.since <= madeAt {
             reported.append(waiting.removeFirst().receiver)
@@ -211,13 +213,13 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     }
 
     /// Removes a connection that carries no further request.
-    func retired(_ carrier: HTTP2ClientConnection) {
-        carriers.removeAll { $0 === carrier }
+    func retired(_ connection: HTTP2ClientConnection) {
+        http2Connections.removeAll { $0 === connection }
         connectIfNeeded()
     }
 
     /// Schedules the closing of unused connections.
-    private func planSweep(by deadline: NIODeadline) {
+    private func scheduleSweep(by deadline: NIODeadline) {
         if let sweep {
             guard deadline < sweep.at else { return }
             sweep.timer.cancel()
@@ -230,20 +232,20 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         sweep = nil
         let now = eventLoop.now
         for connection in idle where connection.unusedUntil <= now { connection.close() }
-        for carrier in carriers where carrier.isIdle && carrier.unusedUntil <= now { carrier.retire() }
+        for connection in http2Connections where connection.isIdle && connection.unusedUntil <= now { connection.retire() }
         let next = idle.lazy.map(\.unusedUntil).min() ?? .distantFuture
-        let nextCarrier = carriers.lazy.filter(\.isIdle).map(\.unusedUntil).min() ?? .distantFuture
-        guard min(next, nextCarrier) < .distantFuture else { return }
+        let nextHTTP2 = http2Connections.lazy.filter(\.isIdle).map(\.unusedUntil).min() ?? .distantFuture
+        guard min(next, nextHTTP2) < .distantFuture else { return }
         // Connections that expire at slightly different times are closed together. `lease` checks their deadlines, so
         // that expired ones are not used.
-        planSweep(by: max(min(next, nextCarrier), now + Self.sweepInterval))
+        scheduleSweep(by: max(min(next, nextHTTP2), now + Self.sweepInterval))
     }
 }
 
 extension TimeAmount {
     /// The server's timeout, less a margin for a request's transit: one second, or half of a timeout of less than two
     /// seconds.
-    fileprivate var withoutMargin: TimeAmount { max(self - .seconds(1), .nanoseconds(nanoseconds / 2)) }
+    fileprivate var minusTransitMargin: TimeAmount { max(self - .seconds(1), .nanoseconds(nanoseconds / 2)) }
 }
 
 /// Reports the end of the handshake and the protocol that it negotiated, or its failure.

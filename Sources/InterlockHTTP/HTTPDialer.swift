@@ -14,7 +14,7 @@ package protocol HTTPDialer: Sendable {
 
 /// Dials over TCP.
 package struct TCPDialer: HTTPDialer {
-    private static let reads = AdaptiveRecvByteBufferAllocator(minimum: 1 << 10, initial: 1 << 14, maximum: 1 << 16)
+    private static let readAllocator = AdaptiveRecvByteBufferAllocator(minimum: 1 << 10, initial: 1 << 14, maximum: 1 << 16)
 
     package init() {}
 
@@ -28,7 +28,7 @@ package struct TCPDialer: HTTPDialer {
             .channelOption(.maxMessagesPerRead, value: 1)
             // The initial buffer holds a typical head in one read. Read boundaries decide whether a connection can be
             // reused.
-            .channelOption(.recvAllocator, value: Self.reads)
+            .channelOption(.recvAllocator, value: Self.readAllocator)
             .channelInitializer(initialize)
             .connect(host: host, port: port)
     }

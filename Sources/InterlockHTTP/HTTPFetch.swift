@@ -6,7 +6,7 @@ package final class HTTPFetch: HTTPClientReceiver {
     package struct Answer: Sendable {
         package var head: HTTPResponseHead
         package var body: ByteBuffer
-        /// Whether the body exceeded the limit and was cut.
+        /// Whether the body exceeded the limit and was truncated.
         package var isCut: Bool
     }
 
@@ -74,9 +74,9 @@ package final class HTTPFetch: HTTPClientReceiver {
     package func received(_ head: HTTPResponseHead) { answer = Answer(head: head, body: ByteBuffer(), isCut: false) }
 
     package func received(_ part: ByteBuffer) {
-        let room = maximumBytes - (answer?.body.readableBytes ?? 0)
-        answer?.body.writeImmutableBuffer(part.getSlice(at: part.readerIndex, length: min(room, part.readableBytes)) ?? part)
-        guard part.readableBytes > room, var answer else { return }
+        let remaining = maximumBytes - (answer?.body.readableBytes ?? 0)
+        answer?.body.writeImmutableBuffer(part.getSlice(at: part.readerIndex, length: min(remaining, part.readableBytes)) ?? part)
+        guard part.readableBytes > remaining, var answer else { return }
         answer.isCut = true
         end(.success(answer))
     }
@@ -103,8 +103,8 @@ extension HTTPFetch {
         var isCancelled = false
     }
 
-    /// Sends a request on a dedicated connection, which closes after the answer. Canceling the task ends the request at
-    /// once.
+    /// Sends a request on a dedicated connection, which closes after the answer. Canceling the task ends the request
+    /// immediately.
     package static func answer(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from origin: HTTPOrigin, settings: HTTPConnectionPool.Settings,
         maximumBytes: Int,
@@ -116,8 +116,8 @@ extension HTTPFetch {
         }
     }
 
-    /// Sends a request on a connection of a pool, which keeps the connection. Canceling the task ends the request at
-    /// once.
+    /// Sends a request on a connection of a pool, which keeps the connection. Canceling the task ends the request
+    /// immediately.
     package static func answer(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: NIOLoopBound<HTTPConnectionPool>, maximumBytes: Int,
         within timeout: TimeAmount, on eventLoop: any EventLoop

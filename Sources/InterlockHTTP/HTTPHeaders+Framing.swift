@@ -10,8 +10,8 @@ extension HTTPHeaders {
             && lengths.allSatisfy { !$0.isEmpty && $0.utf8.count <= 18 && $0.utf8.allSatisfy { 48...57 ~= $0 } }
     }
 
-    /// The transfer coding if it is not `chunked`, or else `nil`. The decoders would silently drop it (RFC 9112,
-    /// section 6.1). `identity`, which some servers still send, is ignored.
+    /// The first transfer coding that is not supported, or `nil` if there is none. NIO's decoders would silently drop
+    /// it (RFC 9112, section 6.1). `identity`, which some servers still send, is ignored.
     package var unknownTransferCoding: String? {
         guard contains(name: "Transfer-Encoding") else { return nil }
         let codings = self[canonicalForm: "Transfer-Encoding"]
@@ -23,7 +23,8 @@ extension HTTPHeaders {
         return nil
     }
 
-    /// The time for which the server keeps an unused connection, from `Keep-Alive`, or `nil` if the field is absent.
+    /// The time for which the server keeps an unused connection, from `Keep-Alive`, or `nil` if the field has no valid
+    /// timeout.
     package var keepAlive: TimeAmount? {
         guard contains(name: "Keep-Alive") else { return nil }
         for parameter in self["Keep-Alive"].flatMap({ $0.split(separator: ",") }) {

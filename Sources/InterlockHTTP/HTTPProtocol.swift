@@ -11,8 +11,8 @@ package enum HTTPProtocol {
         speaksHTTP2 ? [http2, "http/1.1"] : ["http/1.1"]
     }
 
-    /// The most bytes of a stream's body that may be in transit before they are read. Each stream has its own window,
-    /// because the streams of a connection must not wait for each other.
+    /// The maximum number of unread bytes of a stream's body in transit. Each stream has its own window, because the
+    /// streams of a connection must not wait for each other.
     private static let window = 64 * 1024
 
     /// - Parameter settings: the settings to send to the peer in addition to the windows.
@@ -20,7 +20,7 @@ package enum HTTPProtocol {
         var configuration = NIOHTTP2Handler.ConnectionConfiguration()
         configuration.initialSettings = settings
         configuration.targetWindowSize = 16 * window
-        // gRPC clients measure a path with one PING in each round trip: on this host, about a thousand a second.
+        // gRPC clients measure a path with one PING per round trip: about a thousand a second on the same host.
         configuration.controlFrameRateLimit.maximumCount = 10_000
         configuration.controlFrameRateLimit.windowLength = .seconds(1)
         // Frames in transit on a stream that was reset are harmless. There may be more such streams than open ones.

@@ -1,9 +1,9 @@
 /// The protocol of an HTTP/1.1 connection from a client, which brings one request after another, or of one stream of an
-/// HTTP/2 connection: the progress of the request and its answer, the parts that wait, and when to read. The machine
-/// is pure: it takes events and returns actions, which the channel handler carries out.
+/// HTTP/2 connection: the progress of the request and its answer, the waiting parts, and when to read. The machine is
+/// pure: it takes events and returns actions, which the channel handler executes.
 ///
-/// Every request that begins ends once: with its answer and its rest, or with its connection, which closes or is handed
-/// over. Parts are delivered in the order in which they arrived, and none after the connection closes.
+/// Every request that begins ends exactly once: when it is answered and read to its end, or when its connection closes
+/// or is handed over. Parts are delivered in the order in which they arrived, and none after the connection closes.
 package struct HTTPServerStateMachine: Sendable {
     package typealias Carrier = HTTPClientStateMachine.Carrier
 
@@ -17,11 +17,11 @@ package struct HTTPServerStateMachine: Sendable {
     /// The connection's use after a request.
     package enum Succession: Sendable {
         case another
-        /// Another request, provided that the client is asked for its body; otherwise the client might send the body
-        /// anyway.
+        /// Another request, but only if the client is asked for its body (`100 Continue`). Otherwise it is unknown
+        /// whether the client still sends the body.
         case afterContinue
         case last
-        /// The request asks for another protocol: it is the last, and the decoder keeps what follows.
+        /// The request asks for another protocol: it is the last, and the decoder holds back the bytes that follow.
         case otherProtocol
     }
 
@@ -38,7 +38,8 @@ package struct HTTPServerStateMachine: Sendable {
     /// Whether the receiver of a body takes more of it.
     package enum Demand: Sendable { case wanted, held }
 
-    /// The cause of an error: `malformed` if the client has broken the protocol, and what follows cannot be read.
+    /// The cause of an error: `malformed` if the client violated the protocol, so that the bytes that follow cannot be
+    /// read.
     package enum Cause: Sendable { case malformed, disconnection }
 
     // MARK: Actions
@@ -48,9 +49,9 @@ package struct HTTPServerStateMachine: Sendable {
     package enum WaitingAction: Sendable {
         /// Pass the part to `take`.
         case take
-        /// Let the part wait, behind others.
+        /// Queue the part behind the others.
         case wait
-        /// Let the part wait, and call `sliceStarted` in a later slice.
+        /// Queue the part, and call `sliceStarted` in a later slice.
         case waitForTurn
     }
 
@@ -60,7 +61,7 @@ package struct HTTPServerStateMachine: Sendable {
         /// Choose a receiver, and pass the part again.
         case choose
         case collect
-        /// The collected request is complete: carry it out.
+        /// The collected request is complete: execute it.
         case carryOut
         case relay
         /// Relay the end, then call `advance`.
@@ -74,12 +75,12 @@ package struct HTTPServerStateMachine: Sendable {
         case extend
         /// Set a short deadline.
         case linger
-        /// Release the request, extend the idle deadline, and take the parts that wait.
+        /// Release the request, extend the idle deadline, and take the waiting parts.
         case awaitRequest
         /// Release the receiver, extend the idle deadline, and read on.
         case dropRest
         case dropWaiting
-        /// Release the receiver, drop the parts that wait, and call `outputFlushed` once everything is written.
+        /// Release the receiver, drop the waiting parts, and call `outputFlushed` once everything is written.
         case finish
         case close
         case closeOutput
@@ -93,7 +94,7 @@ package struct HTTPServerStateMachine: Sendable {
         case reportWritability
         /// Report the deadline to the relay.
         case reportAlarm
-        /// Answer with the problem, or break off an answer that has begun.
+        /// Answer with the problem, or abort an answer that has begun.
         case breakRequest
         /// Answer with the problem: the request cannot be read.
         case refuse
@@ -106,7 +107,7 @@ package struct HTTPServerStateMachine: Sendable {
         case idle
         case exchanging(Exchange)
         /// The connection closes: no further request is answered, and what still arrives is dropped.
-        case closing(Output, Rest)
+        case closing(Output, Remainder)
         /// The client's bytes belong to another handler.
         case handedOver
         case closed
@@ -115,31 +116,31 @@ package struct HTTPServerStateMachine: Sendable {
     /// A request and its answer, until both are over.
     private struct Exchange {
         enum Answer { case awaited, begun, complete }
-        /// `gone` if the client has left, or its key was removed: the rest of the request is not waited for.
-        enum Client { case present, gone }
+        /// `departed` if the client has left, or its key was removed: the rest of the request is not awaited.
+        enum Client { case present, departed }
 
         var succession: Succession
         var receiver = Receiver.undecided
         var demand = Demand.wanted
-        var rest = Rest.coming
+        var remainder = Remainder.coming
         var answer = Answer.awaited
         var client = Client.present
 
-        /// The rest to wait for if the connection closes.
-        var lastRest: Rest { rest == .coming && client == .gone ? .read : rest }
+        /// The remainder to wait for before the connection closes.
+        var awaitedRemainder: Remainder { remainder == .coming && client == .departed ? .read : remainder }
 
-        mutating func endSuccession() { if succession != .otherProtocol { succession = .last } }
+        mutating func ruleOutReuse() { if succession != .otherProtocol { succession = .last } }
 
-        mutating func endRest() { rest = succession == .otherProtocol ? .undecodable : .read }
+        mutating func requestEnded() { remainder = succession == .otherProtocol ? .undecodable : .read }
     }
 
-    /// The rest of a request: `undecodable` if it is read, and the decoder would keep what follows.
-    private enum Rest { case coming, read, undecodable }
-    /// The output before the end of the connection: `out` once the network has it.
-    private enum Output { case pending, out }
-    /// The state of taking parts that wait. A `first` request is taken whatever the tick has spent, so that each slice
-    /// does some work.
-    private enum Taking { case none, inFlight, first, turnAwaited }
+    /// The remainder of a request: `undecodable` once it is read, if the decoder would hold back the bytes that follow.
+    private enum Remainder { case coming, read, undecodable }
+    /// The output before the end of the connection: `flushed` once the network has it.
+    private enum Output { case pending, flushed }
+    /// The processing of waiting parts. The `first` request of a slice is processed even if the tick's budget is spent,
+    /// so that each slice makes progress.
+    private enum Drain { case none, inFlight, first, sliceAwaited }
     private enum Read { case none, requested }
 
     /// The weight of waiting parts at which reading pauses.
@@ -147,7 +148,7 @@ package struct HTTPServerStateMachine: Sendable {
 
     package let carrier: Carrier
     private var state = State.idle
-    private var taking = Taking.none
+    private var drain = Drain.none
     private var waitingWeight = 0
     private var read = Read.none
     package private(set) var unwanted: UnwantedBody
@@ -157,7 +158,7 @@ package struct HTTPServerStateMachine: Sendable {
         unwanted = UnwantedBody(carrier)
     }
 
-    private mutating func change(_ apply: (inout Exchange) -> Void) {
+    private mutating func updateExchange(_ apply: (inout Exchange) -> Void) {
         guard case .exchanging(var exchange) = state else { return }
         apply(&exchange)
         state = .exchanging(exchange)
@@ -172,32 +173,32 @@ extension HTTPServerStateMachine {
     package mutating func arrived(
         _ part: Part, isWritable: @autoclosure () -> Bool, mayBegin: @autoclosure () -> Bool
     ) -> WaitingAction {
-        let isFirst = waitingWeight == 0 && taking == .none
+        let isFirst = waitingWeight == 0 && drain == .none
         switch state {
-        case .exchanging(let exchange) where isFirst && exchange.rest == .coming: return .take
+        case .exchanging(let exchange) where isFirst && exchange.remainder == .coming: return .take
         case .closing, .handedOver, .closed: return .take
         case .idle where isFirst && isWritable():
             guard part == .head, !mayBegin() else { return .take }
-            taking = .turnAwaited
+            drain = .sliceAwaited
         case .idle, .exchanging: break
         }
         waitingWeight += part.weight
-        return taking == .turnAwaited && isFirst ? .waitForTurn : .wait
+        return drain == .sliceAwaited && isFirst ? .waitForTurn : .wait
     }
 
-    /// Takes a part that has nothing to wait for.
+    /// Processes a part that does not have to wait.
     package mutating func take(_ part: Part) -> PartAction {
         switch (state, part) {
         case (.idle, .head): return .begin
-        case (.exchanging(let exchange), _) where exchange.rest == .coming: return take(part, exchange.receiver)
-        case (.closing(let output, let rest), .end): return .drop(endRest(rest, output))
+        case (.exchanging(let exchange), _) where exchange.remainder == .coming: return take(part, exchange.receiver)
+        case (.closing(let output, let remainder), .end): return .drop(requestEnded(remainder, output))
         case (_, .body(let count)): return .drop(drop(count))
         case (_, .head), (_, .end): return .drop(.none)
         }
     }
 
     private mutating func take(_ part: Part, _ receiver: Receiver) -> PartAction {
-        if part == .end, receiver != .undecided { change { $0.endRest() } }
+        if part == .end, receiver != .undecided { updateExchange { $0.requestEnded() } }
         switch (receiver, part) {
         case (.undecided, _): return .choose
         case (_, .head): return .drop(.none)
@@ -217,54 +218,55 @@ extension HTTPServerStateMachine {
     package mutating func drop(_ count: Int) -> Action {
         guard unwanted.drop(count) else { return .none }
         guard carrier == .connection else { return unwanted.mayBeStopped ? .reset : .none }
-        change { $0.endSuccession() }
+        updateExchange { $0.ruleOutReuse() }
         return advance()
     }
 
-    package var isTurnAwaited: Bool { taking == .turnAwaited }
+    package var isTurnAwaited: Bool { drain == .sliceAwaited }
 
-    /// Starts the awaited slice. `nextWaiting` follows until it returns `wait`.
-    package mutating func sliceStarted() { taking = .first }
+    /// Starts the awaited slice. The caller calls `nextWaiting` until it returns `wait`.
+    package mutating func sliceStarted() { drain = .first }
 
-    /// - Returns: whether `nextWaiting` follows. Otherwise the parts are already being taken, or wait for a slice.
+    /// - Returns: `proceed` if the caller must call `nextWaiting`; `refuse` if the parts are already being processed,
+    ///   or wait for a slice.
     package mutating func beginTaking() -> StepAction {
-        guard taking == .none else { return .refuse }
-        taking = .inFlight
+        guard drain == .none else { return .refuse }
+        drain = .inFlight
         return .proceed
     }
 
-    /// - Parameters:
-    ///   - next: the first part that waits.
-    ///   - mayGoOn: whether the current slice has time for another request.
+    /// Returns the action for the first waiting part, `next`. `mayGoOn` is whether the current slice has time for
+    /// another request.
     package mutating func nextWaiting(
         _ next: Part?, isWritable: @autoclosure () -> Bool, mayGoOn: @autoclosure () -> Bool
     ) -> WaitingAction {
-        let isFirst = taking == .first
-        taking = .none
+        let isFirst = drain == .first
+        drain = .none
         switch (state, next) {
         case (.idle, let next?) where isWritable():
             guard isFirst || mayGoOn() else {
-                taking = .turnAwaited
+                drain = .sliceAwaited
                 return .waitForTurn
             }
             waitingWeight -= next.weight
-        case (.exchanging(let exchange), let next?) where exchange.rest == .coming: waitingWeight -= next.weight
+        case (.exchanging(let exchange), let next?) where exchange.remainder == .coming: waitingWeight -= next.weight
         case (.idle, _), (.exchanging, _), (.closing, _), (.handedOver, _), (.closed, _): return .wait
         }
-        taking = .inFlight
+        drain = .inFlight
         return .take
     }
 
     package mutating func readRequested() { read = .requested }
 
-    /// - Returns: whether to carry out a requested read now.
+    /// - Returns: `proceed` if the requested read may be made now.
     package mutating func takeRead(isWritable: @autoclosure () -> Bool) -> StepAction {
         guard read == .requested, waitingWeight < Self.maximumWaiting, !unwanted.isTooMuch else { return .refuse }
         switch state {
         // Unread answers must not pile up.
         case .idle: guard isWritable() else { return .refuse }
-        case .exchanging(let exchange): guard exchange.demand == .wanted, exchange.rest != .undecodable else { return .refuse }
-        case .closing(_, let rest): guard rest != .undecodable else { return .refuse }
+        case .exchanging(let exchange):
+            guard exchange.demand == .wanted, exchange.remainder != .undecodable else { return .refuse }
+        case .closing(_, let remainder): guard remainder != .undecodable else { return .refuse }
         case .handedOver, .closed: break
         }
         read = .none
@@ -275,7 +277,7 @@ extension HTTPServerStateMachine {
 // MARK: - The request and its answer
 
 extension HTTPServerStateMachine {
-    /// - Parameter announced: the length of a stream's body, if the head announces one.
+    /// Begins a request. `announced` is the length of a stream's body, if the head contains it.
     package mutating func begin(_ succession: Succession, announced: Int?) {
         guard case .idle = state else { return }
         state = .exchanging(Exchange(succession: succession))
@@ -289,43 +291,44 @@ extension HTTPServerStateMachine {
 
     /// Sets the receiver of the rest of the request.
     package mutating func receives(_ receiver: Receiver, _ demand: Demand = .wanted) {
-        change { ($0.receiver, $0.demand) = (receiver, demand) }
+        updateExchange { ($0.receiver, $0.demand) = (receiver, demand) }
     }
 
-    package mutating func demand(_ demand: Demand) { change { $0.demand = demand } }
+    package mutating func demand(_ demand: Demand) { updateExchange { $0.demand = demand } }
 
     /// Records that the client was asked for the body, or that the request has no body.
-    package mutating func continued() { change { if $0.succession == .afterContinue { $0.succession = .another } } }
+    package mutating func continued() { updateExchange { if $0.succession == .afterContinue { $0.succession = .another } } }
 
     /// - Returns: the connection's use after this request, as the answer announces it.
     package mutating func answerBegins() -> Succession {
-        change { $0.answer = .begun }
+        updateExchange { $0.answer = .begun }
         return if case .exchanging(let exchange) = state { exchange.succession } else { .last }
     }
 
     /// Whether `answerWritten` follows an answer that completes now.
     package var isWrittenAwaited: Bool {
         switch state {
-        case .exchanging(let exchange): carrier == .stream && exchange.rest == .coming
-        case .closing(_, let rest): carrier == .stream && rest == .coming
+        case .exchanging(let exchange): carrier == .stream && exchange.remainder == .coming
+        case .closing(_, let remainder): carrier == .stream && remainder == .coming
         case .idle, .handedOver, .closed: false
         }
     }
 
     /// Records that the answer is complete. `advance` follows.
     package mutating func answerCompleted(endsConnection: Bool) {
-        change { $0.answer = .complete }
-        if endsConnection, carrier == .connection { change { $0.endSuccession() } }
+        updateExchange { $0.answer = .complete }
+        if endsConnection, carrier == .connection { updateExchange { $0.ruleOutReuse() } }
     }
 
-    /// Proceeds to the next request, or to the connection's end, if the answer is complete and nothing is missing.
+    /// Proceeds to the next request, or to the connection's end, if the answer is complete and the request was read to
+    /// its end.
     package mutating func advance() -> Action {
         guard case .exchanging(let exchange) = state, exchange.answer == .complete else { return .none }
         switch exchange.succession {
-        case .last, .otherProtocol: return finish(exchange.lastRest)
+        case .last, .otherProtocol: return finish(exchange.awaitedRemainder)
         case .another, .afterContinue: break
         }
-        if exchange.rest != .coming {
+        if exchange.remainder != .coming {
             state = .idle
             return .awaitRequest
         }
@@ -353,23 +356,23 @@ extension HTTPServerStateMachine {
 // MARK: - The connection
 
 extension HTTPServerStateMachine {
-    private mutating func finish(_ rest: Rest = .read) -> Action {
-        (state, waitingWeight) = (.closing(.pending, rest), 0)
+    private mutating func finish(_ remainder: Remainder = .read) -> Action {
+        (state, waitingWeight) = (.closing(.pending, remainder), 0)
         return .finish
     }
 
     /// Records that all output before the end is written. The rest of the last request may still arrive for a while.
     package mutating func outputFlushed() -> Action {
-        guard case .closing(_, let rest) = state else { return .none }
-        guard rest == .coming else { return close() }
-        state = .closing(.out, rest)
+        guard case .closing(_, let remainder) = state else { return .none }
+        guard remainder == .coming else { return close() }
+        state = .closing(.flushed, remainder)
         // The half-close shows the client that no other answer follows.
         return carrier == .connection ? .closeOutput : .none
     }
 
-    private mutating func endRest(_ rest: Rest, _ output: Output) -> Action {
+    private mutating func requestEnded(_ remainder: Remainder, _ output: Output) -> Action {
         guard output == .pending else { return close() }
-        if rest == .coming { state = .closing(output, .read) }
+        if remainder == .coming { state = .closing(output, .read) }
         return .none
     }
 
@@ -390,34 +393,34 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// Handles a client that sends nothing more.
+    /// Handles the end of the client's input.
     package mutating func clientLeft() -> Action {
-        change { $0.client = .gone }
-        if case .closing(let output, let rest) = state { return endRest(rest, output) }
+        updateExchange { $0.client = .departed }
+        if case .closing(let output, let remainder) = state { return requestEnded(remainder, output) }
         return finishUnlessAnswering() ?? .reportDeparture
     }
 
     /// Rules out further requests, and ends the connection unless an answer is still to come.
     /// - Returns: `nil` if an answer is still to come.
     private mutating func finishUnlessAnswering() -> Action? {
-        change { $0.endSuccession() }
+        updateExchange { $0.ruleOutReuse() }
         switch state {
         case .idle: return finish()
-        case .exchanging(let exchange): return exchange.answer == .complete ? finish(exchange.lastRest) : nil
+        case .exchanging(let exchange): return exchange.answer == .complete ? finish(exchange.awaitedRemainder) : nil
         case .handedOver, .closing, .closed: return Action.none
         }
     }
 
     package mutating func failed(_ cause: Cause) -> Action {
         switch (state, cause) {
-        // Requests that wait until the client reads cannot be answered before this one.
+        // Only if no request waits until the client reads: such requests would have to be answered first.
         case (.idle, .malformed) where waitingWeight == 0:
             state = .exchanging(Exchange(succession: .last, receiver: .nobody))
             return .refuse
         case (.idle, .malformed): return finish()
         case (.exchanging(let exchange), .malformed) where exchange.client == .present:
             if let action = finishUnlessAnswering() { return action }
-            guard exchange.rest == .coming else {
+            guard exchange.remainder == .coming else {
                 // A complete request is answered first.
                 waitingWeight = 0
                 return .dropWaiting
@@ -438,11 +441,11 @@ extension HTTPServerStateMachine {
 
     /// Handles the sidecar's shutdown: no further request is taken. A client that does not read cannot delay this.
     package mutating func shutDown(isWritable: @autoclosure () -> Bool) -> Action {
-        change { $0.endSuccession() }
+        updateExchange { $0.ruleOutReuse() }
         switch state {
         case .idle: return finish()
         case .exchanging(let exchange) where exchange.receiver == .relay: return .none
-        // All requests are answered, and the output has a moment to leave.
+        // All requests are answered, and the output gets a short deadline.
         case .closing(.pending, .read): return .linger
         case .exchanging, .closing: return isWritable() ? .none : .linger
         case .handedOver: return close()
@@ -455,8 +458,8 @@ extension HTTPServerStateMachine {
         if case .handedOver = state { return close() }
         if carrier == .connection, let action = finishUnlessAnswering() { return action }
         guard case .exchanging(let exchange) = state, exchange.answer != .complete else { return .none }
-        change { $0.client = .gone }
-        // Event streams end by themselves. A client that does not read them gets a moment for that.
+        updateExchange { $0.client = .departed }
+        // Event streams end by themselves. A client that does not read them gets a short deadline.
         return exchange.answer == .awaited || exchange.receiver == .relay ? .breakRequest : .linger
     }
 }

@@ -1,27 +1,27 @@
 internal import DequeModule
 package import NIOCore
 
-/// A connection that reads much data at once, and waits for its turn to do so.
+/// A connection that makes large reads, and waits for its turn to do so.
 protocol LargeReader: AnyObject {
     /// Uses the turn.
     /// - Returns: whether a read was made, after which `ended` must follow.
     func readInTurn() -> Bool
 }
 
-/// Limits how many connections read much data in one tick of the event loop: the loop's other work would wait for all
-/// of them. Waiting readers are served in order. Confined to the event loop.
+/// Limits how many connections make large reads in one tick of the event loop, because the loop's other work waits for
+/// all of them. Waiting readers are served in order. Confined to the event loop.
 package final class LargeReads {
     /// The size of a read, in bytes, from which the connection's next read is expected to be large.
     static let size = 1 << 14
-    /// The most concurrent turns.
-    private static let most = 4
+    /// The maximum number of concurrent turns.
+    private static let maximumTurns = 4
     /// The time after which a slow server's turn no longer delays others.
-    private static let patience = TimeAmount.microseconds(250)
+    private static let slowTurnTimeout = TimeAmount.microseconds(250)
 
     private let eventLoop: any EventLoop
     private var waiting: Deque<any LargeReader> = []
     private var inFlight = 0
-    private var isCheckPlanned = false
+    private var isCheckScheduled = false
 
     package init(eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
@@ -30,7 +30,7 @@ package final class LargeReads {
     func ask(_ reader: any LargeReader) {
         waiting.append(reader)
         admit()
-        planCheck()
+        scheduleCheck()
     }
 
     /// Ends a turn.
@@ -41,20 +41,20 @@ package final class LargeReads {
     }
 
     private func admit() {
-        while inFlight < Self.most, let next = waiting.popFirst() {
+        while inFlight < Self.maximumTurns, let next = waiting.popFirst() {
             inFlight += 1
             if !next.readInTurn() { inFlight -= 1 }
         }
     }
 
-    private func planCheck() {
-        guard !waiting.isEmpty, !isCheckPlanned else { return }
-        isCheckPlanned = true
-        eventLoop.assumeIsolated().scheduleTask(in: Self.patience) { [self] in
-            isCheckPlanned = false
+    private func scheduleCheck() {
+        guard !waiting.isEmpty, !isCheckScheduled else { return }
+        isCheckScheduled = true
+        eventLoop.assumeIsolated().scheduleTask(in: Self.slowTurnTimeout) { [self] in
+            isCheckScheduled = false
             inFlight = 0
             admit()
-            planCheck()
+            scheduleCheck()
         }
     }
 }

@@ -5,10 +5,11 @@ internal import NIOHTTP1
 ///
 /// A small message becomes one buffer. In heads and trailers, the bytes that `OpaqueText` escapes are restored.
 struct MessageEncoder {
-    /// The length, in bytes, up to which a part of a body is copied.
-    private static let longestCopy = 4096
-    /// The most that is held until a flush, in bytes; one message may exceed it.
-    private static let maximumHeld = 16_384
+    /// The maximum length of a body part that is copied, in bytes.
+    private static let maximumCopiedLength = 4096
+    /// The size of the buffered messages, in bytes, at which they are written without a flush. One message may exceed
+    /// it.
+    private static let maximumBuffered = 16_384
     /// The space for a head and a small body after it, in bytes.
     private static let space = 2048
 
@@ -18,7 +19,7 @@ struct MessageEncoder {
     var isEmpty: Bool { encoded.readableBytes == 0 }
     /// Whether the caller should write the encoded bytes without waiting for a flush: the channel counts only written
     /// bytes.
-    var isFull: Bool { encoded.readableBytes >= Self.maximumHeld }
+    var isFull: Bool { encoded.readableBytes >= Self.maximumBuffered }
 
     /// Returns everything encoded since the last call.
     mutating func take() -> ByteBuffer {
@@ -32,39 +33,39 @@ struct MessageEncoder {
     mutating func append(_ head: HTTPResponseHead) {
         let framing = Framing(head.headers, head.version, head.status.mayHaveResponseBody ? .always : .never)
         isChunked = framing.isChunked
-        appendText { pen in
-            pen.write(head.version.hasChunks ? "HTTP/1.1 " : "HTTP/1.0 ")
-            pen.write(String(head.status.code))
-            pen.write(" ")
-            pen.write(head.status.reasonPhrase)
-            pen.endLine()
-            framing.write(head.headers, with: &pen)
+        appendText { writer in
+            writer.write(head.version.hasChunks ? "HTTP/1.1 " : "HTTP/1.0 ")
+            writer.write(String(head.status.code))
+            writer.write(" ")
+            writer.write(head.status.reasonPhrase)
+            writer.endLine()
+            framing.write(head.headers, with: &writer)
         }
     }
 
     mutating func append(_ head: HTTPRequestHead) {
         let framing = Framing(head.headers, head.version, .init(of: head.method))
         isChunked = framing.isChunked
-        appendText { pen in
-            pen.write(head.method.rawValue)
-            pen.write(" ")
-            pen.write(head.uri)
-            pen.write(head.version.hasChunks ? " HTTP/1.1" : " HTTP/1.0")
-            pen.endLine()
-            framing.write(head.headers, with: &pen)
+        appendText { writer in
+            writer.write(head.method.rawValue)
+            writer.write(" ")
+            writer.write(head.uri)
+            writer.write(head.version.hasChunks ? " HTTP/1.1" : " HTTP/1.0")
+            writer.endLine()
+            framing.write(head.headers, with: &writer)
         }
     }
 
     /// - Parameter write: runs again with more space if the text did not fit.
-    private mutating func appendText(_ write: (inout Pen) -> Void) {
+    private mutating func appendText(_ write: (inout TextWriter) -> Void) {
         let start = encoded.writerIndex
         var needed = Self.space
         var written = 0
         repeat {
             encoded.writeWithUnsafeMutableBytes(minimumWritableBytes: needed) { space in
-                var pen = Pen(space)
-                write(&pen)
-                needed = pen.length
+                var writer = TextWriter(space)
+                write(&writer)
+                needed = writer.length
                 written = needed <= space.count ? needed : 0
                 return written
             }
@@ -85,7 +86,7 @@ struct MessageEncoder {
         let length = part.readableBytes
         guard length > 0 else { return true }
         if isChunked { encoded.writeString(String(length, radix: 16) + "\r\n") }
-        guard length <= Self.longestCopy, case .byteBuffer(let bytes) = part else { return false }
+        guard length <= Self.maximumCopiedLength, case .byteBuffer(let bytes) = part else { return false }
         encoded.writeImmutableBuffer(bytes)
         appendEndOfPart()
         return true
@@ -128,7 +129,7 @@ private struct Framing {
     private var dropsCoding = false
     private var addsCoding = false
 
-    /// Trailers have no framing of their own.
+    /// Creates the framing of trailers, which adds and drops no fields.
     init() {}
 
     init(_ fields: HTTPHeaders, _ version: HTTPVersion, _ body: Body) {
@@ -141,20 +142,20 @@ private struct Framing {
     }
 
     /// Writes the fields for this framing, then the empty line.
-    func write(_ fields: HTTPHeaders, with pen: inout Pen) {
+    func write(_ fields: HTTPHeaders, with writer: inout TextWriter) {
         for (name, value) in fields {
             if dropsLength, Self.isName(name, Self.length) { continue }
             if dropsCoding, Self.isName(name, Self.coding) { continue }
-            pen.write(name)
-            pen.write(": ")
-            pen.write(value)
-            pen.endLine()
+            writer.write(name)
+            writer.write(": ")
+            writer.write(value)
+            writer.endLine()
         }
         if addsCoding {
-            pen.write("transfer-encoding: chunked")
-            pen.endLine()
+            writer.write("transfer-encoding: chunked")
+            writer.endLine()
         }
-        pen.endLine()
+        writer.endLine()
     }
 
     private static func isName(_ name: String, _ lowercase: String) -> Bool {
@@ -163,14 +164,14 @@ private struct Framing {
 }
 
 extension HTTPVersion {
-    /// Whether messages of this version may come in chunks.
+    /// Whether messages of this version may be chunked.
     fileprivate var hasChunks: Bool { self != .http1_0 && self != .http0_9 }
 }
 
 /// Writes text into memory while it fits, and counts every byte.
-private struct Pen {
+private struct TextWriter {
     private let space: UnsafeMutableRawBufferPointer
-    /// The length of all text so far, in bytes.
+    /// The length of all written text, in bytes, including text that did not fit.
     private(set) var length = 0
 
     init(_ space: UnsafeMutableRawBufferPointer) {

@@ -7,9 +7,9 @@ internal import NIOHTTP1
 /// byte that is not part of a valid sequence becomes one of 128 private-use characters, U+10FF80 to U+10FFFF. Valid
 /// text is unchanged.
 package enum OpaqueText {
-    /// The base of the characters that represent bytes: a byte is added to it.
+    /// The code point to which a byte is added to get the character that represents it.
     private static let base: UInt32 = 0x10FF00
-    /// The lowest first byte of such a character, or of U+FFFD, with which Swift replaces bytes that are not UTF-8.
+    /// The lowest first byte, in UTF-8, of these characters and of U+FFFD, with which Swift replaces invalid bytes.
     private static let firstSuspect: UInt8 = 0xEF
 
     /// Returns the text that represents these bytes.
@@ -134,8 +134,8 @@ package enum OpaqueText {
 
 /// The received bytes of a message's head or trailers, to restore values that the decoder has repaired. Pure.
 struct RawFields {
-    /// The most bytes that are kept of a head that arrives in pieces.
-    private static let longest = 512 * 1024
+    /// The maximum number of buffered bytes of a head that arrives in pieces.
+    private static let maximumLength = 512 * 1024
 
     private var bytes = ByteBuffer()
     /// The offset of the next field. Fields are decoded in the order of their arrival.
@@ -145,7 +145,7 @@ struct RawFields {
         if bytes.readableBytes == 0 {
             bytes = more
             position = 0
-        } else if bytes.readableBytes + more.readableBytes <= Self.longest {
+        } else if bytes.readableBytes + more.readableBytes <= Self.maximumLength {
             bytes.writeImmutableBuffer(more)
         } else {
             self = RawFields()

@@ -15,15 +15,15 @@ final class ProtocolChangeGate: ChannelInboundHandler {
     }
 
     private static let headEnd = Array("\r\n\r\n".utf8)
-    private static let preliminary = [Array("HTTP/1.1 1".utf8), Array("HTTP/1.0 1".utf8)]
-    private static let changes = [Array("HTTP/1.1 101".utf8), Array("HTTP/1.0 101".utf8)]
-    private static let longestHead = 512 * 1024
+    private static let informationalStarts = [Array("HTTP/1.1 1".utf8), Array("HTTP/1.0 1".utf8)]
+    private static let switchingStarts = [Array("HTTP/1.1 101".utf8), Array("HTTP/1.0 101".utf8)]
+    private static let maximumHeadLength = 512 * 1024
 
     private var state = State.closed
     private var held = ByteBuffer()
 
     /// Passes on everything that arrives from now on.
-    /// - Returns: the bytes held back so far.
+    /// - Returns: the bytes that were held back.
     func open() -> ByteBuffer {
         state = .open
         let held = held
@@ -37,14 +37,14 @@ final class ProtocolChangeGate: ChannelInboundHandler {
         while state == .closed, let end = held.readableBytesView.firstRange(of: Self.headEnd) {
             let view = held.readableBytesView
             // Other informational answers may come first.
-            guard Self.preliminary.contains(where: view.starts(with:)) else {
+            guard Self.informationalStarts.contains(where: view.starts(with:)) else {
                 return context.fireChannelRead(wrapInboundOut(open()))
             }
-            if Self.changes.contains(where: view.starts(with:)) { state = .holding }
+            if Self.switchingStarts.contains(where: view.starts(with:)) { state = .holding }
             guard let head = held.readSlice(length: view.distance(from: view.startIndex, to: end.upperBound)) else { return }
             context.fireChannelRead(wrapInboundOut(head))
         }
-        if state == .closed, held.readableBytes > Self.longestHead { context.fireChannelRead(wrapInboundOut(open())) }
+        if state == .closed, held.readableBytes > Self.maximumHeadLength { context.fireChannelRead(wrapInboundOut(open())) }
     }
 
     func channelInactive(context: ChannelHandlerContext) {

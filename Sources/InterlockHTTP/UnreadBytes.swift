@@ -1,8 +1,8 @@
 package import NIOCore
 
 extension ByteBuffer {
-    /// Appends bytes to the unread ones, and reuses the space of bytes that were read. `writeBuffer` alone never does:
-    /// a buffer whose reads rarely end with a message would grow with everything that a connection ever receives.
+    /// Appends bytes, and reuses the space of bytes that were already read. `writeBuffer` never does this, so the
+    /// buffer of a connection whose reads rarely end with a message would grow without limit.
     package mutating func append(unread more: ByteBuffer) {
         guard readableBytes > 0 else {
             self = more

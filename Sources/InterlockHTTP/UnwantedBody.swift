@@ -4,9 +4,9 @@ package struct UnwantedBody: Sendable {
 
     private enum Answer { case pending, written }
 
-    /// The most bytes read of a connection's body; with the last read the total is 64 KiB at most.
-    private static let most = 60 * 1024
-    /// The most bytes read of a stream's body; its window allows up to 48 KiB more.
+    /// The maximum number of bytes read from a connection's body. With the last read, the total is at most 64 KiB.
+    private static let maximumOfConnection = 60 * 1024
+    /// The maximum number of bytes read from a stream's body. Its window allows up to 48 KiB more.
     private static let maximumOfStream = 16 * 1024
     /// A stream's body that announces at most this many bytes is read to its end. Some clients (httpx) wait for the
     /// window before they read the answer, and do not notice that the stream was reset.
@@ -19,13 +19,13 @@ package struct UnwantedBody: Sendable {
 
     init(_ carrier: HTTPServerStateMachine.Carrier) {
         self.carrier = carrier
-        limit = carrier == .stream ? Self.maximumOfStream : Self.most
+        limit = carrier == .stream ? Self.maximumOfStream : Self.maximumOfConnection
     }
 
-    /// Whether enough was read.
+    /// Whether more was read than the limit allows.
     var isTooMuch: Bool { dropped > limit }
 
-    /// Whether enough was read, and the client can read its answer.
+    /// Whether the limit is exceeded, and the client can read its answer.
     var mayBeStopped: Bool { isTooMuch && answer == .written }
 
     /// Records that the end of a stream's answer was passed to the network.
@@ -41,8 +41,7 @@ package struct UnwantedBody: Sendable {
         return isTooMuch
     }
 
-    /// Starts over for another request.
-    /// - Parameter announced: the length that a stream's request announces.
+    /// Starts over for another request. `announced` is the length that a stream's request announces.
     mutating func begin(announced: Int?) {
         (dropped, answer) = (0, .pending)
         if carrier == .stream { limit = announced ?? .max <= Self.maximumAnnounced ? .max : Self.maximumOfStream }

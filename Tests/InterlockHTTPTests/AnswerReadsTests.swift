@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Reads of an answer")
 struct AnswerReadsTests {
-    /// A connection whose answer has been read in large pieces so far.
+    /// A connection whose last read of an answer was large.
     private static func large() -> HTTPClientStateMachine {
         var machine = HTTPClientStateMachine(.connection)
         #expect(machine.begin() == .proceed)
@@ -11,7 +11,7 @@ struct AnswerReadsTests {
         return machine
     }
 
-    @Test("A small answer is read at once")
+    @Test("A small answer is read immediately")
     func small() {
         var reads = AnswerReads()
         #expect(reads.requested() == .read)

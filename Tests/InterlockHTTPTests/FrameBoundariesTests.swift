@@ -37,22 +37,22 @@ struct FrameBoundariesTests {
             ends.insert(sent.count)
         }
         var boundaries = FrameBoundaries(prefaceLength: Self.preface.count)
-        var handedOn: [UInt8] = []
+        var forwarded: [UInt8] = []
         var lastEnd = 0
-        var mostUncut = 0
-        var isEmptyHandedOn = false
+        var maximumUncut = 0
+        var isEmptyForwarded = false
         for start in stride(from: 0, to: sent.count, by: read) {
             let parts = boundaries.parts(ByteBuffer(bytes: sent[start..<min(start + read, sent.count)]))
             for part in [parts.first, parts.rest].compactMap(\.self) {
-                if part.readableBytes == 0 { isEmptyHandedOn = true }
-                handedOn += part.readableBytesView
-                if ends.contains(handedOn.count) { lastEnd = handedOn.count }
-                mostUncut = max(mostUncut, handedOn.count - lastEnd)
+                if part.readableBytes == 0 { isEmptyForwarded = true }
+                forwarded += part.readableBytesView
+                if ends.contains(forwarded.count) { lastEnd = forwarded.count }
+                maximumUncut = max(maximumUncut, forwarded.count - lastEnd)
             }
         }
-        #expect(handedOn == sent)
-        #expect(mostUncut <= 65_536 + 2 * (16_384 + 9) + read)
-        #expect(!isEmptyHandedOn)
+        #expect(forwarded == sent)
+        #expect(maximumUncut <= 65_536 + 2 * (16_384 + 9) + read)
+        #expect(!isEmptyForwarded)
     }
 
     @Test("Bytes that are not frames are passed on unchanged")

@@ -332,7 +332,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.failed(.malformed) == .finish)
     }
 
-    @Test("A connection closes at once when it fails or when the bytes of a client that has left are malformed")
+    @Test("A connection closes immediately when it fails or when the bytes of a client that has left are malformed")
     func failed() {
         var machine = Self.complete()
         #expect(machine.failed(.disconnection) == .leave)

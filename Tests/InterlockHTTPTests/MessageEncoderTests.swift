@@ -148,7 +148,7 @@ struct MessageEncoderTests {
         #expect(kept == [0, 1, 2, 3])
     }
 
-    @Test("Of many small unflushed replies most are passed to the channel, which counts them")
+    @Test("Most of many small unflushed replies are passed to the channel, which counts them")
     func counted() throws {
         let channel = EmbeddedChannel()
         let writer = ResponseWriter(isHTTP2: false)

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Unread bytes")
 struct UnreadBytesTests {
-    @Test("Bytes that were read free memory although reads never end at a message's end")
+    @Test("The memory of bytes that were read is reused even if reads never end with a message")
     func readBytes() {
         let message = ByteBuffer(repeating: 1, count: 3000)
         let part = ByteBuffer(repeating: 1, count: 4096)

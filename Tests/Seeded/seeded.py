@@ -324,22 +324,22 @@ BUGS = [
     Bug(
         "ended-slice-forgets-its-client",
         "RESPConnection.swift",
-        "        case .awaitSlice: slices.later { [self] in goOn() }\n",
-        "        case .awaitSlice: if !slices.isRunning { slices.later { [self] in goOn() } }\n",
+        "        case .awaitSlice: slices.later { [self] in continueInSlice() }\n",
+        "        case .awaitSlice: if !slices.isRunning { slices.later { [self] in continueInSlice() } }\n",
         ("answers",),
     ),
     Bug(
         "http-slice-forgets-its-client",
         "HTTPConnection.swift",
-        "    private func awaitTurn() {\n",
-        "    private func awaitTurn() {\n        if turn.isRunning { return }\n",
+        "    private func awaitSlice() {\n",
+        "    private func awaitSlice() {\n        if slices.isRunning { return }\n",
         ("answers",),
     ),
     Bug(
         "slice-of-frames-forgets-its-client",
         "SliceGate.swift",
-        "    private func goOnLater() {\n",
-        "    private func goOnLater() {\n        if turn.isRunning { return }\n",
+        "    private func resumeLater() {\n",
+        "    private func resumeLater() {\n        if slices.isRunning { return }\n",
         ("answers",),
     ),
     # ---- Redis as several servers
@@ -406,7 +406,7 @@ BUGS = [
     Bug(
         "abandoned-connection-reused",
         "HTTPClientStateMachine.swift",
-        "        state = .over(.cut)\n        return exchange.disposition.isPooled ? .close : .none\n",
+        "        state = .over(.incomplete)\n        return exchange.disposition.isPooled ? .close : .none\n",
         "        state = .unused(.reused)\n        return exchange.disposition.isPooled ? .free : .none\n",
         ("bytes", "outcomes"),
     ),

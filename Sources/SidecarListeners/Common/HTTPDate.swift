@@ -53,7 +53,7 @@ package final class HTTPDate {
         }
     }
 
-    /// Expands a year of two digits, which is never more than 50 years ahead (RFC 9110, section 5.6.7).
+    /// Expands a two-digit year to a year that is at most 50 years ahead (RFC 9110, section 5.6.7).
     private static func fullYear(_ short: Int64) -> Int64 {
         let now = 1970 + Int64(Date.now.timeIntervalSince1970 / (365.2425 * 86_400))
         let year = now / 100 * 100 + short

@@ -11,8 +11,8 @@ package enum JSONValue: Codable, Hashable, Sendable {
     case list([JSONValue])
     case object([String: JSONValue])
 
-    /// Reads a document that is nested at most `deepest` levels deep. Decoding a value takes longer the deeper it is,
-    /// and there may be many values, so a deeper document is refused before anything is decoded. O(n).
+    /// Reads a document that is nested at most `deepest` levels deep. A deeper document is rejected before
+    /// anything is decoded, because the time to decode a value grows with its depth. O(n).
     package init(reading document: some Collection<UInt8>, deepest: Int) throws {
         if let object = PlainObject.members(of: document) {
             self = .object(object)
@@ -71,7 +71,7 @@ package enum JSONValue: Codable, Hashable, Sendable {
         }
     }
 
-    /// Writes the value on one line, with the same bytes as `json()`, which takes many times as long.
+    /// Writes the value on one line: the same bytes as `json()`, many times faster.
     package func write(into buffer: inout ByteBuffer) {
         switch self {
         case .null: buffer.writeStaticString("null")
@@ -81,8 +81,8 @@ package enum JSONValue: Codable, Hashable, Sendable {
         case .text(let value): Self.write(value, into: &buffer)
         case .list(let values):
             buffer.writeInteger(UInt8(ascii: "["))
-            for (place, value) in values.enumerated() {
-                if place > 0 { buffer.writeInteger(UInt8(ascii: ",")) }
+            for (index, value) in values.enumerated() {
+                if index > 0 { buffer.writeInteger(UInt8(ascii: ",")) }
                 value.write(into: &buffer)
             }
             buffer.writeInteger(UInt8(ascii: "]"))
@@ -153,11 +153,12 @@ extension Encodable {
     }
 }
 
-/// Reads the usual kind of body, an object of integers, plain texts and flags, in a fraction of a decoder's time.
+/// Parses the most common kind of body, an object of integers, plain strings and flags, in a fraction of a decoder's
+/// time.
 private struct PlainObject {
     private var bytes: Slice<UnsafeRawBufferPointer>
 
-    /// Returns the members; `nil` if the document is something else or invalid, which is left to a decoder.
+    /// Returns the members; `nil` for any other document, which is left to a decoder.
     static func members(of document: some Collection<UInt8>) -> [String: JSONValue]? {
         document.withContiguousStorageIfAvailable { bytes in
             var object = PlainObject(bytes: UnsafeRawBufferPointer(bytes)[...])

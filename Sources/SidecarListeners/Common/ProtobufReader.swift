@@ -1,25 +1,25 @@
 package import NIOCore
 
-/// Reads the fields of a message one by one, if decoding it would take too much time or memory.
+/// Reads a message field by field, where decoding all of it would take too much time or memory.
 /// <https://protobuf.dev/programming-guides/encoding/>
 /// Benchmark: `make envoy-speed`, decisions per second of the sidecar's processor time.
 struct ProtobufReader {
     private let bytes: UnsafeRawBufferPointer
-    private var place = 0
+    private var position = 0
 
     init(_ bytes: UnsafeRawBufferPointer) {
         self.bytes = bytes
     }
 
-    var isAtEnd: Bool { place >= bytes.count }
+    var isAtEnd: Bool { position >= bytes.count }
 
     /// Reads a number, or a tag as in `ProtobufTag`; `nil` if it is incomplete or too long.
     mutating func varint() -> UInt64? {
         var value: UInt64 = 0
         for shift in stride(from: UInt64(0), to: 64, by: 7) {
-            guard place < bytes.count else { return nil }
-            let byte = bytes[place]
-            place += 1
+            guard position < bytes.count else { return nil }
+            let byte = bytes[position]
+            position += 1
             value |= UInt64(byte & 0x7F) << shift
             if byte < 0x80 { return value }
         }
@@ -28,9 +28,9 @@ struct ProtobufReader {
 
     /// Reads content that begins with its length; `nil` if it is incomplete.
     mutating func content() -> UnsafeRawBufferPointer? {
-        guard let length = varint(), length <= UInt64(bytes.count - place) else { return nil }
-        defer { place += Int(length) }
-        return UnsafeRawBufferPointer(rebasing: bytes[place..<place + Int(length)])
+        guard let length = varint(), length <= UInt64(bytes.count - position) else { return nil }
+        defer { position += Int(length) }
+        return UnsafeRawBufferPointer(rebasing: bytes[position..<position + Int(length)])
     }
 
     /// Reads text; `nil` if it is incomplete or not UTF-8.
@@ -41,13 +41,13 @@ struct ProtobufReader {
     mutating func skip(behind tag: UInt64) -> Bool {
         switch tag & 7 {
         case 0: return varint() != nil
-        case 1: place += 8
+        case 1: position += 8
         case 2: return content() != nil
         case 3: return skipGroup()
-        case 5: place += 4
+        case 5: position += 4
         default: return false
         }
-        return place <= bytes.count
+        return position <= bytes.count
     }
 
     /// Skips a group, which current messages no longer use, and the groups within it. Depth is counted, because
@@ -67,8 +67,8 @@ struct ProtobufReader {
 }
 
 extension ByteBuffer {
-    /// Counts the fields at a path: those with its last number, within those before it. Decodes nothing, and stops
-    /// where the message is malformed.
+    /// Counts the fields at a path of field numbers, such as all entries within all descriptors, without decoding them.
+    /// Stops where the message is malformed.
     package func countOfProtobufFields(_ path: UInt64...) -> Int {
         withUnsafeReadableBytes { Self.countOfFields(path[...], in: $0) }
     }

@@ -3,7 +3,7 @@ internal import NIOCore
 
 /// The scheduling of one connection in `SliceScheduler`. Confined to the event loop.
 package final class ConnectionSlices {
-    /// The system's part of a read, which runs after the slice that requests it.
+    /// The cost of a read in the kernel, which happens after the slice that requests it.
     private static let costOfRead = TimeAmount.microseconds(8)
     /// The cost of reading and dropping up to 64 KiB.
     static let costOfDrop = TimeAmount.microseconds(20)
@@ -15,9 +15,9 @@ package final class ConnectionSlices {
     /// Whether the connection used up its last slice.
     var isHeavy = false
     /// The pending work, in order. A connection has at most one piece for itself and one for each of its streams.
-    private var left: Deque<() -> Void> = []
-    private var isInLine = false
-    var hasWorkLeft: Bool { !left.isEmpty }
+    private var pending: Deque<() -> Void> = []
+    private var isQueued = false
+    var hasWorkLeft: Bool { !pending.isEmpty }
     /// Called at the end of each slice, for work that is worth batching: flushing to the socket.
     var beforeEnd: (() -> Void)?
 
@@ -29,9 +29,9 @@ package final class ConnectionSlices {
 
     /// Begins a slice; `end` must follow.
     /// - Returns: `false` if there is no time now; then the work must go to `later`.
-    func begin() -> Bool { left.isEmpty && scheduler.begin(self) }
+    func begin() -> Bool { pending.isEmpty && scheduler.begin(self) }
 
-    /// Whether the slice that has begun may go on.
+    /// Whether the current slice may continue.
     package var mayGoOn: Bool { scheduler.mayGoOn(self) }
 
     /// Whether the slice may begin more work. The first piece does not read the clock.
@@ -64,7 +64,7 @@ package final class ConnectionSlices {
     /// Writes to the socket in a later slice.
     func writeLater(_ write: @escaping () -> Void) { later(charging: Self.costOfWrite, write) }
 
-    private var mayUseSocket: Bool { isRunning || left.isEmpty && scheduler.mayGoFirst(self) }
+    private var mayUseSocket: Bool { isRunning || pending.isEmpty && scheduler.mayGoFirst(self) }
 
     private func later(charging time: TimeAmount, _ work: @escaping () -> Void) {
         later { [self] in
@@ -73,31 +73,32 @@ package final class ConnectionSlices {
         }
     }
 
-    /// Schedules work for a later slice, behind all pending work. The work may check `mayGoOn` and call `later` again.
+    /// Schedules work for a later slice, behind all pending work. The work may check `mayGoOn` and call `later`
+    /// again.
     package func later(_ work: @escaping () -> Void) {
-        left.append(work)
-        enterLine()
+        pending.append(work)
+        enqueue()
     }
 
     /// Drops all pending work because the connection has closed.
-    func cancel() { left.removeAll() }
+    func cancel() { pending.removeAll() }
 
-    private func enterLine() {
-        guard !isInLine else { return }
-        isInLine = true
+    private func enqueue() {
+        guard !isQueued else { return }
+        isQueued = true
         scheduler.wait(self)
     }
 
     func goOn() {
-        // The connection queues again at the end, by its load at that time.
-        var most = left.count
-        while most > 0, let work = left.popFirst() {
-            most -= 1
+        // The connection queues again afterwards, according to its load at that time.
+        var remaining = pending.count
+        while remaining > 0, let work = pending.popFirst() {
+            remaining -= 1
             work()
             guard mayGoOn else { break }
         }
         scheduler.end(self)
-        isInLine = false
-        if !left.isEmpty { enterLine() }
+        isQueued = false
+        if !pending.isEmpty { enqueue() }
     }
 }

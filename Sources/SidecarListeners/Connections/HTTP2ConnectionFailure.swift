@@ -1,7 +1,7 @@
 internal import NIOHTTP2
 
-/// Detects the failure of a whole connection: NIO's errors do not say whether they concern it or one of its streams,
-/// but only a failed connection has sent a GOAWAY with an error. Confined to the connection's event loop.
+/// Detects the failure of a connection. NIO's errors do not say whether they concern the connection or one of its
+/// streams, but only a failed connection has sent a GOAWAY with an error. Confined to the connection's event loop.
 final class HTTP2ConnectionFailure: NIOHTTP2FrameDelegate {
     private var hasHappened = false
 

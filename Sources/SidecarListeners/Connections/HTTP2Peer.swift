@@ -3,7 +3,7 @@ internal import NIOHTTP2
 
 /// Rules for the HTTP/2 connections (RFC 9113) of the HTTP and gRPC APIs.
 enum HTTP2Peer {
-    /// The most resets in ten seconds: callers cancel hundreds of calls at once if a service is slow.
+    /// The maximum number of resets in ten seconds. Callers of a slow service may cancel hundreds of calls together.
     static let maximumResets = 1000
     /// The time that the last writes have to reach the client.
     private static let linger = TimeAmount.seconds(1)
@@ -14,8 +14,7 @@ enum HTTP2Peer {
         context.writeAndFlush(NIOAny(HTTP2Frame(streamID: .rootStream, payload: farewell)), promise: written)
     }
 
-    /// Closes shortly after everything is written. Closing at once with unread input could cost the client the last
-    /// writes.
+    /// Closes shortly after everything is written. Closing immediately with unread input could destroy the last writes.
     static func closeAfterFlush(_ context: ChannelHandlerContext, last: HTTP2StreamID) {
         let written = context.eventLoop.makePromise(of: Void.self)
         written.futureResult.assumeIsolated().whenComplete { _ in

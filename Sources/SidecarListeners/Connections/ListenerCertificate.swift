@@ -30,7 +30,7 @@ package final class ListenerCertificate: Sendable {
     }
 
     /// Reads the files again.
-    /// - Throws: `SidecarError` if they cannot be used; the old certificate stays in force.
+    /// - Throws: `SidecarError` if they cannot be used; the old certificate then stays in use.
     package func reload(_ settings: TLSSettings) throws(SidecarError) {
         let new = try Self.contexts(settings)
         contexts.withLockedValue { $0 = new }

@@ -8,7 +8,7 @@ final class LogRateLimiter: Sendable {
         var unlogged = 0
     }
 
-    private static let pause = TimeAmount.minutes(1)
+    private static let interval = TimeAmount.minutes(1)
 
     private let state = NIOLockedValueBox(State())
 
@@ -17,7 +17,7 @@ final class LogRateLimiter: Sendable {
         state.withLockedValue { state -> Int? in
             state.unlogged += 1
             guard now >= state.next else { return nil }
-            state.next = now + Self.pause
+            state.next = now + Self.interval
             defer { state.unlogged = 0 }
             return state.unlogged
         }

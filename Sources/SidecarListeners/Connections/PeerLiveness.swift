@@ -1,8 +1,8 @@
 internal import Glibc
 internal import NIOCore
 
-/// Detects peers that vanished silently, because their host lost power or the network failed. A linked lease lives as
-/// long as its client's connection, so a connection must not outlive its client by much.
+/// Detects peers that vanished silently, because their host lost power or the network failed. A linked lease lasts
+/// until its client's connection ends, so a connection must not outlast its client by much.
 enum PeerLiveness {
     private static let idleSeconds: SocketOptionValue = 15
     private static let probeSeconds: SocketOptionValue = 5
@@ -19,8 +19,8 @@ enum PeerLiveness {
         (.init(level: .tcp, name: .init(rawValue: TCP_USER_TIMEOUT)), unacknowledgedMilliseconds),
     ]
 
-    /// Returns whether an error means that the peer is unreachable: it may live on behind a failed network. If a
-    /// process ends, its system closes or resets the connection.
+    /// Returns whether an error means that the peer is unreachable. It may still be running behind a failed network:
+    /// when a process ends, its operating system closes or resets the connection.
     static func isSilence(_ error: any Error) -> Bool {
         guard let code = (error as? IOError)?.errnoCode else { return false }
         return [ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN].contains(code)
@@ -29,7 +29,7 @@ enum PeerLiveness {
     /// Sets the options on an accepted connection.
     static func watch(_ channel: any Channel) {
         guard channel.remoteAddress?.ipAddress != nil else { return }
-        // A system that lacks an option goes without: the connection works all the same.
+        // A system may lack an option. The connection works without it.
         for (option, value) in options { _ = channel.setOption(option, value: value) }
     }
 }

@@ -16,7 +16,7 @@ final class RefusedClients: Sendable {
     private let listener: ListenerName
     private let counter: Counter
     private let logger: Logger
-    private let lines = LogRateLimiter()
+    private let logLimiter = LogRateLimiter()
 
     init(_ reason: Reason, at listener: ListenerName, logger: Logger) {
         self.reason = reason
@@ -29,7 +29,7 @@ final class RefusedClients: Sendable {
     /// - Parameter error: the cause in words; `nil` if the reason is enough.
     func refused(from address: SocketAddress?, error: @autoclosure () -> String? = nil) {
         counter.increment()
-        guard let times = lines.happened() else { return }
+        guard let times = logLimiter.happened() else { return }
         var fields = ["door": listener.rawValue, "from": address?.ipAddress ?? "this host", "times": "\(times)"]
         fields["error"] = error()
         switch reason {

@@ -1,26 +1,26 @@
 internal import InterlockHTTP
 internal import NIOCore
 
-/// Passes a connection's bytes on in pieces while its slice lasts, and keeps the rest for the next slice. Precedes the
-/// protocol's handlers in the pipeline. Reading pauses while `ConnectionSlices.readAhead` bytes or more are kept.
-/// Writes of a slice are flushed at its end. Over HTTP/1.1, also preserves the bytes of header fields. Confined to the
-/// event loop.
+/// Passes a connection's bytes on in pieces while its slice lasts, and buffers the rest for the next slice. Precedes
+/// the protocol's handlers in the pipeline. Reading pauses while `ConnectionSlices.readAhead` bytes or more are
+/// buffered. Writes of a slice are flushed at its end. Over HTTP/1.1, also preserves the bytes of header fields.
+/// Confined to the event loop.
 final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
     typealias OutboundIn = IOData
     typealias OutboundOut = IOData
 
-    /// The most bytes that are passed on between two checks of the clock.
+    /// The maximum number of bytes passed on between two checks of the clock.
     enum Piece: Int {
-        /// About fifty of the smallest requests, which the decoder reads in some 100 µs. The requests themselves check
+        /// About fifty of the smallest requests, which the decoder reads in about 100 µs. The requests themselves check
         /// the clock one by one.
         case http1 = 1024
         /// About five of the smallest frames, each of which may begin a stream, at 30 µs.
         case http2 = 64
         /// The same, for streams that cost a fifth as much.
         case grpc = 256
-        /// A whole TLS handshake, which is one piece of work however it arrives.
+        /// A complete TLS handshake, which is one piece of work however it arrives.
         case handshake = 16_384
     }
 
@@ -28,10 +28,10 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
     private let piece: Piece
     private let fields: FieldBytes?
     private var frames: FrameBoundaries?
-    private var kept = ByteBuffer()
+    private var buffered = ByteBuffer()
     private var isOutputClosed = false
     private var context: ChannelHandlerContext?
-    private var isReadAsked = false
+    private var isReadRequested = false
     private var isInputClosed = false
     private var isFlushHeld = false
     private var isReadCompleting = false
@@ -40,10 +40,10 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
         self.slices = slices
         self.piece = piece
         self.fields = fields
-        if isOfFrames { frames = FrameBoundaries(prefaceLength: FrameBoundaries.prefaceLength) }
+        if hasFrames { frames = FrameBoundaries(prefaceLength: FrameBoundaries.prefaceLength) }
     }
 
-    private var isOfFrames: Bool { piece == .http2 || piece == .grpc }
+    private var hasFrames: Bool { piece == .http2 || piece == .grpc }
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
@@ -55,7 +55,7 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func ended() {
         context = nil
-        kept = ByteBuffer()
+        buffered = ByteBuffer()
         if piece != .handshake { slices.beforeEnd = nil }
     }
 
@@ -63,12 +63,12 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
         // All remaining bytes of a client that leaves are read, whether or not there is time.
         if isOutputClosed { slices.charge(ConnectionSlices.costOfDrop) }
         let bytes = unwrapInboundIn(data)
-        guard kept.readableBytes == 0 else { return kept.append(unread: bytes) }
+        guard buffered.readableBytes == 0 else { return buffered.append(unread: bytes) }
         let mayBegin = slices.begin()
         // The usual case costs no copy.
-        if mayBegin, !isOfFrames, bytes.readableBytes <= piece.rawValue { return handOn(bytes, data, context) }
-        kept = bytes
-        if mayBegin { handOn(context) } else { goOnLater() }
+        if mayBegin, !hasFrames, bytes.readableBytes <= piece.rawValue { return forward(bytes, data, context) }
+        buffered = bytes
+        if mayBegin { forward(context) } else { resumeLater() }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
@@ -78,50 +78,50 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
         isReadCompleting = false
     }
 
-    private func handOn(_ context: ChannelHandlerContext) {
+    private func forward(_ context: ChannelHandlerContext) {
         repeat {
-            guard let next = kept.readSlice(length: lengthOfNext()) else { break }
-            handOn(next, wrapInboundOut(next), context)
+            guard let next = buffered.readSlice(length: lengthOfNext()) else { break }
+            forward(next, wrapInboundOut(next), context)
             guard self.context != nil else { return }
             // Streams deliver their reads on `channelReadComplete`.
-            if isOfFrames { context.fireChannelReadComplete() }
+            if hasFrames { context.fireChannelReadComplete() }
             guard self.context != nil else { return }
-        } while kept.readableBytes > 0 && slices.mayGoOn
-        if kept.readableBytes > 0 { goOnLater() } else { kept = ByteBuffer() }
+        } while buffered.readableBytes > 0 && slices.mayGoOn
+        if buffered.readableBytes > 0 { resumeLater() } else { buffered = ByteBuffer() }
     }
 
-    private func handOn(_ bytes: ByteBuffer, _ data: NIOAny, _ context: ChannelHandlerContext) {
+    private func forward(_ bytes: ByteBuffer, _ data: NIOAny, _ context: ChannelHandlerContext) {
         guard let fields else { return context.fireChannelRead(data) }
         fields.read(bytes) { context.fireChannelRead(data) }
     }
 
     private func lengthOfNext() -> Int {
-        let most = piece.rawValue
+        let limit = piece.rawValue
         // The client gets no further answers, so everything is dropped.
-        guard !isOutputClosed else { return kept.readableBytes }
-        guard frames != nil else { return min(most, kept.readableBytes) }
-        return kept.withUnsafeReadableBytes { frames?.lengthOfNext($0, about: most) ?? most }
+        guard !isOutputClosed else { return buffered.readableBytes }
+        guard frames != nil else { return min(limit, buffered.readableBytes) }
+        return buffered.withUnsafeReadableBytes { frames?.lengthOfNext($0, about: limit) ?? limit }
     }
 
-    private func goOnLater() {
+    private func resumeLater() {
         slices.later { [self] in
             guard let context else { return }
-            handOn(context)
+            forward(context)
             context.fireChannelReadComplete()
-            guard kept.readableBytes == 0 else { return }
+            guard buffered.readableBytes == 0 else { return }
             if isInputClosed {
                 isInputClosed = false
                 context.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
             }
-            if isReadAsked {
-                isReadAsked = false
+            if isReadRequested {
+                isReadRequested = false
                 context.read()
             }
         }
     }
 
     func read(context: ChannelHandlerContext) {
-        guard kept.readableBytes < ConnectionSlices.readAhead else { return isReadAsked = true }
+        guard buffered.readableBytes < ConnectionSlices.readAhead else { return isReadRequested = true }
         if slices.mayRead() { context.read() } else { slices.readLater { [self] in self.context?.read() } }
     }
 
@@ -148,12 +148,12 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
         if mode != .input { isOutputClosed = true }
         flushHeld()
         guard isReadCompleting else { return context.close(mode: mode, promise: promise) }
-        // NIO finishes the read that found the end of input, and would take the closed channel for open.
+        // NIO continues the read that found the end of input, and would treat the closed channel as open.
         context.eventLoop.assumeIsolated().execute { context.close(mode: mode, promise: promise) }
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case ChannelEvent.inputClosed = event, kept.readableBytes > 0 { return isInputClosed = true }
+        if case ChannelEvent.inputClosed = event, buffered.readableBytes > 0 { return isInputClosed = true }
         context.fireUserInboundEventTriggered(event)
     }
 

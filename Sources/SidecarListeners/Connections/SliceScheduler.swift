@@ -12,15 +12,16 @@ package import NIOCore
 package final class SliceScheduler {
     /// The pause between two ticks with work left. Any length lets the loop read its sockets.
     private static let pause = TimeAmount.microseconds(10)
-    /// The most keys that get a slice in each tick, even if its budget is spent.
+    /// The maximum number of keys that get a slice in each tick, even if its budget is spent.
     private static let keysPerTick = 4
-    /// The most reads that begin in one tick, whatever its budget. Deferring a read costs two more system calls.
+    /// The maximum number of reads that begin in one tick, whatever its budget. Deferring a read costs two more system
+    /// calls.
     private static let readsPerTick = 50
     /// The number of reads after which the end of the tick is scheduled, which resets their count.
     private static let negligibleReads = 8
     /// The time spent, in nanoseconds, below which the end of the tick is not scheduled: that would cost more than it
     /// limits.
-    private static let negligible: Int64 = 100_000
+    private static let negligibleTime: Int64 = 100_000
 
     let eventLoop: any EventLoop
     private let clock: () -> Int64
@@ -28,7 +29,7 @@ package final class SliceScheduler {
     private var light = RoundRobinQueue<String, ConnectionSlices>()
     private var heavy = RoundRobinQueue<String, ConnectionSlices>()
     private(set) var current: ConnectionSlices?
-    private var isPlanned = false
+    private var isTickScheduled = false
     private var reads = 0
     /// Whether no work has begun in the current slice.
     private var isFresh = false
@@ -78,12 +79,12 @@ package final class SliceScheduler {
         current = nil
         // A busy client stays busy if its slice ended early because the tick did.
         slices.isHeavy = budget.end(now: clock()) || slices.isHeavy && slices.hasWorkLeft
-        planTickIfSpent()
+        scheduleTickIfSpent()
     }
 
     func charge(_ nanoseconds: Int64) {
         budget.charge(nanoseconds)
-        planTickIfSpent()
+        scheduleTickIfSpent()
     }
 
     /// Whether the connection may run now: there is time, it is not busy, and no other connection of its client is
@@ -96,24 +97,24 @@ package final class SliceScheduler {
     func mayRead() -> Bool {
         guard reads < Self.readsPerTick else { return false }
         reads += 1
-        if reads == Self.negligibleReads { planTick() }
+        if reads == Self.negligibleReads { scheduleTick() }
         return true
     }
 
-    private func planTickIfSpent() { if budget.spent >= Self.negligible { planTick() } }
+    private func scheduleTickIfSpent() { if budget.spent >= Self.negligibleTime { scheduleTick() } }
 
     func wait(_ slices: ConnectionSlices) {
         if slices.isHeavy { heavy.append(slices, of: slices.clientKey) } else { light.append(slices, of: slices.clientKey) }
-        planTick()
+        scheduleTick()
     }
 
-    private func planTick() {
-        guard !isPlanned else { return }
-        isPlanned = true
+    private func scheduleTick() {
+        guard !isTickScheduled else { return }
+        isTickScheduled = true
         eventLoop.assumeIsolated().execute { [self] in endTick() }
     }
 
-    /// Runs after all reads of the tick; waiting connections go on while there is time.
+    /// Runs after all reads of the tick; waiting connections continue while there is time.
     private func endTick() {
         if let current { end(current) }
         var hasRunHeavy = false
@@ -128,22 +129,22 @@ package final class SliceScheduler {
         }
         budget.tickEnded()
         reads = 0
-        isPlanned = !light.isEmpty || !heavy.isEmpty
-        if isPlanned { planNextTick() }
+        isTickScheduled = !light.isEmpty || !heavy.isEmpty
+        if isTickScheduled { scheduleNextTick() }
     }
 
     /// Schedules the next tick. The loop reads its sockets when no task is due, so the pause must begin after the
     /// remaining work of this tick and its consequences, such as the ends of streams or a thousand replies, which
     /// outlast the pause.
-    private func planNextTick(hops: Int = 8) {
-        let planned = clock()
+    private func scheduleNextTick(hops: Int = 8) {
+        let scheduledAt = clock()
         let eventLoop = eventLoop.assumeIsolated()
         eventLoop.execute { [self] in
-            guard hops > 0, clock() - planned > Self.pause.nanoseconds else {
+            guard hops > 0, clock() - scheduledAt > Self.pause.nanoseconds else {
                 eventLoop.scheduleTask(in: Self.pause) { [self] in endTick() }
                 return
             }
-            planNextTick(hops: hops - 1)
+            scheduleNextTick(hops: hops - 1)
         }
     }
 

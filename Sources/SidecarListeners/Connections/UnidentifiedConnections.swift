@@ -1,15 +1,15 @@
 /// The connections of one listener whose clients are still unknown: no completed TLS handshake, API key or request. A
-/// full listener closes the one that has waited the longest. Pure.
+/// full listener closes the oldest one. Pure.
 struct UnidentifiedConnections<Connection: AnyObject> {
-    /// The most unknown connections of a listener with TLS: an unfinished handshake takes some 80 KB.
+    /// The maximum number of unknown connections of a listener with TLS: an unfinished handshake takes about 80 KB.
     static var maximumWithTLS: Int { 256 }
-    /// The nanoseconds for which a connection is not evicted for lack of capacity: its client may be about to send a
-    /// request.
+    /// The time, in nanoseconds, before a connection may be evicted for lack of capacity: its client may be about to
+    /// send a request.
     static var grace: Int64 { 250_000_000 }
 
-    /// The most unknown connections; `nil` if only the listener's limit applies.
+    /// The maximum number of unknown connections; `nil` if only the listener's limit applies.
     private let most: Int?
-    /// The waiting connections by order of arrival; the numbers of known clients are missing.
+    /// The waiting connections by order of arrival; clients that have become known leave gaps.
     private var waiting: [Int: (connection: Connection, since: Int64)] = [:]
     private var numbers: [ObjectIdentifier: Int] = [:]
     private var oldest = 0

@@ -19,7 +19,7 @@ struct UnixSocketFile {
         temporaryPath = path + "." + String(UInt16.random(in: 0..<46_656), radix: 36)
     }
 
-    /// The path at which the socket is bound. The random suffix keeps apart two sidecars that start at once.
+    /// The path at which the socket is bound. The random suffix keeps apart two sidecars that start at the same time.
     private let temporaryPath: String
 
     /// Refuses to replace anything but a socket.
@@ -78,8 +78,8 @@ struct UnixSocketFile {
     /// The `O_PATH` flag, which Swift's C library omits.
     private static let pathOnly: CInt = 0o10_000_000
 
-    /// Sets the mode of the socket itself: in a folder that others can write to, a link may have replaced it, and the
-    /// link's target must keep its permissions. `fchmodat` cannot do this in older C libraries and some containers.
+    /// Sets the mode of the socket itself: in a directory that others can write to, a link may have replaced it, and
+    /// the link's target must keep its permissions. `fchmodat` cannot do this in older C libraries and some containers.
     private func setMode(_ mode: mode_t) -> Bool {
         let descriptor = open(temporaryPath, Self.pathOnly | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else { return false }

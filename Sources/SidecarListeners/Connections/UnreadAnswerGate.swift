@@ -1,21 +1,21 @@
 internal import NIOCore
 
 /// Stops reading from a client that does not read its answers, which would pile up, and closes its connection after a
-/// while. Also stops reading from a paused client. Sits between the bytes and the frames.
+/// while. Also stops reading from a paused client. Comes before the frame parser in the pipeline.
 final class UnreadAnswerGate: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
     typealias OutboundIn = ByteBuffer
 
     private let patience: TimeAmount
-    private var isReadAsked = false
+    private var isReadRequested = false
     /// Whether reading is paused.
-    var isPaused: Bool { pauseEnd != nil }
-    private var pauseEnd: Scheduled<Void>?
+    var isPaused: Bool { pauseTimer != nil }
+    private var pauseTimer: Scheduled<Void>?
     private var context: ChannelHandlerContext?
-    private var end: Scheduled<Void>?
+    private var closeTimer: Scheduled<Void>?
 
-    /// - Parameter patience: the time for which a client may leave answers unread.
+    /// Creates a gate. `patience` is the time for which a client may leave answers unread.
     init(patience: TimeAmount) {
         self.patience = patience
     }
@@ -23,45 +23,45 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
     /// Pauses reading for this time.
     func pause(_ time: TimeAmount) {
         guard let context, !isPaused else { return }
-        pauseEnd = context.eventLoop.assumeIsolated().scheduleTask(in: time) { [self] in resume() }
+        pauseTimer = context.eventLoop.assumeIsolated().scheduleTask(in: time) { [self] in resume() }
     }
 
     func resume() {
-        pauseEnd?.cancel()
-        pauseEnd = nil
-        if let context { readIfAsked(context) }
+        pauseTimer?.cancel()
+        pauseTimer = nil
+        if let context { readIfRequested(context) }
     }
 
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }
     func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
 
     func read(context: ChannelHandlerContext) {
-        isReadAsked = true
-        readIfAsked(context)
+        isReadRequested = true
+        readIfRequested(context)
     }
 
-    private func readIfAsked(_ context: ChannelHandlerContext) {
-        guard isReadAsked, !isPaused, context.channel.isWritable else { return }
-        isReadAsked = false
+    private func readIfRequested(_ context: ChannelHandlerContext) {
+        guard isReadRequested, !isPaused, context.channel.isWritable else { return }
+        isReadRequested = false
         context.read()
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        end?.cancel()
-        end = nil
+        closeTimer?.cancel()
+        closeTimer = nil
         if !context.channel.isWritable {
-            end = context.eventLoop.assumeIsolated().scheduleTask(in: patience) { context.close(promise: nil) }
+            closeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: patience) { context.close(promise: nil) }
         } else {
-            readIfAsked(context)
+            readIfRequested(context)
         }
         context.fireChannelWritabilityChanged()
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        end?.cancel()
-        end = nil
-        pauseEnd?.cancel()
-        pauseEnd = nil
+        closeTimer?.cancel()
+        closeTimer = nil
+        pauseTimer?.cancel()
+        pauseTimer = nil
         self.context = nil
         context.fireChannelInactive()
     }

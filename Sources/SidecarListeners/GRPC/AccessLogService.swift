@@ -10,7 +10,7 @@ internal import SwiftProtobuf
 /// `AuthorizationService` permitted from Envoy's access log. Entries without a permit are only counted.
 final class AccessLogService {
     static let name = "envoy.service.accesslog.v3.AccessLogService"
-    /// The most entries of one message, which is more than Envoy batches.
+    /// The maximum number of entries in one message, which is more than Envoy batches.
     private static let maximumEntries = 10_000
 
     private let calls: CoordinatorCalls
@@ -78,7 +78,7 @@ final class AccessLogService {
 extension Envoy_Service_Accesslog_V3_StreamAccessLogsResponse: GRPCMessage {}
 
 extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
-    /// The permit of a completed call; `nil` if it has none of ours or is still under way.
+    /// The permit of a completed call; `nil` if the call has no Interlock permit or is still under way.
     fileprivate var permit: (service: String, id: PermitID)? {
         let metadata = commonProperties.metadata.filterMetadata[AuthorizationService.Metadata.filter]
         guard [.downstreamEnd, .notSet].contains(commonProperties.accessLogType),
@@ -96,13 +96,13 @@ extension OutcomeReport {
         let common = entry.commonProperties
         let flags = common.responseFlags
         let status = entry.grpcStatus?.httpStatus ?? Int(entry.response.responseCode.value)
-        if flags.isOfOthers {
+        if flags.isCallerOrProxyFault {
             // The service did not fail, but a long time until the caller left still counts as slow.
             self = Self.unfinished(afterMilliseconds: common.upstreamMilliseconds)
         } else if flags.upstreamMaxStreamDurationReached, common.hasTimeToFirstUpstreamRxByte {
             // Envoy's own timer ended an answer in progress.
             self.init(outcome: .ok, latencyMilliseconds: common.upstreamMilliseconds, status: status == 0 ? nil : status)
-        } else if flags.isOfService {
+        } else if flags.isServiceFault {
             self.init(outcome: .error, latencyMilliseconds: common.upstreamMilliseconds)
         } else if !common.hasUpstreamRemoteAddress || status == 0 {
             // Envoy answered by itself.
@@ -117,10 +117,10 @@ extension OutcomeReport {
 
 extension Envoy_Data_Accesslog_V3_ResponseFlags {
     /// Whether the caller left before the answer, or Envoy's own limits rejected the call.
-    fileprivate var isOfOthers: Bool { downstreamConnectionTermination || downstreamRemoteReset || upstreamOverflow }
+    fileprivate var isCallerOrProxyFault: Bool { downstreamConnectionTermination || downstreamRemoteReset || upstreamOverflow }
 
     /// Whether the service failed before or during its answer.
-    fileprivate var isOfService: Bool {
+    fileprivate var isServiceFault: Bool {
         noHealthyUpstream || upstreamRequestTimeout || upstreamRemoteReset || upstreamConnectionFailure
             || upstreamConnectionTermination || upstreamMaxStreamDurationReached || upstreamProtocolError || dnsResolutionFailure
     }

@@ -6,8 +6,8 @@ internal import NIOHTTP1
 internal import SidecarTelemetry
 internal import SwiftProtobuf
 
-/// Implements `envoy.service.auth.v3.Authorization`: decides whether a request may go on to a service, by its breaker,
-/// limits and concurrency slots. Envoy names the service in `context_extensions`.
+/// Implements `envoy.service.auth.v3.Authorization`: decides whether a request may proceed to a service, by its
+/// breaker, limits and concurrency slots. Envoy names the service in `context_extensions`.
 ///
 /// With `outcome: access_log`, a request takes a permit, whose ID travels in Envoy's dynamic metadata;
 /// `AccessLogService` reads the outcome of the call there. Without it nobody would report the outcome, so no permit is
@@ -27,7 +27,7 @@ final class AuthorizationService {
     }
 
     /// The parameters of a check.
-    private struct Question {
+    private struct CheckParameters {
         var service: String
         var subject: String?
         var cost: Int64
@@ -36,14 +36,15 @@ final class AuthorizationService {
 
         /// - Throws: `HTTPProblem` if a context extension is missing or invalid.
         init(_ attributes: Envoy_Service_Auth_V3_AttributeContext) throws {
-            let said = attributes.contextExtensions
-            guard let service = said["service"] else {
+            let extensions = attributes.contextExtensions
+            guard let service = extensions["service"] else {
                 throw HTTPProblem(.invalid, "context_extensions: service is missing; expected the name of a configured service")
             }
             self.service = service
-            cost = try CheckRoutes.cost(said["cost"])
-            subject = said["subject_header"].flatMap { attributes.request.http.headers[$0.lowercased()] } ?? said["subject"]
-            switch said["outcome"] {
+            cost = try CheckRoutes.cost(extensions["cost"])
+            subject =
+                extensions["subject_header"].flatMap { attributes.request.http.headers[$0.lowercased()] } ?? extensions["subject"]
+            switch extensions["outcome"] {
             case nil: isReported = false
             case "access_log": isReported = true
             case let other?:
@@ -53,7 +54,7 @@ final class AuthorizationService {
         }
     }
 
-    /// The most header fields of the caller's request, and the most context extensions of Envoy's configuration.
+    /// The maximum number of header fields in the caller's request, and of context extensions in Envoy's configuration.
     private static let maximumFields = 1000
 
     private let calls: CoordinatorCalls
@@ -67,7 +68,7 @@ final class AuthorizationService {
     }
 
     private func check(_ call: GRPCCall, _ message: ByteBuffer) {
-        // Checked before decoding. The header fields are the caller's, as a subject is, so the caller is denied.
+        // Checked before decoding. The header fields come from the caller, so the caller is denied.
         guard message.countOfProtobufFields(1, 4, 2, 3) <= Self.maximumFields else {
             return call.answer(Self.denied(HTTPProblem(.invalid, "a request can have at most \(Self.maximumFields) fields")))
         }
@@ -76,14 +77,18 @@ final class AuthorizationService {
         }
         guard let request = call.request(Request.self, message) else { return }
         do {
-            let question = try Question(request.attributes)
-            // The subject is the caller's. If the call failed instead, a filter that allows requests on errors would
-            // let the caller pass.
-            if let subject = question.subject, (try? ResourceName(subject)) == nil {
+            let parameters = try CheckParameters(request.attributes)
+            // The subject comes from the caller. If the call failed instead, a filter that allows requests on errors
+            // would let the caller pass.
+            if let subject = parameters.subject, (try? ResourceName(subject)) == nil {
                 return call.answer(Self.denied(HTTPProblem(.invalid, "subject: \"\(Excerpt(subject))\" is not a valid name")))
             }
-            let service = try calls.service(question.service).get()
-            if question.isReported { acquire(call, question, service) } else { look(call, question, service) }
+            let service = try calls.service(parameters.service).get()
+            if parameters.isReported {
+                checkWithPermit(call, parameters, service)
+            } else {
+                checkWithoutPermit(call, parameters, service)
+            }
         } catch let error as InterlockError {
             call.fail(HTTPProblem(error))
         } catch {
@@ -93,9 +98,9 @@ final class AuthorizationService {
 
     // MARK: With a permit
 
-    private func acquire(_ call: GRPCCall, _ question: Question, _ service: ServiceReference) {
+    private func checkWithPermit(_ call: GRPCCall, _ parameters: CheckParameters, _ service: ServiceReference) {
         let pending = calls.acquirePermit(
-            service, cost: question.cost, subject: question.subject, waitMilliseconds: 0, now: calls.now(),
+            service, cost: parameters.cost, subject: parameters.subject, waitMilliseconds: 0, now: calls.now(),
             completion: Completion { [self] _, answer in
                 guard !call.isOver else { return false }
                 switch answer {
@@ -103,16 +108,16 @@ final class AuthorizationService {
                     var response = Self.pass
                     response.dynamicMetadata.fields = [
                         Metadata.permit: .init(stringValue: permit.description),
-                        Metadata.service: .init(stringValue: question.service),
+                        Metadata.service: .init(stringValue: parameters.service),
                     ]
                     call.answer(response)
                 case .refused(let reason, let state, let retryAfter):
                     call.answer(
                         Self.denied(
                             .refused(
-                                reason, state, service: question.service, subject: question.subject, retryAfter: retryAfter,
-                                cause: calls.causeOfBreaker(ofService: question.service),
-                                limits: calls.definition(ofService: question.service)?.limits ?? [])))
+                                reason, state, service: parameters.service, subject: parameters.subject, retryAfter: retryAfter,
+                                cause: calls.causeOfBreaker(ofService: parameters.service),
+                                limits: calls.definition(ofService: parameters.service)?.limits ?? [])))
                 case .failed(let error): Self.fail(call, error)
                 }
                 return true
@@ -122,21 +127,21 @@ final class AuthorizationService {
 
     // MARK: Without a permit
 
-    private func look(_ call: GRPCCall, _ question: Question, _ service: ServiceReference) {
-        let name = question.service
+    private func checkWithoutPermit(_ call: GRPCCall, _ parameters: CheckParameters, _ service: ServiceReference) {
+        let name = parameters.service
         let now = calls.now()
         if let problem = CheckRoutes.refusal(by: calls, of: service, named: name, now: now) {
             return call.answer(Self.denied(problem))
         }
         guard calls.hasLimits(service) else { return call.answer(Self.pass) }
         _ = calls.take(
-            service, cost: question.cost, subject: question.subject, waitMilliseconds: 0, now: now,
+            service, cost: parameters.cost, subject: parameters.subject, waitMilliseconds: 0, now: now,
             completion: Completion { [calls] _, answer in
                 guard !call.isOver else { return false }
                 switch answer {
                 case .decided(let decision), .decidedAlike(let decision, _, _):
                     let fields = RateLimitFields(
-                        decision, limits: calls.definition(ofService: name)?.limits ?? [], hasSubject: question.subject != nil)
+                        decision, limits: calls.definition(ofService: name)?.limits ?? [], hasSubject: parameters.subject != nil)
                     guard decision.isTaken else {
                         call.answer(Self.denied(.limited(decision, fields, service: name, mayWait: false)))
                         break

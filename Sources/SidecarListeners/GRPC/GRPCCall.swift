@@ -19,11 +19,11 @@ final class GRPCCall {
 
     // State that the connection keeps per call.
     var received = ByteBuffer()
-    /// The time since which part of a streamed message has waited for the rest; `nil` if no part is waiting.
+    /// The time at which the first part of an incomplete streamed message arrived; `nil` if there is none.
     var partSince: NIODeadline?
     /// The number of consecutive messages without content.
     var silences = 0
-    /// Whether the client has sent the whole request.
+    /// Whether the client has sent the complete request.
     var isRead = false
     /// Whether the answer's headers are written.
     var hasBegun = false

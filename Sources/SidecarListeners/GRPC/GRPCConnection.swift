@@ -12,30 +12,30 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     typealias OutboundOut = HTTP2Frame
 
     /// The bytes of one read: fifty of the smallest frames, or about seven calls. With twice as many, a client waited
-    /// nearly twice as long next to two that abandon calls after a millisecond, and those two got a third fewer
-    /// answers.
+    /// nearly twice as long next to two clients that cancel their calls after a millisecond, and those two got a third
+    /// fewer answers.
     static let readLength = 512
-    /// The most bytes of one message.
+    /// The maximum length of a message, in bytes.
     static let longestMessage = 1 << 20
-    /// The most bytes of all partly received messages.
+    /// The maximum total length of all incomplete messages, in bytes.
     static let maximumReceived = 4 << 20
-    /// The longest message, in bytes, after which a call reuses its buffer.
-    private static let longestKept = 4096
+    /// The maximum length of a message, in bytes, after which a call reuses its buffer.
+    private static let maximumReusedLength = 4096
     private static let maximumStreams = 256
-    /// The most consecutive empty messages of one call once the client's frame budget is spent.
-    private static let maximumSilences = 100
-    /// The most unsent messages of a streaming answer.
+    /// The maximum number of consecutive empty messages of one call once the client's frame budget is spent.
+    private static let maximumEmptyMessages = 100
+    /// The maximum number of unsent messages of a streaming answer.
     private static let maximumUnsent = 64
     /// The bytes before each message: a compression flag and four bytes of length.
     private static let prefixLength = 5
     /// The time within which a call's message must arrive, and the interval of the check.
-    private static let patience = TimeAmount.seconds(10)
-    /// The most bytes of refused calls' bodies that are read before a call is accepted.
-    private static let maximumUnknown = 64 << 10
+    private static let messageTimeout = TimeAmount.seconds(10)
+    /// The maximum number of body bytes that are read before a call is accepted.
+    private static let maximumUnauthenticatedBytes = 64 << 10
 
     private let listener: GRPCListenerContext
     private let slices: ConnectionSlices
-    private let breakage = HTTP2ConnectionFailure()
+    private let failureDetector = HTTP2ConnectionFailure()
     var context: ChannelHandlerContext?
     /// The calls under way, by stream.
     private var calls: [HTTP2StreamID: GRPCCall] = [:]
@@ -45,7 +45,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// The buffered bytes of all streams.
     private var received = 0
     var alarm: LazyAlarm?
-    private var isFlushPlanned = false
+    private var isFlushScheduled = false
     /// Whether new calls are refused.
     private(set) var isShuttingDown = false
     /// Whether the connection closes once everything is written.
@@ -55,10 +55,10 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     let firstRequestBy: NIODeadline
     /// The caller of the last accepted call; `nil` before the first.
     private var lastCaller: AccessControl.Caller?
-    /// Whether frames have arrived, which shows that the client reads.
-    private var hasSpoken = false
+    /// Whether frames have arrived. Then the handshake is complete, and a GOAWAY can be sent.
+    private var hasReceivedFrames = false
     /// The bytes of bodies that arrived before a call was accepted.
-    private var unknownBytes = 0
+    private var unauthenticatedBytes = 0
 
     private init(listener: GRPCListenerContext, slices: ConnectionSlices) {
         self.listener = listener
@@ -88,7 +88,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         try pipeline.addHandlers(connection.gate, SliceGate(slices, .grpc))
         try pipeline.addHandler(
             NIOHTTP2Handler(
-                mode: .server, frameDelegate: connection.breakage, connectionConfiguration: configuration,
+                mode: .server, frameDelegate: connection.failureDetector, connectionConfiguration: configuration,
                 streamConfiguration: HTTPProtocol.streams(maximumResets: HTTP2Peer.maximumResets)))
         try pipeline.addHandler(connection)
         return connection
@@ -106,12 +106,12 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let frame = unwrapInboundIn(data)
-        hasSpoken = true
+        hasReceivedFrames = true
         if case .data(let data) = frame.payload {
             guard case .byteBuffer(let bytes) = data.data else { return }
             if lastCaller == nil {
-                unknownBytes += bytes.readableBytes
-                guard unknownBytes <= Self.maximumUnknown else { return evict() }
+                unauthenticatedBytes += bytes.readableBytes
+                guard unauthenticatedBytes <= Self.maximumUnauthenticatedBytes else { return evict() }
             }
             // Parts of a long message cost nothing here: other clients are served between them.
             if bytes.readableBytes < Self.readLength / 2 { budget.spend() }
@@ -120,7 +120,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         budget.spend()
         switch frame.payload {
         case .headers(let headers): head(headers, frame.streamID)
-        case .rstStream: calls[frame.streamID].map(giveUp)
+        case .rstStream: calls[frame.streamID].map(cancel)
         default: break
         }
     }
@@ -168,10 +168,10 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         case .message(let handle):
             var message = bytes
             if !isLast || call.received.readableBytes > 0 {
-                guard keep(bytes, of: call) else { return }
+                guard append(bytes, to: call) else { return }
                 message = call.received
             }
-            guard let length = announced(message, call), isLast else { return }
+            guard let length = messageLength(message, call), isLast else { return }
             guard message.readableBytes == Self.prefixLength + length else {
                 return call.fail(.invalidArgument, "the call must have exactly one complete message")
             }
@@ -179,13 +179,13 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             message.moveReaderIndex(forwardBy: Self.prefixLength)
             budget.spend(messageOf: length)
             handle(call, message)
-        case .stream: if keep(bytes, of: call) { handOver(call, isLast: isLast) }
+        case .stream: if append(bytes, to: call) { deliverMessages(call, isLast: isLast) }
         }
     }
 
     /// Appends bytes to the call's own buffer: a slice would keep the whole read buffer alive.
     /// - Returns: `false` if too much is buffered and the call has failed.
-    private func keep(_ bytes: ByteBuffer, of call: GRPCCall) -> Bool {
+    private func append(_ bytes: ByteBuffer, to call: GRPCCall) -> Bool {
         received += bytes.readableBytes
         var bytes = bytes
         call.received.discardReadBytes()
@@ -197,13 +197,13 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     /// Returns the length of the first buffered message, or 0 if its prefix is incomplete; `nil` if the message is
     /// refused and the call has failed.
-    private func announced(_ whole: ByteBuffer, _ call: GRPCCall) -> Int? {
-        guard whole.readableBytes >= Self.prefixLength else { return 0 }
-        guard whole.getInteger(at: whole.readerIndex, as: UInt8.self) == 0 else {
+    private func messageLength(_ buffered: ByteBuffer, _ call: GRPCCall) -> Int? {
+        guard buffered.readableBytes >= Self.prefixLength else { return 0 }
+        guard buffered.getInteger(at: buffered.readerIndex, as: UInt8.self) == 0 else {
             call.fail(.unimplemented, "compressed messages are not supported")
             return nil
         }
-        let length = Int(whole.getInteger(at: whole.readerIndex + 1, as: UInt32.self) ?? 0)
+        let length = Int(buffered.getInteger(at: buffered.readerIndex + 1, as: UInt32.self) ?? 0)
         guard length <= Self.longestMessage else {
             call.fail(.resourceExhausted, "a message can have at most \(Self.longestMessage) bytes")
             return nil
@@ -212,9 +212,9 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     }
 
     /// Passes the complete messages of a streaming request to its reader.
-    private func handOver(_ call: GRPCCall, isLast: Bool) {
+    private func deliverMessages(_ call: GRPCCall, isLast: Bool) {
         while !call.isOver, let reader = call.reader {
-            guard let length = announced(call.received, call) else { return }
+            guard let length = messageLength(call.received, call) else { return }
             guard call.received.readableBytes >= Self.prefixLength + length else {
                 if call.received.readableBytes == 0 {
                     call.partSince = nil
@@ -228,8 +228,9 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             call.received.moveReaderIndex(forwardBy: Self.prefixLength)
             guard let message = call.received.readSlice(length: length) else { return }
             received -= Self.prefixLength + length
-            // A long message takes the buffer with it; otherwise each of many calls would keep a mebibyte.
-            if length > Self.longestKept { call.received = ByteBuffer(bytes: call.received.readableBytesView) }
+            // The bytes after a long message move to a new buffer. Otherwise each of many calls would retain a
+            // mebibyte.
+            if length > Self.maximumReusedLength { call.received = ByteBuffer(bytes: call.received.readableBytesView) }
             call.partSince = nil
             budget.spend(messageOf: length)
             guard !reader.received(message) else {
@@ -239,9 +240,9 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             }
             call.silences += 1
             budget.spend()
-            // One read may carry thousands of such messages. The count of silences keeps a call from failing for what
-            // the connection's other calls spent.
-            if call.silences >= Self.maximumSilences, budget.isSpent, budget.pause(now: clock) > 0 {
+            // One read may carry thousands of such messages. The count keeps a call from failing because of what the
+            // connection's other calls spent.
+            if call.silences >= Self.maximumEmptyMessages, budget.isSpent, budget.pause(now: clock) > 0 {
                 call.fail(.resourceExhausted, "too many of the call's messages carry no data")
             }
         }
@@ -266,13 +267,13 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     /// Shared, because getting the channel's own allocator takes as long as the allocation.
     private static let allocator = ByteBufferAllocator()
-    private static let goodHead = HPACKHeaders([(":status", "200"), ("content-type", "application/grpc")])
-    private static let good = HPACKHeaders([("grpc-status", "0")])
+    private static let okHeaders = HPACKHeaders([(":status", "200"), ("content-type", "application/grpc")])
+    private static let okTrailers = HPACKHeaders([("grpc-status", "0")])
 
     /// Sends the only message of an answer and ends the call.
     func answer(_ call: GRPCCall, _ message: some GRPCMessage) {
-        guard write(message, of: call, told: nil) else { return }
-        finish(call, Self.good)
+        guard write(message, of: call, written: nil) else { return }
+        finish(call, Self.okTrailers)
         ended(call, .ok)
     }
 
@@ -282,17 +283,17 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         guard call.unsent < Self.maximumUnsent else {
             // The client does not open its window for more messages.
             write(.rstStream(.enhanceYourCalm), call.stream)
-            return giveUp(call)
+            return cancel(call)
         }
         call.unsent += 1
-        let told = context.eventLoop.makePromise(of: Void.self)
-        told.futureResult.assumeIsolated().whenComplete { _ in call.unsent -= 1 }
-        if !write(message, of: call, told: told) { told.succeed() }
+        let written = context.eventLoop.makePromise(of: Void.self)
+        written.futureResult.assumeIsolated().whenComplete { _ in call.unsent -= 1 }
+        if !write(message, of: call, written: written) { written.succeed() }
     }
 
     /// Writes one message of an answer.
-    /// - Returns: whether the write completes `told`; if not, the caller must.
-    private func write(_ message: some GRPCMessage, of call: GRPCCall, told: EventLoopPromise<Void>?) -> Bool {
+    /// - Returns: whether the write completes `written`; if not, the caller must.
+    private func write(_ message: some GRPCMessage, of call: GRPCCall, written: EventLoopPromise<Void>?) -> Bool {
         guard !call.isOver, context != nil else { return false }
         var buffer = Self.allocator.buffer(capacity: 256)
         buffer.writeInteger(UInt8(0))
@@ -306,16 +307,16 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         buffer.setInteger(UInt32(buffer.readableBytes - Self.prefixLength), at: buffer.readerIndex + 1)
         if !call.hasBegun {
             call.hasBegun = true
-            write(.headers(.init(headers: Self.goodHead)), call.stream)
+            write(.headers(.init(headers: Self.okHeaders)), call.stream)
         }
-        write(.data(.init(data: .byteBuffer(buffer))), call.stream, told)
+        write(.data(.init(data: .byteBuffer(buffer))), call.stream, written)
         return true
     }
 
     /// Ends a call without an answer, or without a further message.
     func end(_ call: GRPCCall, _ status: GRPCStatus, _ message: String) {
         guard !call.isOver else { return }
-        var headers = call.hasBegun ? HPACKHeaders() : Self.goodHead
+        var headers = call.hasBegun ? HPACKHeaders() : Self.okHeaders
         headers.add(name: "grpc-status", value: "\(status.rawValue)")
         if !message.isEmpty { headers.add(name: "grpc-message", value: GRPCStatus.encoded(message)) }
         finish(call, headers)
@@ -325,7 +326,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// Answers a request that is not a gRPC call.
     private func refuse(_ call: GRPCCall, httpStatus: String) {
         finish(call, HPACKHeaders([(":status", httpStatus)]))
-        over(call)
+        remove(call)
     }
 
     /// Writes the last fields of an answer. If the client is still sending its request, resets the stream once they are
@@ -345,7 +346,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         // Other failures are the client's fault and earn nothing.
         default: break
         }
-        over(call)
+        remove(call)
     }
 
     /// Credits the client for useful work, and resumes reading if the budget allows.
@@ -354,7 +355,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         if gate.isPaused, !budget.isSpent { gate.resume() }
     }
 
-    private func over(_ call: GRPCCall) {
+    private func remove(_ call: GRPCCall) {
         guard !call.isOver else { return }
         release(call)
         call.end()
@@ -368,27 +369,27 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         _ payload: HTTP2Frame.FramePayload, _ id: HTTP2StreamID, _ promise: EventLoopPromise<Void>? = nil
     ) {
         context?.write(wrapOutboundOut(HTTP2Frame(streamID: id, payload: payload)), promise: promise)
-        planFlush()
+        scheduleFlush()
     }
 
-    private func planFlush() {
-        guard !isFlushPlanned else { return }
-        isFlushPlanned = true
+    private func scheduleFlush() {
+        guard !isFlushScheduled else { return }
+        isFlushScheduled = true
         listener.flushes.plan(self)
     }
 
     func flush() {
-        isFlushPlanned = false
+        isFlushScheduled = false
         context?.flush()
     }
 
     // MARK: Giving up
 
-    private func giveUp(_ call: GRPCCall) {
+    private func cancel(_ call: GRPCCall) {
         guard !call.isOver else { return }
         call.whenGivenUp?()
         call.method.counters.answered(.cancelled, in: listener.now - call.began)
-        over(call)
+        remove(call)
     }
 
     func deadlineReached() {
@@ -398,16 +399,16 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         }
         let now = listener.now
         // A GOAWAY waits for the end of the handshake, which may never come.
-        if lastCaller == nil, firstRequestBy <= now { return hasSpoken ? closeAfterFlush() : evict() }
+        if lastCaller == nil, firstRequestBy <= now { return hasReceivedFrames ? closeAfterFlush() : evict() }
         if let idleSince, idleSince + listener.idleTimeout <= now { return closeAfterFlush() }
-        let limit = now - Self.patience
+        let limit = now - Self.messageTimeout
         for call in callsInOrder where !call.isRead && (call.reader == nil ? call.began : call.partSince ?? now) <= limit {
             call.fail(
                 .deadlineExceeded,
-                "the call's message did not arrive within \(Self.patience.nanoseconds / 1_000_000_000) seconds")
+                "the call's message did not arrive within \(Self.messageTimeout.nanoseconds / 1_000_000_000) seconds")
         }
         // Checked periodically: setting the alarm for each call would cost a good part of the call itself.
-        if !isEnding { alarm?.set(now + Self.patience) }
+        if !isEnding { alarm?.set(now + Self.messageTimeout) }
     }
 
     /// Ends the calls of callers whose key was removed. If the last caller is one of them, the connection ends after
@@ -442,7 +443,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     // MARK: Channel
 
     func hasEnded() {
-        for call in callsInOrder { giveUp(call) }
+        for call in callsInOrder { cancel(call) }
         listener.disconnected(self)
     }
 
@@ -452,7 +453,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         if kind == NIOHTTP2WindowUpdatedEvent.self, let updated = event as? NIOHTTP2WindowUpdatedEvent {
             if let window = updated.inboundWindowSize { replenish(window: window, of: updated.streamID) }
         } else if kind == StreamClosedEvent.self, let closed = event as? StreamClosedEvent {
-            if closed.reason != nil { calls[closed.streamID].map(giveUp) }
+            if closed.reason != nil { calls[closed.streamID].map(cancel) }
         } else if kind == ChannelEvent.self, let event = event as? ChannelEvent {
             if event == .inputClosed { context.close(promise: nil) }
         } else if kind != NIOHTTP2StreamCreatedEvent.self {
@@ -461,6 +462,6 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if breakage.watchdogApplies(by: error) { context.close(promise: nil) }
+        if failureDetector.watchdogApplies(by: error) { context.close(promise: nil) }
     }
 }

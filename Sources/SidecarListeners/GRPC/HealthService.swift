@@ -4,16 +4,16 @@ internal import NIOCore
 internal import SidecarTelemetry
 internal import SwiftProtobuf
 
-/// Implements gRPC health checks. The server as a whole (`""`) is ready while Redis is connected, like `/readyz`. The
-/// named services serve as long as the sidecar runs: they also answer without Redis. Confined to the coordinator's
-/// event loop.
+/// Implements gRPC health checks. The server itself (`""`) is ready while Redis is connected, like `/readyz`. The named
+/// services serve while the sidecar runs, because they also answer without Redis. Confined to the coordinator's event
+/// loop.
 final class HealthService {
     /// The interval at which watched services are checked.
-    private static let pause = TimeAmount.seconds(1)
+    private static let interval = TimeAmount.seconds(1)
 
     private let isReady: () -> Bool
     private let eventLoop: any EventLoop
-    private var watches: [(call: GRPCCall, service: String, told: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
+    private var watches: [(call: GRPCCall, service: String, lastSent: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
     private var check: Scheduled<Void>?
 
     init(isReady: @escaping () -> Bool, eventLoop: any EventLoop) {
@@ -48,26 +48,26 @@ final class HealthService {
             call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = .notServing })
             call.failShuttingDown()
         }
-        planCheck()
+        scheduleCheck()
     }
 
     private func forget(_ call: GRPCCall) { watches.removeAll { $0.call === call } }
 
-    private func planCheck() {
+    private func scheduleCheck() {
         guard check == nil, !watches.isEmpty else { return }
-        check = eventLoop.assumeIsolated().scheduleTask(in: Self.pause) { [self] in
+        check = eventLoop.assumeIsolated().scheduleTask(in: Self.interval) { [self] in
             check = nil
             watches.removeAll { $0.call.isOver }
-            var news: [(call: GRPCCall, status: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
-            for place in watches.indices {
-                let status = status(of: watches[place].service) ?? .serviceUnknown
-                guard status != watches[place].told else { continue }
-                watches[place].told = status
-                news.append((watches[place].call, status))
+            var changes: [(call: GRPCCall, status: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
+            for index in watches.indices {
+                let status = status(of: watches[index].service) ?? .serviceUnknown
+                guard status != watches[index].lastSent else { continue }
+                watches[index].lastSent = status
+                changes.append((watches[index].call, status))
             }
             // Sent last, because `send` may give up a client that does not read, which changes `watches`.
-            for (call, status) in news { call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status }) }
-            planCheck()
+            for (call, status) in changes { call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status }) }
+            scheduleCheck()
         }
     }
 

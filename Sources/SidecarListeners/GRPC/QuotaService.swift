@@ -9,11 +9,11 @@ internal import SwiftProtobuf
 /// which enforce them as token buckets and report their usage. Experimental, as is Envoy's side of the protocol.
 final class QuotaService {
     static let name = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
-    /// The most bytes of one bucket's keys and values together.
-    private static let longestBucket = 4096
-    /// The most usages in one message: as many as a data plane may have buckets.
+    /// The maximum total length of a bucket's keys and values, in bytes.
+    private static let maximumBucketSize = 4096
+    /// The maximum number of usages in one message, which is also the maximum number of a data plane's buckets.
     private static let maximumUsages = 10_000
-    /// The most unsent answers of a stream; with more, new assignments to a slow reader are dropped.
+    /// The maximum number of unsent answers of a stream. Beyond it, new assignments to a slow reader are dropped.
     private static let maximumUnsent = 4
 
     private typealias Reports = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
@@ -62,7 +62,7 @@ final class QuotaService {
                 return nil
             }
             guard let reports = call.request(Reports.self, message) else { return nil }
-            guard isOfItsDomain(reports) else {
+            guard matchesDomain(reports) else {
                 call.fail(
                     .invalidArgument,
                     "the domain is empty, longer than \(ResourceName.longest) bytes, or not the domain of the stream's first message"
@@ -73,25 +73,26 @@ final class QuotaService {
                 call.fail(.resourceExhausted, "too many quota streams are open; close some, or use another API key")
                 return nil
             }
-            guard reports.bucketQuotaUsages.allSatisfy({ Self.isSmall($0.bucketID.bucket) }) else {
+            guard reports.bucketQuotaUsages.allSatisfy({ Self.isWithinLimits($0.bucketID.bucket) }) else {
                 call.fail(
                     .invalidArgument,
-                    "a bucket can have at most \(DescriptorEntry.most) entries and \(QuotaService.longestBucket) bytes in total")
+                    "a bucket can have at most \(DescriptorEntry.most) entries and \(QuotaService.maximumBucketSize) bytes in total"
+                )
                 return nil
             }
             return (session, reports.bucketQuotaUsages)
         }
 
-        private static func isSmall(_ bucket: [String: String]) -> Bool {
+        private static func isWithinLimits(_ bucket: [String: String]) -> Bool {
             bucket.count <= DescriptorEntry.most
-                && bucket.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count } <= QuotaService.longestBucket
+                && bucket.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count } <= QuotaService.maximumBucketSize
         }
 
         func ended() { call.finish() }
 
         deinit { session?.end() }
 
-        private func isOfItsDomain(_ reports: Reports) -> Bool {
+        private func matchesDomain(_ reports: Reports) -> Bool {
             session == nil
                 ? !reports.domain.isEmpty && reports.domain.utf8.count <= ResourceName.longest
                 : reports.domain.isEmpty || reports.domain == domain
@@ -100,7 +101,7 @@ final class QuotaService {
         /// Begins a session; `nil` if there are too many.
         private func begin(_ reports: Reports) -> QuotaSession? {
             domain = reports.domain
-            // A client reports a new bucket at once, so elapsed time means that its stream was reopened.
+            // A client reports a new bucket immediately, so elapsed time means that its stream was reopened.
             let isReturning = reports.bucketQuotaUsages.contains { $0.timeElapsed.seconds > 0 }
             session = calls.beginQuotas(
                 domain: domain, address: call.connection.address, client: call.client, isReturning: isReturning
@@ -125,15 +126,15 @@ extension QuotaUsage {
 }
 
 extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse.BucketAction {
-    fileprivate init(_ told: QuotaAction.Of) {
+    fileprivate init(_ assignment: QuotaAction.Of) {
         self.init()
-        for entry in told.bucket { bucketID.bucket[entry.key] = entry.value }
-        guard told.action != .abandon else {
+        for entry in assignment.bucket { bucketID.bucket[entry.key] = entry.value }
+        guard assignment.action != .abandon else {
             abandonAction = .init()
             return
         }
         quotaAssignmentAction.assignmentTimeToLive = .init(seconds: QuotaRate.lifetimeSeconds)
-        switch told.action {
+        switch assignment.action {
         case .quota(let quota, let rate):
             quotaAssignmentAction.rateLimitStrategy.tokenBucket = .with {
                 $0.maxTokens = UInt32(clamping: rate.capacity(ofPortion: quota))

@@ -14,8 +14,8 @@ package struct RateLimitQuestion: Equatable {
 
     /// Returns `nil` if the message has other fields or is invalid; then the generated type decodes it.
     package init?(plain message: ByteBuffer) {
-        guard let question = message.withUnsafeReadableBytes(Self.read) else { return nil }
-        self = question
+        guard let query = message.withUnsafeReadableBytes(Self.read) else { return nil }
+        self = query
     }
 
     package init(domain: String, asks: [DescriptorAsk]) {
@@ -45,7 +45,7 @@ package struct RateLimitQuestion: Equatable {
             }
         }
         guard !domain.isEmpty, !asks.isEmpty, hits <= UInt64(UInt32.max) else { return nil }
-        if hits > 1 { for place in asks.indices { asks[place].cost = Int64(hits) } }
+        if hits > 1 { for index in asks.indices { asks[index].cost = Int64(hits) } }
         return RateLimitQuestion(domain: domain, asks: asks)
     }
 
@@ -101,8 +101,8 @@ struct RateLimitAnswer: GRPCMessage {
                 header.write(2, decision.cause.rawValue)
             }
         }
-        // Callers of the proxy see the binding limit: one that refuses, or else the one with the least left. After a
-        // refusal, the time is that of the next retry.
+        // Callers of the proxy see the binding limit: one that refuses, or else the one with the lowest remaining
+        // quota. After a refusal, the time is that of the next retry.
         if isKnown, let binding = decision.binding, case .limited(let limit, let window) = binding.bound {
             let name = Self.name(binding)
             writer.write(3) { header in
@@ -130,8 +130,8 @@ struct RateLimitAnswer: GRPCMessage {
         case .none: break
         case .unlimited: writer.write(3, UInt64(UInt32.max))
         case .limited(let limit, let window):
-            // Envoy derives caller-visible fields from statuses with a current limit, and uses the one with the least
-            // left.
+            // Envoy derives caller-visible fields from statuses with a current limit, and uses the one with the lowest
+            // remaining quota.
             if !status.isShadow {
                 writer.write(2) {
                     $0.write(1, UInt64(UInt32(clamping: limit)))

@@ -12,10 +12,10 @@ internal import SwiftProtobuf
 /// Envoy's terms.
 final class RateLimitService {
     static let name = "envoy.service.ratelimit.v3.RateLimitService"
-    /// The most descriptors of one request.
+    /// The maximum number of descriptors in one request.
     static let maximumDescriptors = 1000
     /// The time between two log lines about unknown domains.
-    private static let pause = TimeAmount.minutes(1)
+    private static let logInterval = TimeAmount.minutes(1)
 
     private let calls: CoordinatorCalls
     private let logger: Logger
@@ -32,9 +32,9 @@ final class RateLimitService {
     }
 
     private func shouldRateLimit(_ call: GRPCCall, _ message: ByteBuffer) {
-        guard let question = RateLimitQuestion(plain: message) ?? Self.question(call, message) else { return }
+        guard let query = RateLimitQuestion(plain: message) ?? Self.query(call, message) else { return }
         let isKnown = calls.decide(
-            question.domain, question.asks,
+            query.domain, query.asks,
             completion: Completion { _, decision in
                 switch decision {
                 case .decided(let decision): call.answer(RateLimitAnswer(decision))
@@ -46,15 +46,15 @@ final class RateLimitService {
         // An unknown domain has no limits, as in the reference implementation.
         unknownDomains.increment()
         if call.connection.now >= nextRefusalLogAt {
-            nextRefusalLogAt = call.connection.now + Self.pause
-            logger.log(.domainUnknown, ["domain": Excerpt(question.domain).description])
+            nextRefusalLogAt = call.connection.now + Self.logInterval
+            logger.log(.domainUnknown, ["domain": Excerpt(query.domain).description])
         }
-        let statuses = question.asks.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
+        let statuses = query.asks.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
         call.answer(RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: statuses)))
     }
 
     /// Decodes a request; `nil` if it is invalid and the call has failed.
-    private static func question(_ call: GRPCCall, _ message: ByteBuffer) -> RateLimitQuestion? {
+    private static func query(_ call: GRPCCall, _ message: ByteBuffer) -> RateLimitQuestion? {
         // Checked before the descriptors are decoded.
         let descriptors = message.countOfProtobufFields(2)
         guard descriptors <= maximumDescriptors else { return refuse(call, descriptors: descriptors) }
@@ -100,7 +100,7 @@ extension DescriptorAsk {
             cost: descriptor.isNegativeHits ? -Int64(cost) : Int64(cost))
         guard descriptor.hasLimit else { return }
         guard let (window, name) = RateLimitUnit.window(of: descriptor.limit.unit) else { return nil }
-        // The name gives the override a counter of its own: two limits on one counter would enforce neither.
+        // The name gives the override a separate counter: two limits on one counter would enforce neither.
         let limit = Int64(descriptor.limit.requestsPerUnit)
         override = Override(limit: limit, window: window, name: "\(limit)-per-\(name)")
     }

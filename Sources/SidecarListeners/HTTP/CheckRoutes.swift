@@ -3,8 +3,8 @@ internal import InterlockCore
 internal import NIOHTTP1
 internal import SidecarTelemetry
 
-/// The check before a call that other software makes. Web servers and gateways send a request of their own to ask
-/// whether another may pass (nginx's `auth_request`, Traefik's ForwardAuth, HAProxy).
+/// The check before a call that other software makes. Web servers and gateways send a subrequest to ask whether a call
+/// may pass (nginx's `auth_request`, Traefik's ForwardAuth, HAProxy).
 ///
 /// The check takes from the limits. It takes no trial permit from the breaker, because nobody reports the outcome of
 /// the call: calls pass while the breaker is half-open.
@@ -20,11 +20,11 @@ struct CheckRoutes {
     private func check(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let service = try call.name("service").text
         let query = try call.query("subject", "cost")
-        let subject = try Self.one(
+        let subject = try Self.singleValue(
             of: call.header(HTTPCall.subjectField), HTTPCall.subjectField, query.text("subject"), "subject"
         )
         .map { try ResourceName($0, what: "subject").text }
-        let cost = try Self.cost(Self.one(of: call.header(Self.costField), Self.costField, query.text("cost"), "cost"))
+        let cost = try Self.cost(Self.singleValue(of: call.header(Self.costField), Self.costField, query.text("cost"), "cost"))
         let calls = coordinator.callsOnEventLoop()
         let reference = try calls.service(service).get()
         let now = calls.now()
@@ -52,7 +52,8 @@ struct CheckRoutes {
     }
 
     /// Returns a value from a header field or from the query, because some servers can set only one of them.
-    private static func one(of field: String?, _ fieldName: String, _ parameter: String?, _ name: String) throws(HTTPProblem)
+    private static func singleValue(of field: String?, _ fieldName: String, _ parameter: String?, _ name: String)
+        throws(HTTPProblem)
         -> String?
     {
         guard field == nil || parameter == nil else {

@@ -19,14 +19,14 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     private static let costOfEnd = TimeAmount.microseconds(20)
     /// The idle timeout of a reserve connection: leaves time to refuse the requests that arrived together with the
     /// first.
-    private static let idleTimeoutOfKept = TimeAmount.milliseconds(100)
+    private static let reserveIdleTimeout = TimeAmount.milliseconds(100)
 
     let listener: HTTPListenerContext
     let slotKind: HTTPListenerContext.SlotKind
-    /// The turn that all streams share.
+    /// The slices that all streams share.
     let slices: ConnectionSlices
     let firstRequestBy: NIODeadline
-    private let breakage = HTTP2ConnectionFailure()
+    private let failureDetector = HTTP2ConnectionFailure()
     var context: ChannelHandlerContext?
     var alarm: LazyAlarm?
     private var streams: [ObjectIdentifier: HTTPConnection] = [:]
@@ -34,7 +34,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     /// Whether the connection serves no new streams.
     private var isShuttingDown = false
     /// Whether the client has left, and requests that it sent still wait for a slice.
-    private var isEndAwaited = false
+    private var closesAfterSlices = false
     /// The caller of the last accepted request; `nil` if there was none, or none needed a key.
     private var lastCaller: AccessControl.Caller?
 
@@ -54,18 +54,18 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         firstRequestBy: NIODeadline
     ) throws -> HTTP2Connection {
         let connection = HTTP2Connection(listener: listener, slotKind: slotKind, slices: slices, firstRequestBy: firstRequestBy)
-        let me = NIOLoopBound(connection, eventLoop: channel.eventLoop)
+        let boundSelf = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandlers(UnreadAnswerGate(patience: listener.idleTimeout), SliceGate(slices, .http2))
         // The async configuration is the only one that accepts a delegate for written frames. Its sequence of streams
         // is unused.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
-            mode: .server, streamDelegate: nil, frameDelegate: connection.breakage,
+            mode: .server, streamDelegate: nil, frameDelegate: connection.failureDetector,
             configuration: .init(
                 connection: HTTPProtocol.connection(settings),
                 stream: HTTPProtocol.streams(maximumResets: HTTP2Peer.maximumResets))
         ) { stream in
-            stream.eventLoop.makeCompletedFuture { try me.value.serve(stream) }
+            stream.eventLoop.makeCompletedFuture { try boundSelf.value.serve(stream) }
         }
         try pipeline.addHandler(connection)
         return connection
@@ -91,7 +91,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         if slotKind == .ordinary { listener.streamEnded() }
         guard streams.isEmpty else { return }
         if isShuttingDown { return closeAfterFlush() }
-        alarm?.set(listener.now + (slotKind == .kept ? Self.idleTimeoutOfKept : listener.idleTimeout))
+        alarm?.set(listener.now + (slotKind == .kept ? Self.reserveIdleTimeout : listener.idleTimeout))
     }
 
     /// Notes that a request on a stream was accepted.
@@ -119,14 +119,14 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
 
     private func close() { context?.close(promise: nil) }
 
-    /// Closes the connection of a client that has left. Requests that wait for a slice are carried out first.
-    private func closeBehindTurns() {
-        isEndAwaited = streams.values.contains { $0.isTurnAwaited }
-        if !isEndAwaited { close() }
+    /// Closes the connection of a client that has left. Requests that wait for a slice are executed first.
+    private func closeAfterSlices() {
+        closesAfterSlices = streams.values.contains { $0.isTurnAwaited }
+        if !closesAfterSlices { close() }
     }
 
     /// Called when a stream has used the slice that it waited for.
-    func turnIsOver() { if isEndAwaited { closeBehindTurns() } }
+    func turnIsOver() { if closesAfterSlices { closeAfterSlices() } }
 
     // MARK: Channel
 
@@ -139,18 +139,18 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case ChannelEvent.inputClosed = event { return closeBehindTurns() }
+        if case ChannelEvent.inputClosed = event { return closeAfterSlices() }
         context.fireUserInboundEventTriggered(event)
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         if PeerLiveness.isSilence(error) { for stream in streams.values { stream.fallSilent() } }
-        if breakage.watchdogApplies(by: error) { closeBehindTurns() }
+        if failureDetector.watchdogApplies(by: error) { closeAfterSlices() }
     }
 }
 
 /// Marks the last frame with content as the end of its stream, if that frame is not written yet. gRPC clients reject an
-/// answer without a body, whose status is in its head, if another frame follows (gRPC over HTTP2, "Trailers-Only").
+/// answer that has no body and its status in the head if another frame follows (gRPC over HTTP2, "Trailers-Only").
 final class HTTP2EndOfStream: ChannelOutboundHandler {
     typealias OutboundIn = HTTP2Frame.FramePayload
     typealias OutboundOut = HTTP2Frame.FramePayload

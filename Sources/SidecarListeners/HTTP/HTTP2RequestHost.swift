@@ -2,21 +2,21 @@ internal import NIOCore
 internal import NIOHPACK
 internal import NIOHTTP2
 
-/// Turns a Host field into `:authority` if the client sends only that, as HAProxy and nghttpx do (RFC 9113, section
-/// 8.3.1), and drops one of two that agree. NIO's codec would drop `:authority` if they differ; this handler passes
-/// both on, and the request is refused for having two hosts.
+/// Converts a Host field to `:authority` if the client sends only Host, as HAProxy and nghttpx do (RFC 9113, section
+/// 8.3.1). If both are present and equal, drops Host. If they differ, passes both on as Host fields, so that the
+/// request is refused: NIO's codec would drop `:authority`.
 final class HTTP2RequestHost: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame.FramePayload
     typealias InboundOut = HTTP2Frame.FramePayload
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard case .headers(var head) = unwrapInboundIn(data) else { return context.fireChannelRead(data) }
-        guard Self.settle(&head.headers) else { return context.fireChannelRead(data) }
+        guard Self.normalize(&head.headers) else { return context.fireChannelRead(data) }
         context.fireChannelRead(wrapInboundOut(.headers(head)))
     }
 
     /// - Returns: whether the fields were changed.
-    private static func settle(_ fields: inout HPACKHeaders) -> Bool {
+    private static func normalize(_ fields: inout HPACKHeaders) -> Bool {
         let hosts = fields["host"]
         guard hosts.count == 1, let host = hosts.first else { return false }
         if let authority = fields.first(name: ":authority") {
@@ -29,9 +29,11 @@ final class HTTP2RequestHost: ChannelInboundHandler {
         }
         // Trailers have no pseudo-fields.
         guard fields.contains(name: ":method") else { return false }
-        var whole = HPACKHeaders([(":authority", host)])
-        for (name, value, indexing) in fields where name != "host" { whole.add(name: name, value: value, indexing: indexing) }
-        fields = whole
+        var normalized = HPACKHeaders([(":authority", host)])
+        for (name, value, indexing) in fields where name != "host" {
+            normalized.add(name: name, value: value, indexing: indexing)
+        }
+        fields = normalized
         return true
     }
 }

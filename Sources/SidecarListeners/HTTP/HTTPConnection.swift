@@ -7,8 +7,8 @@ internal import NIOHTTP2
 internal import SidecarTelemetry
 
 /// A client's HTTP/1.1 connection, which carries one request after another, or one stream of an HTTP/2 connection,
-/// which carries one request. Takes each request through the gate to its route, and carries out what
-/// `HTTPServerStateMachine` decides. Confined to the coordinator's event loop.
+/// which carries one request. Passes each request through the gate to its route, and executes the actions of
+/// `HTTPServerStateMachine`. Confined to the coordinator's event loop.
 final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingConnection, HTTPListenerConnection {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
@@ -21,7 +21,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     }
 
     /// The progress of one read of the channel. Flushes wait for its end, so that answers to requests that arrived
-    /// together leave together.
+    /// together are sent together.
     private enum Delivery {
         case none
         case inFlight
@@ -33,7 +33,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private static let linger = TimeAmount.seconds(1)
     /// The charge for a request that a task answers: it runs on the event loop, outside of the connection's slice.
     private static let costOfTask = TimeAmount.microseconds(250)
-    private static let littleRead = 4 * 1024
+    private static let smallReadLength = 4 * 1024
 
     private let listener: HTTPListenerContext
     private let slotKind: HTTPListenerContext.SlotKind
@@ -62,7 +62,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     /// The last authority that was admitted.
     private var admitted: (authority: String, forwarded: String)?
     /// The route of the last request, which most clients request again.
-    private var found: (method: HTTPMethod, uri: String, target: HTTPTarget, match: HTTPRouter.Match)?
+    private var lastMatch: (method: HTTPMethod, uri: String, target: HTTPTarget, match: HTTPRouter.Match)?
 
     /// - Parameter parent: the HTTP/2 connection that this is a stream of; `nil` for an HTTP/1.1 connection.
     init(
@@ -116,7 +116,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         case .dropRest:
             (request, relay) = (nil, nil)
             extend()
-            readOn()
+            readIfAllowed()
         case .dropWaiting: waiting = []
         case .finish: finish()
         case .close: context?.close(promise: nil)
@@ -152,7 +152,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
             writer.flush(context)
             outputFlushed()
         }
-        readOn()
+        readIfAllowed()
     }
 
     private func outputFlushed() {
@@ -177,10 +177,10 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     func read(context: ChannelHandlerContext) {
         machine.readRequested()
-        readOn()
+        readIfAllowed()
     }
 
-    private func readOn() { if machine.takeRead(isWritable: isWritable) == .proceed { context?.read() } }
+    private func readIfAllowed() { if machine.takeRead(isWritable: isWritable) == .proceed { context?.read() } }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if delivery == .none { delivery = .inFlight }
@@ -188,7 +188,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         let action = machine.arrived(part.kind, isWritable: isWritable, mayBegin: slices.mayBeginWork)
         guard action != .take else { return take(part) }
         waiting.append(part)
-        if action == .waitForTurn { awaitTurn() }
+        if action == .waitForTurn { awaitSlice() }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
@@ -228,8 +228,8 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         switch event {
         case .inputClosed: clientHasLeft()
         case .error(let error):
-            let isMistake = parent == nil ? error is HTTPParserError : !(error is NIOHTTP2Errors.StreamClosed)
-            let failure = machine.failed(isMistake ? .malformed : .disconnection)
+            let isMalformed = parent == nil ? error is HTTPParserError : !(error is NIOHTTP2Errors.StreamClosed)
+            let failure = machine.failed(isMalformed ? .malformed : .disconnection)
             perform(failure, HTTPProblem(malformed: error, HTTPListenerContext.limits))
         }
     }
@@ -279,35 +279,36 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         perform(action)
     }
 
-    /// Sets how much one read takes from the socket: only a little of an unwanted body.
+    /// Sets the size of a read from the socket, which is small for an unwanted body.
     private func setReadLength() {
         let length = machine.unwanted.readLength
         guard length != readLength else { return }
         readLength = length
         let allocator: any RecvByteBufferAllocator =
-            length == .little ? FixedSizeRecvByteBufferAllocator(capacity: Self.littleRead) : AdaptiveRecvByteBufferAllocator()
+            length == .little
+            ? FixedSizeRecvByteBufferAllocator(capacity: Self.smallReadLength) : AdaptiveRecvByteBufferAllocator()
         try? context?.channel.syncOptions?.setOption(.recvAllocator, value: allocator)
     }
 
-    private func takeWaiting() { if machine.beginTaking() == .proceed { takeOn() } }
+    private func takeWaiting() { if machine.beginTaking() == .proceed { drainWaiting() } }
 
-    private func takeOn() {
+    private func drainWaiting() {
         while let part = nextWaiting() { take(part) }
         if delivery == .none { allReceived() }
-        readOn()
+        readIfAllowed()
     }
 
     private func nextWaiting() -> HTTPServerRequestPart? {
         let action = machine.nextWaiting(waiting.first?.kind, isWritable: isWritable, mayGoOn: slices.mayGoOn)
-        if action == .waitForTurn { awaitTurn() }
+        if action == .waitForTurn { awaitSlice() }
         return action == .take ? waiting.popFirst() : nil
     }
 
     /// Takes the next request in a later slice.
-    private func awaitTurn() {
+    private func awaitSlice() {
         slices.later { [self] in
             machine.sliceStarted()
-            takeOn()
+            drainWaiting()
             guard !isTurnAwaited else { return }
             let events = lastEvents
             lastEvents = []
@@ -316,7 +317,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         }
     }
 
-    /// Called when everything that has arrived is taken.
+    /// Called when everything that has arrived was processed.
     private func allReceived() {
         if machine.isReceiverAwaited { chooseReceiver(hasBody: true) }
         relay?.readComplete()
@@ -333,7 +334,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private func begin(_ head: HTTPRequestHead) {
         extend()
         let announced = parent.flatMap { _ in head.headers.first(name: "Content-Length").flatMap { Int($0) } }
-        machine.begin(succession(of: head), announced: announced)
+        machine.begin(nextUse(after: head), announced: announced)
         setReadLength()
         do throws(HTTPProblem) {
             let (target, match, forwarded) = try find(head)
@@ -361,7 +362,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         }
     }
 
-    private func succession(of head: HTTPRequestHead) -> Machine.Succession {
+    private func nextUse(after head: HTTPRequestHead) -> Machine.Succession {
         if parent == nil {
             if HTTPGate.asksForUpgrade(head) { return .otherProtocol }
             guard slotKind == .ordinary, head.isKeepAlive, head.version != .http1_0 else { return .last }
@@ -373,7 +374,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private func find(_ head: HTTPRequestHead) throws(HTTPProblem) -> (HTTPTarget, HTTPRouter.Match, forwarded: String) {
         if parent != nil { try HTTPGate.rejectMalformed(head) } else { try HTTPGate.refuseUnknownCoding(head.headers) }
         let uri = try HTTPTarget.uri(of: head)
-        let known = found.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
+        let known = lastMatch.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
         let target = known?.target ?? HTTPTarget(uri)
         let forwarded = try admit(head, target)
         let match: HTTPRouter.Match
@@ -381,7 +382,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
             match = known.match
         } else {
             match = try listener.router.match(method: head.method, path: target.path)
-            found = (head.method, uri, target, match)
+            lastMatch = (head.method, uri, target, match)
         }
         guard slotKind == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.listenerIsFull }
         return (target, match, forwarded)
@@ -392,7 +393,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     ) throws(HTTPProblem) {
         let caller = try listener.gate.admit(head.headers, to: match.route.admission)
         slices.clientKey = caller.clientKey
-        note(match.route.admission == .anyone ? nil : caller)
+        recordCaller(match.route.admission == .anyone ? nil : caller)
         let span = match.route.isTraced ? listener.tracer?.begin(head, target, match.route) : nil
         let call = HTTPCall(
             .init(
@@ -408,7 +409,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     }
 
     /// Notes that a request was accepted.
-    private func note(_ caller: AccessControl.Caller?) {
+    private func recordCaller(_ caller: AccessControl.Caller?) {
         if let caller { self.caller = caller }
         if let parent { parent.admitted(caller) } else { listener.admitted(self, caller) }
     }
@@ -507,7 +508,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         machine.answerCompleted(endsConnection: endsConnection)
         if parent == nil { flushAfterRead() }
         perform(machine.advance())
-        // The end of a stream's answer leaves with what `advance` writes.
+        // The end of a stream's answer is flushed together with the output of `advance`.
         if parent != nil { flushAfterRead() }
     }
 
@@ -534,12 +535,12 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         try pipeline.addHandler(handler, position: .before(self))
         // Bytes that arrived after the request are forwarded to the new handler.
         pipeline.removeHandler(context: decoder, promise: nil)
-        readOn()
+        readIfAllowed()
     }
 
     func read(_ isWanted: Bool) {
         machine.demand(isWanted ? .wanted : .held)
-        readOn()
+        readIfAllowed()
     }
 
     func setAlarm(_ deadline: NIODeadline) { alarm?.set(deadline) }

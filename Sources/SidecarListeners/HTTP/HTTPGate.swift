@@ -7,25 +7,25 @@ internal import SidecarSettings
 
 /// Decides which requests are admitted: by the name of the host, by the origin of a browser's request, and by API key.
 ///
-/// A web page can make a browser on this host send requests here, even under a name of its own that resolves to
-/// 127.0.0.1 (DNS rebinding). So both the name and the page must belong to this host. Browsers report the origin of a
-/// request only at loopback addresses and names, so without keys no other host is served unless `listen.hosts` names
+/// A web page can make a browser on this host send requests here, even under the page's own host name, if that resolves
+/// to 127.0.0.1 (DNS rebinding). So both the name and the page must belong to this host. Browsers report the origin of
+/// a request only at loopback addresses and names, so without keys no other host is served unless `listen.hosts` names
 /// it.
 package struct HTTPGate: Sendable {
     let access: AccessControl
     /// `listen.hosts`, in lower case.
     private let hosts: Set<String>
     /// The names of this host, in lower case.
-    private let ownNames: Set<String>
+    private let hostNames: Set<String>
 
     package init(access: AccessControl, hosts: [String]) {
         self.access = access
         self.hosts = Set(hosts.map { $0.lowercased() })
         let name = InterlockConfiguration.hostName.lowercased()
-        ownNames = [name, String(name.prefix { $0 != "." })]
+        hostNames = [name, String(name.prefix { $0 != "." })]
     }
 
-    /// Refuses requests that NIO's HTTP/1.1 decoder refuses but its HTTP/2 decoder accepts.
+    /// Rejects requests that NIO's HTTP/1.1 decoder rejects but its HTTP/2 decoder accepts.
     static func rejectMalformed(_ head: HTTPRequestHead) throws(HTTPProblem) {
         if case .RAW(let method) = head.method, !HTTPToken.isValid(method) {
             throw HTTPProblem(.invalid, "the method is not a valid token (RFC 9110, section 9.1)")
@@ -33,13 +33,13 @@ package struct HTTPGate: Sendable {
         guard head.headers.hasClearLength else {
             throw HTTPProblem(.invalid, "Content-Length must be a single whole number")
         }
-        let most = HTTPListenerContext.limits.maxHeaderFieldCount
-        guard head.headers.count <= most else {
-            throw HTTPProblem(.fieldsTooLarge, "the request has more than \(most) header fields")
+        let limit = HTTPListenerContext.limits.maxHeaderFieldCount
+        guard head.headers.count <= limit else {
+            throw HTTPProblem(.fieldsTooLarge, "the request has more than \(limit) header fields")
         }
     }
 
-    /// Refuses a body whose transfer coding the decoder would drop (RFC 9112, section 6.1).
+    /// Rejects a body whose transfer coding the decoder would drop (RFC 9112, section 6.1).
     static func refuseUnknownCoding(_ fields: HTTPHeaders) throws(HTTPProblem) {
         guard let coding = fields.unknownTransferCoding else { return }
         throw HTTPProblem(
@@ -65,7 +65,7 @@ package struct HTTPGate: Sendable {
         "without auth.keys the Host must be localhost, a loopback address such as 127.0.0.1, or one of listen.hosts in the configuration"
     )
 
-    /// Refuses requests that a web page elsewhere could have sent.
+    /// Rejects requests that a web page of another site could have sent.
     func refuseOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         let requiresKey = access.requiresKey
         guard let host = Self.host(of: authority), isServed(host, requiresKey) else {
@@ -74,7 +74,7 @@ package struct HTTPGate: Sendable {
         try Self.refuseOtherSites(fields, authority: authority)
     }
 
-    /// Refuses requests of web pages elsewhere, once the authority is known to be served.
+    /// Rejects requests from web pages of other sites, once the authority is known to be served.
     static func refuseOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         if let origin = fields.first(name: "Origin"), !isSame(origin: origin, authority: authority) {
             throw HTTPProblem(.foreignOrigin, "the Origin is another site; web pages of other sites may not call the sidecar")
@@ -115,11 +115,11 @@ package struct HTTPGate: Sendable {
 
     private func isServed(_ host: String, _ requiresKey: Bool) -> Bool {
         if hosts.contains(host) || SocketEndpoint(host: host, port: 0).isLoopback { return true }
-        return requiresKey && (ownNames.contains(host) || (try? SocketAddress(ipAddress: host, port: 0)) != nil)
+        return requiresKey && (hostNames.contains(host) || (try? SocketAddress(ipAddress: host, port: 0)) != nil)
     }
 
-    /// Returns whether the request asks for another protocol: the decoder stops after it, even if the protocol stays
-    /// the same.
+    /// Returns whether the request asks for another protocol: the decoder stops after such requests, even if the
+    /// protocol does not change.
     static func asksForUpgrade(_ head: HTTPRequestHead) -> Bool {
         head.method == .CONNECT || head.headers.contains(name: "Upgrade")
     }

@@ -4,6 +4,6 @@ protocol HTTPListenerConnection: AnyObject {
     func shutDown()
     /// Ends the connection or its requests if the key of their caller was removed.
     func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool)
-    /// Closes the connection of an unknown client to make room for another one.
+    /// Closes the connection of an unknown client to free its slot.
     func evict()
 }

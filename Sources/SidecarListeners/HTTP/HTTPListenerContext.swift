@@ -14,10 +14,10 @@ package final class HTTPListenerContext: ListenerContext {
 
     /// The number of reserve slots: connections accepted beyond `listen.max_connections`, for health and metrics.
     private static let reservedSlots = 16
-    /// The most connections that use a reserved descriptor, for the same reason.
-    static let maximumFromReserve = 8
+    /// The maximum number of connections that use a reserved descriptor, for the same purpose.
+    static let maximumReservedDescriptors = 8
     /// The upper limit of `firstRequestTimeout` in a reserve slot.
-    private static let shortTimeout = TimeAmount.seconds(1)
+    private static let reserveTimeout = TimeAmount.seconds(1)
     static let limits: NIOHTTPDecoderLimitConfiguration = {
         var limits = NIOHTTPDecoderLimitConfiguration()
         limits.maxHeaderFieldSize = 8 * 1024
@@ -45,7 +45,7 @@ package final class HTTPListenerContext: ListenerContext {
     private var lastNumber = 0
     /// Connections without an accepted request.
     private var newcomers: UnidentifiedConnections<AnyObject>
-    private var fromReserve = 0
+    private var usedReservedDescriptors = 0
     /// The number of streams of HTTP/2 connections in ordinary slots.
     private var streams = 0
     /// Lets the listener accept the next connection.
@@ -75,7 +75,7 @@ package final class HTTPListenerContext: ListenerContext {
 
     /// Returns the time in which a client must complete the TLS handshake and send the head of its first request.
     func firstRequestTimeout(at slotKind: SlotKind) -> TimeAmount {
-        slotKind == .kept ? min(firstRequestTimeout, Self.shortTimeout) : firstRequestTimeout
+        slotKind == .kept ? min(firstRequestTimeout, Self.reserveTimeout) : firstRequestTimeout
     }
 
     var listenerHandlers: [any ChannelHandler] { [AcceptWhenFree(self)] }
@@ -93,9 +93,9 @@ package final class HTTPListenerContext: ListenerContext {
     }
 
     func takesFromReserve(_ channel: any Channel) -> Bool {
-        guard fromReserve < Self.maximumFromReserve else { return false }
-        fromReserve += 1
-        channel.closeFuture.assumeIsolated().whenComplete { [self] _ in fromReserve -= 1 }
+        guard usedReservedDescriptors < Self.maximumReservedDescriptors else { return false }
+        usedReservedDescriptors += 1
+        channel.closeFuture.assumeIsolated().whenComplete { [self] _ in usedReservedDescriptors -= 1 }
         return true
     }
 
@@ -151,9 +151,9 @@ package final class HTTPListenerContext: ListenerContext {
 
     /// Calls `accept` once a slot is free, which may be a reserve slot.
     func whenFree(_ accept: @escaping () -> Void) {
-        let places = maximumConnections + Self.reservedSlots
-        if connections.count >= places { makeRoom() }
-        guard connections.count >= places else { return accept() }
+        let capacity = maximumConnections + Self.reservedSlots
+        if connections.count >= capacity { makeRoom() }
+        guard connections.count >= capacity else { return accept() }
         self.accept = accept
     }
 

@@ -62,7 +62,7 @@ final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPLi
 
     private func begin(isHTTP2: Bool) {
         guard let context, !hasBegun else { return }
-        // If the first write fails, NIO drains the socket at once, while the handlers are being added.
+        // If the first write fails, NIO drains the socket immediately, while the handlers are being added.
         hasBegun = true
         do {
             let connection: any HTTPListenerConnection =

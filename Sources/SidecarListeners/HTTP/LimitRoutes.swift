@@ -48,28 +48,28 @@ struct LimitRoutes {
     private func peek(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
         let subject = try call.query("subject").text("subject").map { try ResourceName($0, what: "subject").text }
-        let standings = try await coordinator.listLimits(service: service, subject: subject)
+        let states = try await coordinator.listLimits(service: service, subject: subject)
         let limits = await coordinator.definition(ofService: service)?.limits ?? []
         // If no limit binds, `peek` gives the reason.
-        guard let binding = LimitState.binding(of: standings) else {
+        guard let binding = LimitState.binding(of: states) else {
             let decision = try await coordinator.peek(service: service, subject: subject)
             return try Self.answer(decision, limits, service: service, subject: subject, refusalIsProblem: false)
         }
         return try Self.answer(
-            binding.answer, limits, standings: standings, service: service, subject: subject, refusalIsProblem: false)
+            binding.answer, limits, states: states, service: service, subject: subject, refusalIsProblem: false)
     }
 
     /// - Throws: `HTTPProblem` for a refusal if `refusalIsProblem` is `true`.
     private static func answer(
-        _ decision: LimitAnswer, _ limits: [LimitDefinition], standings: [LimitState]? = nil, service: String,
+        _ decision: LimitAnswer, _ limits: [LimitDefinition], states: [LimitState]? = nil, service: String,
         subject: String?, refusalIsProblem: Bool, mayWait: Bool = true
     ) throws -> HTTPAnswer {
         let fields = RateLimitFields(decision, limits: limits, hasSubject: subject != nil)
         guard !decision.isTaken, refusalIsProblem else {
             var answer =
-                if let standings {
+                if let states {
                     try HTTPAnswer.json(
-                        decision.object.merging(["limits": .list(standings.map { .object($0.members) })]) { own, _ in own })
+                        decision.object.merging(["limits": .list(states.map { .object($0.members) })]) { own, _ in own })
                 } else {
                     HTTPAnswer.object(decision.members)
                 }
@@ -98,7 +98,7 @@ package struct CallBody: Sendable {
 
     package var cost: Int64
     package var subject: String?
-    /// The longest wait, in milliseconds.
+    /// The maximum wait, in milliseconds.
     package var wait: Int64
 
     package init(_ fields: JSONFields) throws {

@@ -2,7 +2,7 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// Leases that live as long as an event stream. They are extended while the stream is open, and released when the
+/// Leases whose lifetime is tied to an event stream. They are extended while the stream is open, and released when the
 /// client closes it. They lapse when the sidecar shuts down, the client becomes unreachable, or its API key is removed.
 struct LinkedLeases: Sendable {
     private let coordinator: Coordinator
@@ -22,11 +22,11 @@ struct LinkedLeases: Sendable {
         var followed: [(lease: Lease, followed: FollowedLease)] = []
         do {
             for lease in leases {
-                let one = try await coordinator.followLease(lease, isLinked: true)
-                followed.append((lease, one))
+                let entry = try await coordinator.followLease(lease, isLinked: true)
+                followed.append((lease, entry))
             }
         } catch {
-            for (_, one) in followed { await coordinator.unfollowLease(one) }
+            for (_, entry) in followed { await coordinator.unfollowLease(entry) }
             throw error
         }
         self.coordinator = coordinator
@@ -42,7 +42,7 @@ struct LinkedLeases: Sendable {
             try await reportLosses(through: stream, to: writer)
         }
         // The stream may also end before everything is written.
-        answer.ifUndelivered = { Task { await letGo(stream) } }
+        answer.ifUndelivered = { Task { await endFollowing(stream) } }
         return answer
     }
 
@@ -57,9 +57,9 @@ struct LinkedLeases: Sendable {
             remaining.remove(end.index)
             return try end.loss.map { try event(of: leases[end.index].lease, $0) }
         }
-        await letGo(stream)
+        await endFollowing(stream)
         guard stream.call.shutdown.hasHappened else { return }
-        // The coordinator's own reports of the loss may not have arrived yet.
+        // The coordinator's reports of these losses may not have arrived yet.
         for index in remaining.sorted() {
             try await writer.write(try event(of: leases[index].lease, .shutdown))
         }
@@ -69,10 +69,10 @@ struct LinkedLeases: Sendable {
     private func watch(into ends: NewestBuffer<ServerSentEvents.Signal<End>>) -> Task<Void, Never> {
         Task { [leases] in
             await withDiscardingTaskGroup { group in
-                for (index, one) in leases.enumerated() {
+                for (index, entry) in leases.enumerated() {
                     group.addTask {
                         var end = End(index: index, loss: nil)
-                        for await loss in one.followed.losses { end.loss = loss }
+                        for await loss in entry.followed.losses { end.loss = loss }
                         ends.push(.news(end))
                     }
                 }
@@ -86,13 +86,13 @@ struct LinkedLeases: Sendable {
     }
 
     /// Releases the stream's leases, or leaves them to lapse. Leases that have ended are unaffected.
-    private func letGo(_ stream: ServerSentEvents) async {
-        let mayBeAtWork = stream.call.shutdown.hasHappened || peer.isSilent || stream.call.isKeyRemoved
-        for (_, one) in leases {
-            if mayBeAtWork {
-                await coordinator.unfollowLease(one)
+    private func endFollowing(_ stream: ServerSentEvents) async {
+        let mayStillRun = stream.call.shutdown.hasHappened || peer.isSilent || stream.call.isKeyRemoved
+        for (_, entry) in leases {
+            if mayStillRun {
+                await coordinator.unfollowLease(entry)
             } else {
-                await coordinator.releaseFollowedLease(one.follower)
+                await coordinator.releaseFollowedLease(entry.follower)
             }
         }
     }

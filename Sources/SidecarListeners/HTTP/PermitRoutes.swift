@@ -31,7 +31,7 @@ struct PermitRoutes {
                     // The client makes the call, then reports its outcome under this ID.
                     var answer = HTTPAnswer.object(
                         ["permit": .text(permit.description), "state": .text(state.rawValue)], .created)
-                    // A call that is never made says nothing about the service, and frees its slot at once.
+                    // A call that is never made says nothing about the service, and frees its slot immediately.
                     answer.ifUndelivered = {
                         coordinator.callsOnEventLoop().reportPermit(
                             service: service, permit: permit, OutcomeReport(outcome: .ignore),

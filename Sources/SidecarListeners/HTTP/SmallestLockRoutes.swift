@@ -3,8 +3,8 @@ internal import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import NIOHTTP1
 
-/// The smallest lock service: `GET` acquires a lock, `DELETE` releases one that the same API key acquired. Clients send
-/// no body, and keep no token.
+/// A minimal lock service: `GET` acquires a lock, `DELETE` releases one that the same API key acquired. Clients send no
+/// body, and keep no token.
 struct SmallestLockRoutes {
     let coordinator: Coordinator
     private let leases = RememberedLeases()
@@ -23,8 +23,8 @@ struct SmallestLockRoutes {
         ]
     }
 
-    /// Acquires a lock with a token of the coordinator's own, so that another request with the same key finds the lock
-    /// held.
+    /// Acquires a lock with a token that the coordinator chooses, so that another request with the same key finds the
+    /// lock held.
     private func take(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let query = try call.query("hash", "ttl")
         let name = try Self.name(query)
@@ -74,8 +74,8 @@ struct SmallestLockRoutes {
 final class RememberedLeases: Sendable {
     static let capacity = 10_000
 
-    /// The shortest time between two searches for lapsed leases.
-    private static let sweepPause = Duration.milliseconds(100)
+    /// The minimum interval between two sweeps of lapsed leases.
+    private static let sweepInterval = Duration.milliseconds(100)
 
     private struct Entry {
         let token: String
@@ -94,7 +94,7 @@ final class RememberedLeases: Sendable {
             if entries.count + reserved >= RememberedLeases.capacity {
                 let now = ContinuousClock.now
                 guard nextSweep.map({ $0 <= now }) ?? true else { return false }
-                nextSweep = now + sweepPause
+                nextSweep = now + sweepInterval
                 entries = entries.filter { $0.value.deadline > now }
             }
             guard entries.count + reserved < RememberedLeases.capacity else { return false }
@@ -103,34 +103,34 @@ final class RememberedLeases: Sendable {
         }
     }
 
-    /// The shelves, by the callers' key names.
-    private let shelves = NIOLockedValueBox<[String: CallerLeases]>([:])
+    /// The leases, by the name of the caller's key.
+    private let leasesByCaller = NIOLockedValueBox<[String: CallerLeases]>([:])
 
-    /// Reserves room for a lease that is being acquired, until `cancel`.
-    /// - Returns: `false` if there is no room.
+    /// Reserves capacity for a lease that is being acquired, until `cancel`.
+    /// - Returns: `false` if the limit is reached.
     func reserve(for caller: String) -> Bool {
-        shelves.withLockedValue { $0[caller, default: CallerLeases()].reserve() }
+        leasesByCaller.withLockedValue { $0[caller, default: CallerLeases()].reserve() }
     }
 
     /// Ends a reservation: the lease is remembered, or was not granted.
     func cancel(for caller: String) {
-        shelves.withLockedValue { $0[caller]?.reserved -= 1 }
+        leasesByCaller.withLockedValue { $0[caller]?.reserved -= 1 }
     }
 
     func remember(_ lock: String, token: String, fence: Int64, takenBy caller: String, milliseconds: Int64) {
         let entry = Entry(token: token, fence: fence, deadline: .now + .milliseconds(milliseconds))
-        shelves.withLockedValue { $0[caller, default: CallerLeases()].entries[ExactText(lock)] = entry }
+        leasesByCaller.withLockedValue { $0[caller, default: CallerLeases()].entries[ExactText(lock)] = entry }
     }
 
     func lease(of lock: String, takenBy caller: String) -> (token: String, fence: Int64)? {
-        shelves.withLockedValue { $0[caller]?.entries[ExactText(lock)].map { ($0.token, $0.fence) } }
+        leasesByCaller.withLockedValue { $0[caller]?.entries[ExactText(lock)].map { ($0.token, $0.fence) } }
     }
 
     /// Forgets a lease, unless the lock has since been acquired again.
     func forget(_ lock: String, takenBy caller: String, token: String) {
-        shelves.withLockedValue { shelves in
-            guard shelves[caller]?.entries[ExactText(lock)]?.token == token else { return }
-            shelves[caller]?.entries[ExactText(lock)] = nil
+        leasesByCaller.withLockedValue { leasesByCaller in
+            guard leasesByCaller[caller]?.entries[ExactText(lock)]?.token == token else { return }
+            leasesByCaller[caller]?.entries[ExactText(lock)] = nil
         }
     }
 }

@@ -3,15 +3,15 @@ internal import InterlockCore
 
 /// The domains of Envoy's rate limit service as JSON.
 package enum DomainListReply {
-    /// The most rules that are listed, over all domains.
+    /// The maximum number of listed rules, over all domains.
     private static let maximumRules = 1000
 
     package static func members(_ domains: [DomainReport]) -> [String: JSONValue] {
-        var left = maximumRules
+        var remaining = maximumRules
         var shown: [JSONValue] = []
         for domain in domains {
-            let rules = domain.rules.prefix(left)
-            left -= rules.count
+            let rules = domain.rules.prefix(remaining)
+            remaining -= rules.count
             shown.append(.object(members(domain, rules)))
         }
         return ["domains": .list(shown)]

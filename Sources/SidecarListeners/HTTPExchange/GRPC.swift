@@ -28,7 +28,7 @@ package enum GRPC {
 }
 
 extension GRPCStatus {
-    /// Creates the status that a client gets for one of this sidecar's own problems.
+    /// Creates the status that a client gets for a problem that the sidecar reports.
     init(_ code: HTTPProblem.Code) {
         self =
             switch code {

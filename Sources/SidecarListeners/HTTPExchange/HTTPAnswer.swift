@@ -17,7 +17,7 @@ package struct HTTPAnswer: Sendable {
     package var status: HTTPResponseStatus
     package var headers = HTTPHeaders()
     package var body = Body.none
-    /// Whether the connection closes after the answer, because nobody reads the rest of the request.
+    /// Whether the connection closes after the answer, because the rest of the request is not read.
     var endsConnection = false
     /// Whether the answer is another server's, to which no fields are added.
     package var isRelayed = false

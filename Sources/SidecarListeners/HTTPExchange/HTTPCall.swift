@@ -62,14 +62,14 @@ package struct HTTPCall: Sendable {
     /// The request's span, for use on the event loop; `nil` if the request is not traced.
     package var span: Span? { request.span?.value }
 
-    /// Returns the variable segment `what` of the path.
-    func parameter(_ what: String) -> String {
-        request.parameters.first { $0.name == what }?.value ?? ""
+    /// Returns the path's variable segment with this name.
+    func parameter(_ segment: String) -> String {
+        request.parameters.first { $0.name == segment }?.value ?? ""
     }
 
-    /// Returns the variable segment `what` of the path as a name.
-    package func name(_ what: String) throws -> ResourceName {
-        try ResourceName(parameter(what), what: what)
+    /// Returns the path's variable segment with this name, as a resource name.
+    package func name(_ segment: String) throws -> ResourceName {
+        try ResourceName(parameter(segment), what: segment)
     }
 
     package func query(_ known: String...) throws -> HTTPQuery {

@@ -2,7 +2,7 @@ internal import Interlock
 package import InterlockCore
 
 extension HTTPProblem {
-    /// Returns the problem of a call that a breaker, a limit or the concurrency refuses.
+    /// Returns the problem of a call that a breaker, a rate limit or the concurrency limit refuses.
     /// - Parameters:
     ///   - retryAfter: the wait in milliseconds; -1 if it is unknown.
     ///   - cause: the reason why the breaker is open.

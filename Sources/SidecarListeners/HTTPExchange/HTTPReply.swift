@@ -14,7 +14,7 @@ package final class HTTPReply {
         case awaited
         /// The head was written, and perhaps a part of the body.
         case begun
-        /// The whole answer was written, or the client has left.
+        /// The complete answer was written, or the client has left.
         case over
     }
 
@@ -29,12 +29,12 @@ package final class HTTPReply {
     private let span: Span?
     private let logger: Logger
     private var progress = Progress.awaited
-    private var departure: (() -> Void)?
-    /// Whether nothing follows the head, even if it announces a body.
-    private var isCut = false
+    private var disconnectHandler: (() -> Void)?
+    /// Whether no body follows the head, even if the head announces one.
+    private var omitsBody = false
     private var endsConnection = false
     /// The writes to a stream that wait until the client takes more.
-    private var writers: [EventLoopPromise<Void>] = []
+    private var pendingWrites: [EventLoopPromise<Void>] = []
 
     /// - Parameters:
     ///   - counters: the route's counters; `nil` if the request is refused without a route.
@@ -69,7 +69,7 @@ package final class HTTPReply {
 
     /// Calls `action` if the client leaves before its answer is complete.
     package func whenLeft(_ action: @escaping () -> Void) {
-        if progress == .over { action() } else { departure = action }
+        if progress == .over { action() } else { disconnectHandler = action }
     }
 
     // MARK: Whole answers
@@ -173,7 +173,7 @@ package final class HTTPReply {
 
     // MARK: Answers in parts
 
-    /// Asks a client that holds its body back to send it.
+    /// Asks a client that waits for `100 Continue` to send its body.
     package func writeContinue() {
         guard progress == .awaited, version != .http1_0 else { return }
         connection.bodyIsAskedFor()
@@ -195,19 +195,19 @@ package final class HTTPReply {
     package func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited else { return }
         progress = .begun
-        tell(of: status)
+        record(status)
         var headers = headers
         // An answer to `HEAD` has no chunks. Without a length, only the end of the connection shows where the answer
         // ends.
-        isCut = isHead && version != .http2 && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
-        let mayBeFollowed = connection.answerBegins()
-        endsConnection = endsConnection || isCut || version == .http1_0 || !mayBeFollowed
+        omitsBody = isHead && version != .http2 && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
+        let isReusable = connection.answerBegins()
+        endsConnection = endsConnection || omitsBody || version == .http1_0 || !isReusable
         if endsConnection, version != .http2 { headers.replaceOrAdd(name: "Connection", value: "close") }
         writeHead(status, headers)
     }
 
     /// Records the answer's status in the metrics, the log and the span.
-    private func tell(of status: HTTPResponseStatus) {
+    private func record(_ status: HTTPResponseStatus) {
         counters?.answered(status, in: eventLoop.now - began, trace: span?.context)
         logger.log(.httpAnswered, fields(status))
         guard let span else { return }
@@ -242,8 +242,8 @@ package final class HTTPReply {
     package func switchProtocols(_ headers: HTTPHeaders, to handler: any ChannelHandler) throws {
         guard progress == .awaited else { throw ChannelError.ioOnClosedChannel }
         progress = .over
-        departure = nil
-        tell(of: .switchingProtocols)
+        disconnectHandler = nil
+        record(.switchingProtocols)
         span?.end()
         writeHead(.switchingProtocols, headers)
         writer.flush(context)
@@ -257,7 +257,7 @@ package final class HTTPReply {
     package func breakOff() {
         guard progress != .over else { return }
         progress = .over
-        departure = nil
+        disconnectHandler = nil
         span?.fail("the connection was closed before the answer was complete")
         span?.end()
         connection.breakOff()
@@ -281,7 +281,7 @@ package final class HTTPReply {
 
     private func finish(_ trailers: HTTPHeaders?, _ written: EventLoopPromise<Void>?) {
         progress = .over
-        departure = nil
+        disconnectHandler = nil
         span?.end()
         var written = written
         if connection.isWrittenAwaited {
@@ -289,7 +289,7 @@ package final class HTTPReply {
             end.futureResult.assumeIsolated().whenSuccess { [connection] in connection.answerIsWritten() }
             written = end
         }
-        writer.write(isCut ? .body(.byteBuffer(ByteBuffer())) : .end(trailers), to: context, promise: written)
+        writer.write(omitsBody ? .body(.byteBuffer(ByteBuffer())) : .end(trailers), to: context, promise: written)
         connection.answered(endsConnection: endsConnection)
     }
 
@@ -297,43 +297,43 @@ package final class HTTPReply {
 
     func writabilityChanged(_ isWritable: Bool) {
         guard isWritable else { return }
-        let writers = writers
-        self.writers = []
-        for writer in writers { writer.succeed() }
+        let pendingWrites = pendingWrites
+        self.pendingWrites = []
+        for writer in pendingWrites { writer.succeed() }
     }
 
     func clientHasLeft() {
         guard progress != .over else { return }
         span?.fail(StepTrace.givenUpReason)
-        let departure = departure
-        self.departure = nil
-        departure?()
+        let disconnectHandler = disconnectHandler
+        self.disconnectHandler = nil
+        disconnectHandler?()
     }
 
     /// Ends a request whose rest cannot be read.
     func requestIsBroken(_ problem: HTTPProblem) {
         guard progress != .over else { return }
-        let departure = departure
-        self.departure = nil
+        let disconnectHandler = disconnectHandler
+        self.disconnectHandler = nil
         if progress == .awaited {
             var answer = HTTPAnswer(problem)
             answer.endsConnection = true
             self(answer)
         }
-        departure?()
+        disconnectHandler?()
         breakOff()
     }
 
     /// Called when the connection has ended.
     func connectionHasEnded() {
-        let departure = departure
-        self.departure = nil
+        let disconnectHandler = disconnectHandler
+        self.disconnectHandler = nil
         progress = .over
-        departure?()
+        disconnectHandler?()
         span?.givenUp()
-        let writers = writers
-        self.writers = []
-        for writer in writers { writer.fail(HTTPBodyWriter.Closed()) }
+        let pendingWrites = pendingWrites
+        self.pendingWrites = []
+        for writer in pendingWrites { writer.fail(HTTPBodyWriter.Closed()) }
     }
 
     func write(_ part: ByteBuffer, _ done: EventLoopPromise<Void>) {
@@ -342,7 +342,7 @@ package final class HTTPReply {
         writer.flush(context)
         // The flush may have shown that the client has left.
         guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
-        if isWritable { done.succeed() } else { writers.append(done) }
+        if isWritable { done.succeed() } else { pendingWrites.append(done) }
     }
 }
 
@@ -362,7 +362,7 @@ protocol HTTPReplyingConnection: AnyObject {
     var writer: ResponseWriter { get }
     /// The value of the `Date` field.
     var date: String { get }
-    /// Closes at once.
+    /// Closes the connection immediately.
     func breakOff()
     /// Passes the connection's bytes to `handler` until the connection ends.
     func handOver(to handler: any ChannelHandler) throws

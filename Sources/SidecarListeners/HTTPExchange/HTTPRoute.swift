@@ -21,9 +21,9 @@ package struct HTTPRoute: Sendable {
 
     /// The producer of the answer.
     enum Handler: Sendable {
-        /// Answers on the event loop, at once or later.
+        /// Answers on the event loop, immediately or later.
         case reply(@Sendable (HTTPCall, HTTPReply) throws -> Void)
-        /// Answers in a task of its own, for rare requests.
+        /// Answers in a separate task, for rare requests.
         case answer(@Sendable (HTTPCall) async throws -> HTTPAnswer)
         /// Passes the request to another server. The body is read as it arrives, whatever its size.
         case relay(Relay)
@@ -38,7 +38,7 @@ package struct HTTPRoute: Sendable {
     let answersHead: Bool
     /// Whether the path's last variable matches zero or more segments.
     let hasTail: Bool
-    /// Whether requests are traced, as frequent requests that make a decision are.
+    /// Whether requests are traced. Frequent requests that make a decision are.
     let isTraced: Bool
     /// Whether the route is also served in reserve slots, when all others are taken.
     let isServedWhenFull: Bool

@@ -6,10 +6,10 @@ internal import SidecarSettings
 package struct HTTPTarget: Sendable {
     /// The prefix of the targets that lead to a service.
     static let proxyPrefix = ProxyTarget.prefix
-    /// The header field that names the service of a request whose path does not, and the service that has answered.
+    /// The header field that names a service: in a request whose path does not name it, and in the answer.
     package static let serviceField = "Interlock-Service"
 
-    /// The path, which starts with a slash unless the target leads nowhere.
+    /// The path, which starts with a slash unless the target has another form, such as `*`.
     let path: Substring
     /// The query without its question mark; `nil` if there is no query.
     let query: Substring?

@@ -4,7 +4,7 @@ package import NIOCore
 /// The fields of a request's body: a JSON object that may contain only known fields of the right type. `null` counts as
 /// absent.
 package struct JSONFields {
-    /// The deepest nesting that is read. An object of plain values has one level.
+    /// The maximum nesting depth. An object of plain values has one level.
     private static let deepest = 3
 
     private let values: [String: JSONValue]
@@ -122,7 +122,7 @@ package struct JSONFields {
 }
 
 extension ResourceName {
-    /// - Parameter what: the purpose of the name, for the problem's detail.
+    /// - Throws: `HTTPProblem`, whose detail begins with `what`.
     package init(_ text: String, what: String) throws(HTTPProblem) {
         do throws(Violation) {
             try self.init(text)

@@ -33,13 +33,13 @@ package enum LiveView: Hashable, Sendable {
             let known = Name.allCases.map(\.rawValue).joined(separator: ", ")
             throw InterlockError(.invalid, "unknown view \"\(Excerpt(view))\"; expected one of \(known)")
         }
-        func refuse(_ what: String, _ value: String?) throws(InterlockError) {
-            if value != nil { throw InterlockError(.invalid, "the view \(view.rawValue) takes no \(what)") }
+        func reject(_ argument: String, _ value: String?) throws(InterlockError) {
+            if value != nil { throw InterlockError(.invalid, "the view \(view.rawValue) takes no \(argument)") }
         }
-        if view != .lock, view != .service { try refuse("name", name) }
-        if view != .locks, view != .services { try refuse("search", search) }
-        if view != .locks { try refuse("cursor", cursor) }
-        if view != .services { try refuse("from", from) }
+        if view != .lock, view != .service { try reject("name", name) }
+        if view != .locks, view != .services { try reject("search", search) }
+        if view != .locks { try reject("cursor", cursor) }
+        if view != .services { try reject("from", from) }
         let searched = ExactText(search ?? "")
         guard searched.text.utf8.count <= ResourceName.longest else {
             throw InterlockError(.invalid, "search: expected at most \(ResourceName.longest) bytes, like a name")

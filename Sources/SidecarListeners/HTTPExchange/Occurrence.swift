@@ -21,7 +21,7 @@ package final class Occurrence: Sendable {
         for observer in observers.values { observer() }
     }
 
-    /// Calls `observer` once: when the event happens, or at once if it has happened.
+    /// Calls `observer` once: when the event happens, or immediately if it has already happened.
     func observe(_ observer: @escaping @Sendable () -> Void) -> Int? {
         let id: Int? = state.withLockedValue { state in
             guard !state.hasHappened else { return nil }

@@ -12,7 +12,7 @@ package struct ProbeReading: Hashable, Sendable {
         case all
         /// The local sidecar on its own behalf, because Redis is down and no prober can be elected.
         case alone
-        /// No prober so far.
+        /// No prober is elected yet.
         case undecided
     }
 

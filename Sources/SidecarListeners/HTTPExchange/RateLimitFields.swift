@@ -9,7 +9,7 @@ struct RateLimitFields {
     private let policy: String
 
     init(_ decision: LimitAnswer, limits: [LimitDefinition], hasSubject: Bool) {
-        // A refused caller gets the time until there is room again, which is never later than `Retry-After`.
+        // A refused caller gets the time until the limit permits a call again, which is never later than `Retry-After`.
         let time = decision.isTaken ? decision.resetAfter : max(0, decision.reportedRetryAfter)
         let isShadow = limits.contains { $0.isShadow && $0.name == decision.limitName }
         current = (isShadow ? nil : decision.limitName).map { name in
@@ -25,7 +25,7 @@ struct RateLimitFields {
         policy = String(decoding: bytes, as: UTF8.self)
     }
 
-    /// - Parameter time: the time until there is room again, in milliseconds.
+    /// - Parameter time: the time until the limit permits a call again, in milliseconds.
     static func writeCurrent(_ name: String, remaining: Int64, time: Int64, to bytes: inout [UInt8]) {
         writeQuoted(name, to: &bytes)
         bytes.append(text: ";r=")

@@ -3,7 +3,7 @@ internal import InterlockHTTP
 
 /// The `Retry-After` field (RFC 9110, section 10.2.3): seconds, or a date.
 package enum RetryAfter {
-    /// The longest wait that counts, which is longer than any caller waits. A longer one is reduced to it.
+    /// The maximum wait, in seconds, which is longer than any caller waits. A longer one is reduced to this.
     package static let longestSeconds: Int64 = 366 * 86_400
 
     /// Returns the wait in milliseconds; `nil` if the text is neither seconds nor a date.

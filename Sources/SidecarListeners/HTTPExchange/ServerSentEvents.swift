@@ -2,7 +2,7 @@ internal import InterlockCore
 internal import NIOCore
 package import NIOHTTP1
 
-/// A stream of server-sent events, which lasts as long as its client stays (WHATWG HTML, section 9.2).
+/// A stream of server-sent events, which lasts until its client leaves (WHATWG HTML, section 9.2).
 package struct ServerSentEvents: Sendable {
     /// Something to write to the stream.
     enum Signal<News: Sendable>: Sendable {
@@ -17,9 +17,9 @@ package struct ServerSentEvents: Sendable {
 
     let call: HTTPCall
 
-    /// The interval between comments that keep proxies from closing a quiet stream, and reveal that a client is gone.
+    /// The interval between comments that keep proxies from closing an idle stream, and reveal that a client has left.
     private static let heartbeat: Duration = .seconds(15)
-    /// The most events that are kept for a slow client, which loses the oldest ones.
+    /// The maximum number of events that are buffered for a slow client, which loses the oldest ones.
     private static let capacity = 256
 
     /// Returns the buffer for the events of one stream, which `forward` writes.
@@ -51,7 +51,7 @@ package struct ServerSentEvents: Sendable {
         event(type, json: String(decoding: try value.json(), as: UTF8.self))
     }
 
-    /// Writes the event for each piece of news, until the news end, the client leaves or the sidecar shuts down.
+    /// Writes each event, until the events end, the client leaves or the sidecar shuts down.
     @concurrent
     func forward<News: Sendable>(
         _ signals: NewestBuffer<Signal<News>>, to writer: HTTPBodyWriter, as event: (News) throws -> String?
@@ -75,11 +75,11 @@ package struct ServerSentEvents: Sendable {
             heartbeats.cancel()
             signals.cancel()
         }
-        var told: Int64 = 0
+        var reported: Int64 = 0
         while let signal = await signals.next() {
             let dropped = signals.dropped
-            if dropped > told {
-                told = dropped
+            if dropped > reported {
+                reported = dropped
                 try await writer.write(try Self.event("dropped", Loss(dropped: dropped)))
             }
             switch signal {

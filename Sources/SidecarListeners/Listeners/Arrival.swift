@@ -17,7 +17,7 @@ package struct Arrival {
     /// `nil` for plain text.
     var handshake: Handshake?
 
-    /// Adds the TLS handlers, which use the client's turns, if the connection begins with a handshake.
+    /// Adds the TLS handlers, which run in the client's slices, if the connection begins with a handshake.
     func secure(_ channel: any Channel, _ slices: ConnectionSlices) throws {
         guard let handshake else { return }
         try channel.pipeline.syncOperations.addHandler(SliceGate(slices, .handshake))

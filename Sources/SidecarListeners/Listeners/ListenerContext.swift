@@ -11,7 +11,7 @@ protocol ListenerContext: AnyObject, SendableMetatype {
     func serve(_ channel: any Channel, _ arrival: Arrival) throws
     /// Claims a reserved file descriptor for a connection. Returns `false` if none may be used.
     func takesFromReserve(_ channel: any Channel) -> Bool
-    /// Closes the connection whose client has been unknown the longest.
+    /// Closes the oldest connection whose client is still unknown.
     func makeRoom()
     /// Ends everything that callers with removed keys have open, after the keys have changed.
     func checkCallers()

@@ -7,7 +7,7 @@ internal import ServiceLifecycle
 package import SidecarSettings
 package import SidecarTelemetry
 
-/// The parts of the sidecar that its listeners share, and their common way to listen.
+/// The parts of the sidecar that its listeners share, and the code that binds and serves them.
 package struct ListenerSetup: Sendable {
     /// Executes the calls. All connections run on its event loop.
     package let coordinator: Coordinator

@@ -29,10 +29,9 @@ struct PlainTakes {
         return nil
     }
 
-    /// Adds the byte-for-byte repeats that follow the take with this tag, as in a pipeline. They need no parsing.
-    /// - Parameters:
-    ///   - bytes: the input, starting with the parsed command, which is `length` bytes long.
-    ///   - most: the maximum number of repeats.
+    /// Adds up to `most` byte-for-byte repeats that follow the take with this tag, as in a pipeline. They need no
+    /// parsing.
+    /// - Parameter bytes: the input, starting with the parsed command, which is `length` bytes long.
     /// - Returns: the number of repeats; 0 if the command was no plain take.
     mutating func appendRepeats(of tag: UInt64, length: Int, in bytes: UnsafeRawBufferPointer, most: Int) -> Int {
         guard let last = run, last.end == tag &+ 1, let start = bytes.baseAddress else { return 0 }

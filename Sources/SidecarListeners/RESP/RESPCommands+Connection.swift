@@ -57,12 +57,12 @@ extension RESPCommands {
             let channel = request.count > 1 ? request.text(1) : eventChannel
             // Some clients unsubscribe from a channel that they never subscribed to, as a liveness check.
             if channel == eventChannel { unfollow(connection) }
-            let isLeft = connection.session.follower != nil
+            let isStillSubscribed = connection.session.follower != nil
             connection.reply(tag) { writer in
                 writer.push(3)
                 writer.bulk("unsubscribe")
                 writer.bulk(channel)
-                writer.integer(isLeft ? 1 : 0)
+                writer.integer(isStillSubscribed ? 1 : 0)
             }
         default:
             preconditionFailure("RESPCommands runs \(command) itself")

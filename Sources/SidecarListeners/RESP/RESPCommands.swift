@@ -38,9 +38,9 @@ package final class RESPCommands {
 
     /// Adds the counts to the metrics. Incrementing a metric for each command would cost a tenth of the command's time.
     private func reportCounts() {
-        for (place, counter) in counters.enumerated() where counts[place] > 0 {
-            counter.increment(by: counts[place])
-            counts[place] = 0
+        for (index, counter) in counters.enumerated() where counts[index] > 0 {
+            counter.increment(by: counts[index])
+            counts[index] = 0
         }
     }
 
@@ -185,7 +185,7 @@ package final class RESPCommands {
     /// Traces a command if it is sampled.
     /// - Parameters:
     ///   - subject: the name of the lock or the service.
-    ///   - wait: the longest wait, in milliseconds.
+    ///   - wait: the maximum wait, in milliseconds.
     ///   - options: the command's options, which may include `TRACEPARENT`; `nil` if there are no options.
     ///   - answered: returns the step's observer of the answer.
     /// - Returns: the given completion, or one that ends a span when the command is answered.
@@ -199,9 +199,9 @@ package final class RESPCommands {
         guard let span = tracer.begin(step.command.name, kind: .server, parent: parent) else { return completion }
         span.set("rpc.system", "redis")
         let step = StepTrace(step, subject(), wait: wait, of: span, calls: calls)
-        let tell = answered(step)
+        let observe = answered(step)
         return completion.reported { answer in
-            tell(answer)
+            observe(answer)
             connection.traced(tag, by: span.context)
             if let failure = step.failure { span.fail(failure) }
             span.end()
@@ -242,7 +242,7 @@ package final class RESPCommands {
         calls.releaseLock(name, token: request.text(2), fence: fence, completion: completions.release(tag))
     }
 
-    /// Returns the value of `FENCE`, the only grant that the command applies to; `nil` for the current grant.
+    /// Returns the value of `FENCE`, which restricts the command to one grant; `nil` for the current grant.
     private static func fence(_ request: RESPRequest, from start: Int) throws(InterlockError) -> Int64? {
         guard request.count > start else { return nil }
         return try RESPOptions(request, from: start, allowed: [.fence]).integer(.fence, in: RequestLimits.fences)
@@ -307,7 +307,7 @@ package final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let service = try connection.service(request, 1)
-        guard request.count > 2 else { return takePlainly(request, service, tag, connection, completions) }
+        guard request.count > 2 else { return takeBatched(request, service, tag, connection, completions) }
         connection.submitTakes()
         let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait, .named, .traceparent])
         let cost = try options.integer(.cost, in: LimitRequest.costs) ?? 1
@@ -320,8 +320,8 @@ package final class RESPCommands {
         connection.note(call, for: tag)
     }
 
-    /// Takes together with the adjacent takes. A traced take is a call of its own.
-    private func takePlainly(
+    /// Takes in one call with the adjacent takes. A traced take is a separate call.
+    private func takeBatched(
         _ request: RESPRequest, _ service: ServiceReference, _ tag: UInt64, _ connection: RESPConnection,
         _ completions: RESPCompletions
     ) {
@@ -368,9 +368,9 @@ package final class RESPCommands {
             connection.reply(tag) { writer in
                 switch answer {
                 case .failure(let error): writer.error(error)
-                case .success(let standings):
-                    writer.array(standings.count)
-                    for standing in standings { writer.limit(standing) }
+                case .success(let states):
+                    writer.array(states.count)
+                    for state in states { writer.limit(state) }
                 }
             }
         }

@@ -108,7 +108,7 @@ final class RESPCompletions {
     }
 
     func lock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: lock) }
-    /// Returns the completion for a lease that is extended for as long as its connection lives.
+    /// Returns the completion for a lease that is extended until its connection ends.
     func linkedLock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: linkedLock) }
     func renew(_ tag: UInt64) -> Completion<RenewAnswer> { Completion(tag: tag, deliver: renew) }
     func release(_ tag: UInt64) -> Completion<ReleaseAnswer> { Completion(tag: tag, deliver: release) }
@@ -160,19 +160,19 @@ extension RESPWriter {
     }
 
     /// Writes the state of one limit.
-    func limit(_ standing: LimitState) {
-        let answer = standing.answer
+    func limit(_ state: LimitState) {
+        let answer = state.answer
         map(10)
         bulk("name")
         bulkOrNull(answer.limitName)
         bulk("algorithm")
-        bulk(standing.algorithm)
+        bulk(state.algorithm)
         bulk("window_ms")
-        integer(standing.window.wholeMilliseconds)
+        integer(state.window.wholeMilliseconds)
         bulk("per_subject")
-        integer(standing.isPerSubject ? 1 : 0)
+        integer(state.isPerSubject ? 1 : 0)
         bulk("shadow")
-        integer(standing.isShadow ? 1 : 0)
+        integer(state.isShadow ? 1 : 0)
         bulk("limited")
         integer(answer.isTaken ? 0 : 1)
         bulk("limit")

@@ -7,7 +7,7 @@ internal import NIOTLS
 internal import SidecarTelemetry
 
 /// The connection of one RESP client: parses its commands, starts them, and writes their replies.
-/// `RESPServerStateMachine` decides when; this handler carries out its actions.
+/// `RESPServerStateMachine` decides when; this handler executes its actions.
 ///
 /// Confined to the coordinator's event loop, which it calls without a hop. Commands start without waiting for earlier
 /// replies.
@@ -18,16 +18,16 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     /// The pause before one more command is taken while Redis is busy.
     private static let reliefPause = TimeAmount.milliseconds(1)
-    /// The most leases that are followed for one client.
+    /// The maximum number of leases that are followed for one client.
     static let maximumFollowed = 10_000
     /// The size at which the output is handed to the socket before the end of the tick.
     private static let flushThreshold = 64 << 10
-    /// The longest time in which a refused client may still send.
-    private static let longestLinger = TimeAmount.seconds(1)
+    /// The time for which a refused client may still send.
+    private static let lingerTimeout = TimeAmount.seconds(1)
     /// The commands between two reads of the clock: a cheap command takes a microsecond.
     private static let commandsPerClockRead = 8
     /// The number of arguments that cost as much as a command.
-    private static let argumentsOfCommand = 16
+    private static let argumentsPerCommand = 16
 
     // All references to a connection are strong, and released when the client leaves. Weak references would slow down
     // every retain of their object, by a tenth of a command's time.
@@ -89,18 +89,18 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         switch machine.replies.position(of: tag) {
         case .answered: return false
         case .later:
-            let apart = writer.another()
-            write(apart)
-            machine.replies.keep(apart.buffer, for: tag)
+            let deferred = writer.another()
+            write(deferred)
+            machine.replies.keep(deferred.buffer, for: tag)
         case .first:
             write(writer)
             machine.replies.removeFirst()
-            writeThoseReady()
+            writeReadyReplies()
         }
         return true
     }
 
-    /// Writes the replies to `count` consecutive commands at once, the first of which has this tag.
+    /// Writes the replies to `count` consecutive commands, starting with the one with this tag.
     /// - Returns: `false` if the client has left.
     func reply(_ tag: UInt64, count: Int, _ write: (_ writer: RESPWriter, _ replies: Range<Int>) -> Void) -> Bool {
         switch machine.replies.position(of: tag) {
@@ -109,13 +109,13 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         case .first:
             write(writer, 0..<count)
             machine.replies.removeFirst(count)
-            writeThoseReady()
+            writeReadyReplies()
         }
         return true
     }
 
     /// Writes the replies that waited for the one just written.
-    private func writeThoseReady() {
+    private func writeReadyReplies() {
         while let reply = machine.replies.popReady() { writer.buffer.append(reply) }
         if !arrivals.isEmpty {
             arrivals.answered(before: machine.replies.firstTag, now: listener.commands.calls.now(), listener.commands.times)
@@ -131,7 +131,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// Records the arrival of a command of this kind.
     func came(_ command: Int, _ tag: UInt64) { arrivals.came(command, tag: tag, at: now) }
 
-    /// Records the trace of the command with this tag, whose reply follows at once.
+    /// Records the trace of the command with this tag, whose reply follows immediately.
     func traced(_ tag: UInt64, by trace: TraceContext) {
         // The trace of an answered command would be kept forever.
         if machine.replies.position(of: tag) != .answered { arrivals.traced(tag, by: trace) }
@@ -154,7 +154,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     var isUnread: Bool { machine.isUnread }
     var remoteAddress: SocketAddress? { context?.remoteAddress }
 
-    /// Whether the client wants pushes. Many clients would take an unrequested one for the next reply.
+    /// Whether the client wants pushes. Many clients would mistake an unrequested one for the next reply.
     var receivesLosses: Bool { speaksRESP3 && (session.receivesLosses || session.follower != nil) }
 
     /// - Throws: if the limit of followed leases is reached.
@@ -165,7 +165,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// Reports the loss of this lease to the client. A linked lease is extended for as long as the connection lives.
+    /// Reports the loss of this lease to the client. A linked lease is extended until the connection ends.
     func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
         guard isOpen, let completions else { return }
         try mayFollow()
@@ -260,7 +260,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         guard action != .none, let context else { return }
         switch action {
         case .none, .take: break
-        case .awaitSlice: slices.later { [self] in goOn() }
+        case .awaitSlice: slices.later { [self] in continueInSlice() }
         case .planRelief: _ = after(Self.reliefPause) { [self] in perform(machine.reliefCame()) }
         case .read: readFromSocket(context)
         case .resume: resume()
@@ -313,7 +313,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         context.writeAndFlush(takeOutput()).assumeIsolated().whenComplete { _ in next() }
     }
 
-    /// Empties the output first: the socket may take it at once, and ask for more.
+    /// Empties the output first: the socket may accept it immediately, and ask for more.
     private func takeOutput() -> NIOAny {
         let bytes = writer.buffer.contents
         writer.buffer.removeAll()
@@ -327,7 +327,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private func closeOutput(_ context: ChannelHandlerContext) {
         guard isOpen else { return }
         context.close(mode: .output, promise: nil)
-        linger = after(Self.longestLinger) { context.close(promise: nil) }
+        linger = after(Self.lingerTimeout) { context.close(promise: nil) }
     }
 
     private func readFromSocket(_ context: ChannelHandlerContext) {
@@ -336,9 +336,9 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     /// Gives a client without a key small buffers and a deadline, because another client may need its slot.
     private func awaitLogin() {
-        let isStranger = session.caller == nil
-        parser.bounds = isStranger ? .beforeLogin : .usual
-        guard isStranger || !session.isSecured, isOpen else {
+        let isUnauthenticated = session.caller == nil
+        parser.bounds = isUnauthenticated ? .beforeLogin : .usual
+        guard isUnauthenticated || !session.isSecured, isOpen else {
             login?.cancel()
             login = nil
             listener.admitted(self)
@@ -369,7 +369,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             }
             guard takeOne() else { break }
             if writer.buffer.count >= Self.flushThreshold { flushNow() }
-            commandsUntilClockRead -= 1 + parser.arguments.count / Self.argumentsOfCommand
+            commandsUntilClockRead -= 1 + parser.arguments.count / Self.argumentsPerCommand
             guard commandsUntilClockRead <= 0 else { continue }
             commandsUntilClockRead = Self.commandsPerClockRead
             guard !slices.mayGoOn else { continue }
@@ -377,7 +377,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             break
         }
         submitTakes()
-        // The takes may have made room. No reply resumes the commands of a client that has stopped sending.
+        // The takes may have freed capacity. No reply resumes the commands of a client that has stopped sending.
         if isHeldBack, machine.isInputEnded, input.readableBytes > 0, mayTake() { perform(machine.awaitSlice()) }
         machine.sliceEnds()
     }
@@ -393,7 +393,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     func isLong() { commandsUntilClockRead = 0 }
 
     /// Continues in a new slice.
-    private func goOn() {
+    private func continueInSlice() {
         if machine.sliceGranted() == .take { takeAll() }
         perform(machine.sliceUsed())
     }

@@ -18,15 +18,15 @@ package final class RESPListenerContext: ListenerContext {
     let loginTimeout: TimeAmount
     private let refusedLogins: RefusedClients
     private let maximumConnections: Int
-    /// The most connections from this host's Unix socket that are accepted beyond the maximum.
+    /// The number of connections from the Unix socket that are accepted beyond the maximum.
     private static let localReserve = 16
-    /// The most leases of a departed client that are handled between two reads of the clock.
+    /// The maximum number of a departed client's leases that are handled between two reads of the clock.
     private static let maximumUnfollowedAtOnce = 16
-    private static let pauseOfUnfollowing = TimeAmount.microseconds(500)
+    private static let unfollowPause = TimeAmount.microseconds(500)
     /// The leases of departed clients that are still followed, and whether each is to be released.
     private var orphans: Deque<(follower: LeaseFollower, isReleased: Bool)> = []
-    /// The turn for the leases of departed clients, scheduled among the turns of API keys. No API key has that name.
-    private let slicesOfOrphans: ConnectionSlices
+    /// The slices for the leases of departed clients, scheduled like those of an API key. No API key has this name.
+    private let orphanSlices: ConnectionSlices
     private var isShuttingDown = false
     private var connections: [Int64: RESPConnection] = [:]
     /// Connections without a finished TLS handshake, or without a key.
@@ -47,16 +47,16 @@ package final class RESPListenerContext: ListenerContext {
         newcomers = UnidentifiedConnections(most: isTLS ? UnidentifiedConnections<RESPConnection>.maximumWithTLS : nil)
         flushes = FlushQueue(eventLoop: scheduler.eventLoop)
         self.scheduler = scheduler
-        slicesOfOrphans = ConnectionSlices(scheduler)
-        slicesOfOrphans.clientKey = "\0orphans"
+        orphanSlices = ConnectionSlices(scheduler)
+        orphanSlices.clientKey = "\0orphans"
     }
 
     var connectionCount: Int { connections.count }
 
     package func serve(_ channel: any Channel, _ arrival: Arrival = Arrival()) throws {
-        let places = maximumConnections + (arrival.isLocal ? Self.localReserve : 0)
-        if connections.count >= places { makeRoom() }
-        guard connections.count < places else {
+        let capacity = maximumConnections + (arrival.isLocal ? Self.localReserve : 0)
+        if connections.count >= capacity { makeRoom() }
+        guard connections.count < capacity else {
             let refusal = ByteBuffer(string: "-ERR max number of clients reached\r\n")
             channel.writeAndFlush(refusal).whenComplete { _ in channel.close(promise: nil) }
             return
@@ -119,14 +119,14 @@ package final class RESPListenerContext: ListenerContext {
     /// while Redis is busy.
     /// - Parameter leases: the leases, and whether each is released.
     func unfollow(_ leases: [(follower: LeaseFollower, isReleased: Bool)]) {
-        let isBegun = !orphans.isEmpty
+        let isInProgress = !orphans.isEmpty
         // The few leases of one client do not wait behind the many of another.
-        let areFew = leases.count <= Self.maximumUnfollowedAtOnce
-        if areFew { orphans.prepend(contentsOf: leases) } else { orphans.append(contentsOf: leases) }
-        if isShuttingDown || areFew && !isBegun {
+        let isSmall = leases.count <= Self.maximumUnfollowedAtOnce
+        if isSmall { orphans.prepend(contentsOf: leases) } else { orphans.append(contentsOf: leases) }
+        if isShuttingDown || isSmall && !isInProgress {
             unfollowOrphans(orphans.count)
-        } else if !isBegun {
-            slicesOfOrphans.later { [self] in goOnUnfollowing() }
+        } else if !isInProgress {
+            orphanSlices.later { [self] in unfollowMore() }
         }
     }
 
@@ -135,14 +135,14 @@ package final class RESPListenerContext: ListenerContext {
         orphans.removeFirst(min(count, orphans.count))
     }
 
-    private func goOnUnfollowing() {
+    private func unfollowMore() {
         repeat {
             unfollowOrphans(Self.maximumUnfollowedAtOnce)
             guard !orphans.isEmpty else { return }
-        } while !commands.calls.isRedisBusy && slicesOfOrphans.mayGoOn
-        guard commands.calls.isRedisBusy else { return slicesOfOrphans.later { [self] in goOnUnfollowing() } }
-        scheduler.eventLoop.assumeIsolated().scheduleTask(in: Self.pauseOfUnfollowing) { [self] in
-            slicesOfOrphans.later { [self] in goOnUnfollowing() }
+        } while !commands.calls.isRedisBusy && orphanSlices.mayGoOn
+        guard commands.calls.isRedisBusy else { return orphanSlices.later { [self] in unfollowMore() } }
+        scheduler.eventLoop.assumeIsolated().scheduleTask(in: Self.unfollowPause) { [self] in
+            orphanSlices.later { [self] in unfollowMore() }
         }
     }
 

@@ -85,9 +85,9 @@ package struct RESPOptions {
 
     /// Returns the names in a list; `nil` if the option is absent.
     package func names(_ option: Option) throws(InterlockError) -> [ResourceName]? {
-        guard let place = given.first(where: { $0.option == option }) else { return nil }
+        guard let entry = given.first(where: { $0.option == option }) else { return nil }
         var names: [ResourceName] = []
-        for index in place.values { names.append(try Self.name(request.text(index), what: option.rawValue)) }
+        for index in entry.values { names.append(try Self.name(request.text(index), what: option.rawValue)) }
         return names
     }
 
@@ -125,8 +125,8 @@ package struct RESPOptions {
     }
 
     func integer(_ option: Option, in range: ClosedRange<Int64>) throws(InterlockError) -> Int64? {
-        guard let place = given.first(where: { $0.option == option })?.values.first else { return nil }
-        return try Self.integer(request, place, what: option.rawValue, in: range)
+        guard let index = given.first(where: { $0.option == option })?.values.first else { return nil }
+        return try Self.integer(request, index, what: option.rawValue, in: range)
     }
 
     static func integer(

@@ -2,7 +2,7 @@ internal import Glibc
 
 /// One command in the connection's buffer. Arguments are copied only when they are read as text.
 ///
-/// Valid only as long as the buffer that it points into.
+/// Valid only while the buffer that it points into exists.
 package struct RESPRequest {
     let bytes: UnsafeRawBufferPointer
     /// The range of each argument in `bytes`. The first argument is the command's name.

@@ -1,6 +1,6 @@
 /// Finds the next command in a connection's bytes: a RESP array of bulk strings, or an inline line of words.
 ///
-/// Pure: takes bytes and returns one outcome. Rejects what no client needs before it costs memory.
+/// Pure: takes bytes and returns one outcome. Rejects commands that no client needs before they cost memory.
 package struct RESPRequestParser {
     package enum Outcome: Equatable {
         /// A complete command of `consumed` bytes, whose arguments are in `arguments`.
@@ -21,7 +21,7 @@ package struct RESPRequestParser {
         package var array: Int
         /// The maximum length of an argument, in bytes.
         package var bulk: Int
-        /// The maximum length of the whole command with all its arguments, in bytes.
+        /// The maximum length of a command with all its arguments, in bytes.
         package var command: Int
 
         package static let usual = Bounds(array: 1024, bulk: 64 << 10, command: 1 << 20)

@@ -1,7 +1,7 @@
 package import Interlock
 
 /// The protocol of a connection to a RESP client: whether it takes commands, reads, writes and closes. Pure: takes
-/// events and returns actions, which `RESPConnection` carries out.
+/// events and returns actions, which `RESPConnection` executes.
 ///
 /// Commands run in slices of the event loop's time. Reading pauses while too much is pending, and resumes with a reply,
 /// a slice, a writable socket, or after a pause. Nothing is written after the connection has begun to close.
@@ -28,12 +28,12 @@ package struct RESPServerStateMachine {
         case write
         /// Write the output, and close once the socket has taken it.
         case writeAndClose
-        /// Write the output, then close only the output, and the rest after a while: a system that closes a connection
-        /// with unread bytes discards the last reply.
+        /// Write the output, close the output side, and close the connection after a while: closing a connection with
+        /// unread bytes would discard the last reply.
         case writeAndLinger
-        /// Write the output, and close at once.
+        /// Write the output, and close immediately.
         case close
-        /// Discard the output, and close at once.
+        /// Discard the output, and close immediately.
         case drop
         /// Discard the output, or the bytes that arrived.
         case discard
@@ -41,7 +41,7 @@ package struct RESPServerStateMachine {
         case refuse
         /// Report `drop` if the socket does not become writable for too long.
         case watchStall
-        /// Stop the timers. The commands left run in a later slice.
+        /// Stop the timers. The remaining commands run in a later slice.
         case leave
         /// Report `end`, and release everything.
         case end
@@ -63,15 +63,16 @@ package struct RESPServerStateMachine {
         case heldBack
         /// The connection closes after the awaited slice: the client has stopped sending, or is no longer read.
         case ended
-        /// The channel has closed. The commands left run without replies.
+        /// The channel has closed. The remaining commands run without replies.
         case closed
     }
 
     /// The slice in which commands are taken.
     private enum Slice { case none, running, awaited, runningAndAwaited }
 
-    /// The permission to take a command beyond the quota: pending ones may wait for what that command releases.
-    private enum Relief { case none, planned, granted }
+    /// The permission to take one command beyond the limit while Redis is busy: pending commands may wait for
+    /// something that it releases, such as a lock.
+    private enum ExtraCommand { case none, planned, granted }
 
     private enum Output {
         case idle
@@ -80,20 +81,20 @@ package struct RESPServerStateMachine {
         case blocked
     }
 
-    /// The most commands of one connection that are pending.
+    /// The maximum number of pending commands of one connection.
     package static let longestPipeline = 1024
-    /// The most commands of one connection that are pending while Redis is busy.
+    /// The maximum number of pending commands of one connection while Redis is busy.
     package static let quota = 16
     /// The size of the kept replies, in bytes, at which reading pauses.
     package static let maximumWaiting = 1 << 20
-    /// The most bytes that are kept for a client that does not read.
+    /// The maximum number of bytes that are buffered for a client that does not read.
     package static let longestOutput = 4 << 20
 
     private let carrier: Carrier
     private var phase = Phase.taking
     private var reading = Reading.flowing
     private var slice = Slice.none
-    private var relief = Relief.none
+    private var extraCommand = ExtraCommand.none
     private var output = Output.idle
     package private(set) var endedBy = Side.client
     package var replies = RESPReplyQueue()
@@ -110,7 +111,7 @@ package struct RESPServerStateMachine {
     var isUnread: Bool { reading == .closed }
 
     private var isWritable: Bool { output != .blocked }
-    private var writes: Bool { reading != .closed && (phase == .taking || isClosing) }
+    private var canWrite: Bool { reading != .closed && (phase == .taking || isClosing) }
     private var isSliceAwaited: Bool { slice == .awaited || slice == .runningAndAwaited }
 }
 
@@ -153,23 +154,24 @@ extension RESPServerStateMachine {
     /// - Returns: the tag of the command.
     @inline(__always)
     package mutating func commandParsed() -> UInt64 {
-        if relief == .granted { relief = .none }
+        if extraCommand == .granted { extraCommand = .none }
         return replies.append()
     }
 
     @inline(__always)
     private mutating func admit(_ isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard replies.count < Self.longestPipeline, replies.waitingBytes < Self.maximumWaiting, isWritable else { return .none }
-        // A client that has stopped sending cannot add to the load, so the commands that it has sent are carried out.
-        guard replies.count > Self.quota, reading == .flowing || reading == .heldBack, relief != .granted, isRedisBusy() else {
+        // A client that has stopped sending cannot add to the load, so the commands that it has sent are executed.
+        guard replies.count > Self.quota, reading == .flowing || reading == .heldBack, extraCommand != .granted, isRedisBusy()
+        else {
             return .take
         }
         return planRelief()
     }
 
     private mutating func planRelief() -> Action {
-        guard relief != .planned else { return .none }
-        relief = .planned
+        guard extraCommand != .planned else { return .none }
+        extraCommand = .planned
         return .planRelief
     }
 }
@@ -181,7 +183,7 @@ extension RESPServerStateMachine {
     /// - Parameter input: the size of the input, in bytes.
     package mutating func readRequested(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard reading != .closed, reading != .ended || phase == .ending else { return .none }
-        // The bytes would be discarded, and only their end matters: a client that goes on sending is read slowly.
+        // The bytes would be discarded, and only their end matters: a client that keeps sending is read slowly.
         guard phase == .taking else { return planRelief() }
         reading = .heldBack
         return isSliceAwaited && input >= ConnectionSlices.readAhead ? .none : readIfAdmitted(isRedisBusy())
@@ -190,12 +192,12 @@ extension RESPServerStateMachine {
     package var isInputEnded: Bool { reading == .ended }
 
     package mutating func reliefCame() -> Action {
-        relief = .granted
+        extraCommand = .granted
         guard reading != .closed else { return .none }
         return phase == .taking ? .resume : .read
     }
 
-    /// Continues after a reason to wait has gone.
+    /// Continues after a reason to wait has ended.
     /// - Returns: `take`, after which `resumeReading` follows, or the action for reading.
     package mutating func resume(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard phase == .taking, slice == .none, input > 0 else { return resumeReading(isRedisBusy: isRedisBusy()) }
@@ -223,10 +225,10 @@ extension RESPServerStateMachine {
     ///   - mayWrite: whether there is time for a write now.
     @inline(__always)
     package mutating func written(_ size: Int, input: Int, mayWrite: @autoclosure () -> Bool) -> Action {
-        guard writes else { return .discard }
+        guard canWrite else { return .discard }
         guard size <= Self.longestOutput else { return drop() }
-        // The output is flushed between commands. A failed write makes NIO drain the socket at once, and the current
-        // command is still in the input.
+        // The output is flushed between commands. A failed write makes NIO drain the socket immediately, and the
+        // current command is still in the input.
         guard slice == .none || slice == .awaited else { return .none }
         // If nothing else is pending, no other reply could join this write.
         guard replies.isEmpty, phase == .taking, isWritable, input == 0, reading != .heldBack, mayWrite() else {
@@ -236,15 +238,15 @@ extension RESPServerStateMachine {
     }
 
     package mutating func planFlush() -> Action {
-        // A socket that becomes writable causes a flush of its own.
-        guard writes, output == .idle else { return .none }
+        // A socket that becomes writable causes another flush.
+        guard canWrite, output == .idle else { return .none }
         output = .flushPlanned
         return .planFlush
     }
 
     package mutating func flush() -> Action {
         if output == .flushPlanned { output = .idle }
-        guard writes else { return .none }
+        guard canWrite else { return .none }
         if reading == .ended, slice == .none { return close() }
         guard isClosing, replies.isEmpty else { return isWritable ? .write : .none }
         defer { phase = .ending }
@@ -299,7 +301,7 @@ extension RESPServerStateMachine {
     /// wait for a slice run first.
     package mutating func closeBehindOutput() -> Action {
         endedBy = .sidecar
-        guard writes else { return .none }
+        guard canWrite else { return .none }
         if phase == .taking, isSliceAwaited {
             reading = .ended
             return .none

@@ -12,12 +12,12 @@ package final class ReplyBuffer {
     /// count.
     var errors: RESPErrorCounters?
 
-    private static let smallestCapacity = 512
+    private static let minimumCapacity = 512
     /// The largest capacity, in bytes, that is kept when the buffer is emptied.
-    private static let largestKept = 128 << 10
+    private static let maximumRetainedCapacity = 128 << 10
 
     init() {
-        capacity = Self.smallestCapacity
+        capacity = Self.minimumCapacity
         storage = .allocate(byteCount: capacity, alignment: 16)
     }
 
@@ -30,7 +30,7 @@ package final class ReplyBuffer {
 
     func removeAll() {
         count = 0
-        if capacity > Self.largestKept { resize(to: Self.smallestCapacity) }
+        if capacity > Self.maximumRetainedCapacity { resize(to: Self.minimumCapacity) }
     }
 
     func append(_ bytes: UnsafeRawBufferPointer) {
@@ -73,17 +73,17 @@ package final class ReplyBuffer {
             length = 2
         }
         var digits = 1
-        var bound: UInt64 = 10
+        var power: UInt64 = 10
         // No overflow: a magnitude has at most 19 digits, and 10¹⁹ fits into 64 bits.
-        while digits < 19, magnitude >= bound {
+        while digits < 19, magnitude >= power {
             digits += 1
-            bound &*= 10
+            power &*= 10
         }
         length += digits
-        var place = length
+        var index = length
         for _ in 0..<digits {
-            place -= 1
-            target[place] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: magnitude % 10)
+            index -= 1
+            target[index] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: magnitude % 10)
             magnitude /= 10
         }
         target[length] = UInt8(ascii: "\r")

@@ -43,11 +43,11 @@ final class AcceptPause: ChannelInboundHandler {
 }
 
 extension EventLoop {
-    /// The uptime in nanoseconds, for decisions that have no clock of their own.
+    /// The uptime in nanoseconds, for decisions that take the time as an argument.
     package var uptime: Int64 { Int64(clamping: now.uptimeNanoseconds) }
 
-    /// Waits until a listener's connections have closed, which they do once they are answered. The end of the process
-    /// closes those that are still open after 5 seconds.
+    /// Waits until a listener's connections have closed, for at most 5 seconds. They close once they are answered; the
+    /// end of the process closes the others.
     func untilEmpty(_ isEmpty: @escaping @Sendable () -> Bool) async throws {
         let done = makePromise(of: Void.self)
         // Polling suffices: it runs only during shutdown, for 5 seconds at most.
@@ -65,7 +65,7 @@ extension EventLoop {
 extension SidecarError {
     /// Describes a listener that cannot be opened.
     /// - Parameters:
-    ///   - key: the setting, such as `listen.http`, which a person must change along with its address.
+    ///   - key: the setting to change, such as `listen.http`.
     ///   - hint: further advice if permission is denied.
     init(cannotListen key: String, at address: String, _ error: any Error, permissionHint hint: String? = nil) {
         let reason = NetworkReason(error)

@@ -3,10 +3,10 @@ internal import Logging
 internal import NIOCore
 internal import SidecarTelemetry
 
-/// Logs once a minute that the file descriptors are exhausted, whichever listener notices.
+/// Logs at most once a minute that the file descriptors are exhausted, for all listeners together.
 final class DescriptorShortage: Sendable {
     /// Descriptors belong to the process, so all listeners share one log limit.
-    private static let lines = LogRateLimiter()
+    private static let logLimiter = LogRateLimiter()
 
     private let listener: String
     private let logger: Logger
@@ -17,7 +17,7 @@ final class DescriptorShortage: Sendable {
     }
 
     func noted() {
-        guard let times = Self.lines.happened() else { return }
+        guard let times = Self.logLimiter.happened() else { return }
         logger.log(
             .noDescriptors, ["door": listener, "bound": OpenFileLimit.current.map { "\($0)" } ?? "unknown", "times": "\(times)"])
     }
