@@ -39,7 +39,6 @@ struct BenchCommand: AsyncParsableCommand {
     static func main() { begin() }
 }
 
-/// The command `interlock bench lock`.
 struct BenchLock: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "lock", abstract: "Lock cycles: acquire, hold, release.")
@@ -49,7 +48,6 @@ struct BenchLock: AsyncParsableCommand {
     func run() async throws { try await load.run(.lock) }
 }
 
-/// The command `interlock bench limit`.
 struct BenchLimit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "limit", abstract: "Limit decisions: LIMIT.TAKE.")
 
@@ -58,7 +56,6 @@ struct BenchLimit: AsyncParsableCommand {
     func run() async throws { try await load.run(.limit) }
 }
 
-/// The command `interlock bench permit`.
 struct BenchPermit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "permit", abstract: "Guarded calls: permit, call, report.")
@@ -68,7 +65,6 @@ struct BenchPermit: AsyncParsableCommand {
     func run() async throws { try await load.run(.permit) }
 }
 
-/// The command `interlock bench proxy`.
 struct BenchProxy: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "proxy", abstract: "Requests through the guarded proxy.")
@@ -78,11 +74,10 @@ struct BenchProxy: AsyncParsableCommand {
     func run() async throws { try await load.run(.proxy) }
 }
 
-/// The command `interlock bench mixed`.
 struct BenchMixed: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "mixed",
-        abstract: "All of these at once, including clients that misbehave.")
+        abstract: "All of these concurrently, including clients that misbehave.")
 
     @OptionGroup var load: LoadOptions
 

@@ -170,7 +170,7 @@ struct LoadOptions: ParsableArguments {
     }
 
     /// Runs a workload, then shows and writes its report.
-    /// - Throws: `Failure` if the run fails or a promise was broken.
+    /// - Throws: `Failure` if the run fails or an invariant was violated.
     func run(_ workload: Workload) async throws {
         let bench = try benchRun(workload)
         let line = ProgressLine()
@@ -215,10 +215,10 @@ struct LoadOptions: ParsableArguments {
             plan.conduct = .misbehaving
         }
         guard sidecars.isEmpty else { return BenchRun(plan: plan, fleet: nil, historyPath: history) }
-        let own = BenchRun.Fleet(
+        let startedFleet = BenchRun.Fleet(
             program: try Self.sidecarProgram(), sidecars: fleet, extraServices: services,
             faults: faults.kinds(on: fleetTopology), topology: fleetTopology, waitReplicas: waitReplicas)
-        return BenchRun(plan: plan, fleet: own, historyPath: history)
+        return BenchRun(plan: plan, fleet: startedFleet, historyPath: history)
     }
 
     /// Returns the path of the `interlock` next to this program, through an open file, so that replacing the file

@@ -1,15 +1,15 @@
 package import InterlockCore
 
-/// Checks a history against all promises as it happens.
+/// Checks a history against all invariants as it happens.
 ///
-/// Events arrive in order of time. An inconsistent history breaks the promise `sound`: an end without a beginning, a
-/// client that sends a request before it has its last answer, an unknown service, or time that goes backward. Most such
-/// events are skipped. An event with an earlier time counts at the latest time so far, and a second request replaces
-/// the open one.
+/// Events arrive in order of time. An inconsistent history violates the invariant `sound`: an end without a beginning,
+/// a client that sends a request before it has its last answer, an unknown service, or time that goes backward. Most
+/// such events are skipped. An event with an earlier time counts at the latest time so far, and a second request
+/// replaces the open one.
 ///
 /// Memory is bounded by clients, names, sidecars and services, never by operations. Equal histories give equal reports.
 package struct HistoryCheck: Sendable {
-    /// The most violations in a report. Further ones are only counted.
+    /// The default maximum number of violations in a report. Further ones are only counted.
     package static let listedViolations = 100
 
     private let services: [ServiceRules]
@@ -83,7 +83,7 @@ package struct HistoryCheck: Sendable {
     /// Checks the next event.
     package mutating func observe(_ event: HistoryEvent) {
         if event.at < now {
-            note("time went backward from \(now.inMilliseconds) ms to \(event.at.inMilliseconds) ms")
+            reportInconsistency("time went backward from \(now.inMilliseconds) ms to \(event.at.inMilliseconds) ms")
         } else {
             now = event.at
         }
@@ -93,27 +93,32 @@ package struct HistoryCheck: Sendable {
         case .ended(let client, let ending):
             ended(client, ending)
         case .wrote(let client, let lock, let lease, _, let isAccepted):
-            show(HistoryStep(at: now, what: .wrote(leases.lease(lease, of: client), lock: lock, isAccepted: isAccepted)))
+            dispatch(HistoryStep(at: now, what: .wrote(leases.lease(lease, of: client), lock: lock, isAccepted: isAccepted)))
         case .linked(let client, let lock, let lease, let ttl, let change):
-            let news = change == .left ? leases.left(lease, by: client) : nil
+            let leaseChange = change == .left ? leases.left(lease, by: client) : nil
             let sidecar = leases.lease(lease, of: client)?.sidecar
-            show(HistoryStep(at: now, what: .linked(lock: lock, lease: lease, ttl: ttl, change, sidecar: sidecar, news)))
+            dispatch(
+                HistoryStep(at: now, what: .linked(lock: lock, lease: lease, ttl: ttl, change, sidecar: sidecar, leaseChange)))
         case .forced(let service, let state, let until):
-            guard knows(service, of: "a breaker") else { return }
-            show(HistoryStep(at: now, what: .forced(service: service, state: state, until: until)))
+            guard validateService(service, for: "a breaker") else { return }
+            dispatch(HistoryStep(at: now, what: .forced(service: service, state: state, until: until)))
         case .breakerSeen(let sidecar, let service, let state, let generation, let until):
-            guard knows(service, of: "a breaker") else { return }
-            let news = HistoryStep.What.breakerSeen(
+            guard validateService(service, for: "a breaker") else { return }
+            let seen = HistoryStep.What.breakerSeen(
                 sidecar: sidecar, service: service, state: state, generation: generation, until: until)
-            show(HistoryStep(at: now, what: news))
+            dispatch(HistoryStep(at: now, what: seen))
         case .faultBegan(let fault, let kind, let sidecar):
-            guard faults.began(fault, kind, sidecar: sidecar, at: now) else { return note("fault \(fault) began twice") }
-            show(HistoryStep(at: now, what: .faultBegan(fault: fault, kind, sidecar: sidecar)))
+            guard faults.began(fault, kind, sidecar: sidecar, at: now) else {
+                return reportInconsistency("fault \(fault) began twice")
+            }
+            dispatch(HistoryStep(at: now, what: .faultBegan(fault: fault, kind, sidecar: sidecar)))
         case .faultEnded(let fault):
-            guard let ended = faults.ended(fault, at: now) else { return note("fault \(fault) ended without having begun") }
-            show(HistoryStep(at: now, what: .faultEnded(fault: fault, ended.kind, sidecar: ended.sidecar)))
+            guard let ended = faults.ended(fault, at: now) else {
+                return reportInconsistency("fault \(fault) ended without having begun")
+            }
+            dispatch(HistoryStep(at: now, what: .faultEnded(fault: fault, ended.kind, sidecar: ended.sidecar)))
         }
-        keepFindings()
+        collectFindings()
     }
 
     /// Ends the history at `end` and judges operations without an end. No event may follow.
@@ -121,30 +126,31 @@ package struct HistoryCheck: Sendable {
         now = max(now, end)
         self.end = now
         let open = calls.values.sorted { ($0.invoked, $0.client) < ($1.invoked, $1.client) }
-        show(HistoryStep(at: now, what: .finished(open: open)))
-        keepFindings()
+        dispatch(HistoryStep(at: now, what: .finished(open: open)))
+        collectFindings()
     }
 
     private mutating func invoked(_ client: Int, _ sidecar: Int, _ operation: Operation) {
-        if let service = operation.service, !knows(service, of: operation.kind.rawValue) { return }
+        if let service = operation.service, !validateService(service, for: operation.kind.rawValue) { return }
         let call = Call(
             client: client, sidecar: sidecar, operation: operation, invoked: now, grantsBefore: leases.grants)
         if let open = calls.updateValue(call, forKey: client) {
-            note(
+            reportInconsistency(
                 """
                 client \(client) requested \(operation.kind.rawValue) before its \(open.operation.kind.rawValue) of \
                 \(open.invoked.inMilliseconds) ms ended
                 """)
         }
-        show(HistoryStep(at: now, what: .invoked(call, leases.invoked(call))))
+        dispatch(HistoryStep(at: now, what: .invoked(call, leases.invoked(call))))
     }
 
     private mutating func ended(_ client: Int, _ ending: OperationEnding) {
         guard let call = calls.removeValue(forKey: client) else {
-            return note("an operation of client \(client) ended without having begun")
+            return reportInconsistency("an operation of client \(client) ended without having begun")
         }
         guard ending.belongs(to: call.operation) else {
-            return note("\(call.operation.kind.rawValue) of client \(client) ended like a different kind of operation")
+            return reportInconsistency(
+                "\(call.operation.kind.rawValue) of client \(client) ended with the result of another kind of operation")
         }
         operations += 1
         switch ending {
@@ -153,11 +159,11 @@ package struct HistoryCheck: Sendable {
             if let service = call.operation.service, !services[service].limits.isEmpty { limitDecisions += 1 }
         default: break
         }
-        let news = leases.ended(call, ending, at: now, faults: faults)
-        show(HistoryStep(at: now, what: .ended(call, ending, news)))
+        let change = leases.ended(call, ending, at: now, faults: faults)
+        dispatch(HistoryStep(at: now, what: .ended(call, ending, change)))
     }
 
-    private mutating func show(_ step: HistoryStep) {
+    private mutating func dispatch(_ step: HistoryStep) {
         risingFences.observe(step, faults: faults, into: &found)
         exclusion.observe(step, faults: faults, into: &found)
         keptLeases.observe(step, faults: faults, into: &found)
@@ -178,18 +184,18 @@ package struct HistoryCheck: Sendable {
     }
 
     /// Returns whether the rules have this service; otherwise reports the event.
-    private mutating func knows(_ service: Int, of event: String) -> Bool {
+    private mutating func validateService(_ service: Int, for event: String) -> Bool {
         guard !services.indices.contains(service) else { return true }
-        note("\(event) of service \(service), which the rules do not define")
+        reportInconsistency("\(event) of service \(service), which the rules do not define")
         return false
     }
 
-    private mutating func note(_ finding: String) {
+    private mutating func reportInconsistency(_ finding: String) {
         found.append(Violation(.sound, at: now, finding))
-        keepFindings()
+        collectFindings()
     }
 
-    private mutating func keepFindings() {
+    private mutating func collectFindings() {
         guard !found.isEmpty else { return }
         violationCount += found.count
         violations += found.prefix(max(0, listedViolations - violations.count))

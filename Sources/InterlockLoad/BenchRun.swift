@@ -4,7 +4,7 @@ internal import InterlockCore
 internal import NIOCore
 internal import NIOPosix
 
-/// A whole run of `interlock bench`: load on a fleet, faults in it, and a check of everything that clients saw.
+/// A run of `interlock bench`: load on a fleet, injected faults, and a check of everything that clients observed.
 package struct BenchRun: Sendable {
     /// A fleet that is started for the run and stopped after it.
     package struct Fleet: Sendable {
@@ -38,11 +38,11 @@ package struct BenchRun: Sendable {
         }
     }
 
-    /// The load. For a fleet of its own, the run replaces the sidecars and services of the plan.
+    /// The load. If the run starts a fleet, it replaces the sidecars and services of the plan.
     package var plan: LoadPlan
     /// The fleet to start; `nil` if the plan names running sidecars.
     package var fleet: Fleet?
-    /// The path of the file that records everything clients saw; see `HistoryWriter`.
+    /// The path of the file that records everything that clients observed; see `HistoryWriter`.
     package var historyPath: String?
 
     /// The TTL of leases under faults: short enough that a sidecar can be stopped for longer, and that expiring leases
@@ -61,7 +61,7 @@ package struct BenchRun: Sendable {
     /// - Parameters:
     ///   - report: receives progress messages for the user, one line per call.
     ///   - progress: called once a second.
-    /// - Throws: `LoadError`, `FleetError` or another error that prevents the run. Broken promises are in the report
+    /// - Throws: `LoadError`, `FleetError` or another error that prevents the run. Violations are in the report
     ///   instead.
     package func run(
         report: @escaping @Sendable (String) -> Void = { _ in }, progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }
@@ -98,14 +98,14 @@ package struct BenchRun: Sendable {
         plan.trustsWallClock = !fleet.faults.contains(.clock)
         report("starting \(fleet.sidecars) sidecar\(fleet.sidecars == 1 ? "" : "s") and a Redis")
         let prepared = plan
-        let report = try await SpawnedFleet.withFleet(settings, onFailure: report) { own in
+        let report = try await SpawnedFleet.withFleet(settings, onFailure: report) { spawned in
             var plan = prepared
-            plan.sidecars = own.endpoints
-            plan.redisProcessID = await own.redisProcessID
+            plan.sidecars = spawned.endpoints
+            plan.redisProcessID = await spawned.redisProcessID
             let faults = FaultPlan(
                 seed: plan.seed, kinds: fleet.faults, sidecars: fleet.sidecars, duration: plan.duration, lease: plan.ttl,
                 recovery: Self.recovery)
-            return try await drive(plan, faults: (own, faults), on: loop, report, progress)
+            return try await drive(plan, faults: (spawned, faults), on: loop, report, progress)
         }
         try? await upstream.close()
         return report
@@ -120,28 +120,28 @@ package struct BenchRun: Sendable {
             recovery: Self.recovery.wholeMilliseconds, keepsLocks: fleet?.keepsLocks ?? false)
         let log = try historyPath.map { try HistoryLog(path: $0, rules: rules) }
         let recorder = HistoryRecorder(eventLoop: loop, rules: rules, sinks: log.map { log in [{ log.append($0) }] } ?? [])
-        var patient = plan
+        var lenientPlan = plan
         // A late answer is a violation, but a missing one must not block its client forever.
-        patient.patience += .seconds(5)
-        let load = try LoadRun(plan: patient, eventLoop: loop, recorder: recorder)
-        let (beginnings, begun) = AsyncStream.makeStream(of: Void.self)
-        async let breaking = breakThings(faults, after: beginnings, load, recorder, report)
+        lenientPlan.patience += .seconds(5)
+        let load = try LoadRun(plan: lenientPlan, eventLoop: loop, recorder: recorder)
+        let (starts, startContinuation) = AsyncStream.makeStream(of: Void.self)
+        async let injection = injectFaults(faults, after: starts, load, recorder, report)
         let outcome = try await attempt {
-            try await load.run(progress: progress) { begun.yield() }
+            try await load.run(progress: progress) { startContinuation.yield() }
         } finally: {
-            begun.finish()
+            startContinuation.finish()
         }
-        let broken = await breaking
+        let faultOutcome = await injection
         let check = await recorder.finish()
         try await log?.close(at: check?.end)
         return outcome.report(
             title: plan.workload.rawValue, seed: plan.seed, settings: settings(of: plan),
-            faults: broken.reports(recoveries: check?.recoveries ?? [:]),
-            check: (check?.report ?? CheckReport()).adding(broken.violations).counted(from: outcome.start))
+            faults: faultOutcome.reports(recoveries: check?.recoveries ?? [:]),
+            check: (check?.report ?? CheckReport()).adding(faultOutcome.violations).counted(from: outcome.start))
     }
 
-    private func breakThings(
-        _ faults: (fleet: SpawnedFleet, plan: FaultPlan)?, after beginnings: AsyncStream<Void>, _ load: LoadRun,
+    private func injectFaults(
+        _ faults: (fleet: SpawnedFleet, plan: FaultPlan)?, after starts: AsyncStream<Void>, _ load: LoadRun,
         _ recorder: HistoryRecorder, _ report: @escaping @Sendable (String) -> Void
     ) async -> FaultRig.Outcome {
         guard let faults, !faults.plan.faults.isEmpty else { return FaultRig.Outcome() }
@@ -149,12 +149,12 @@ package struct BenchRun: Sendable {
             fleet: faults.fleet, plan: faults.plan, hotKeys: hotKeys, vanish: { _ = await load.vanish(count: $0) }, log: report,
             note: { what in
                 await recorder.recordFromOutside(what)
-                // A restarted Redis is another process.
+                // A restarted Redis is a new process.
                 if case .faultEnded = what, let process = await faults.fleet.redisProcessID {
                     await load.follow("redis", process: process)
                 }
             })
-        for await _ in beginnings { return await rig.run() }
+        for await _ in starts { return await rig.run() }
         return FaultRig.Outcome()
     }
 

@@ -1,8 +1,8 @@
 internal import InterlockCore
 
-/// Every operation ends within its wait plus the rules' patience: with an answer, or because its connection was closed.
-/// If its sidecar was stopped or killed meanwhile, both count from the end of that fault, because the sidecar may have
-/// read the request only then.
+/// Checks that every operation ends within its wait plus the rules' `patience`, either with an answer or because its
+/// connection is closed. If its sidecar is stopped or killed in the meantime, both times count from the end of that
+/// fault, because the sidecar may not have read the request before.
 ///
 /// Operations that never end are reported at the end of the history.
 struct AnswerChecker: HistoryChecker {
@@ -23,18 +23,19 @@ struct AnswerChecker: HistoryChecker {
         }
     }
 
-    private func judge(_ call: Call, _ word: String, at instant: Instant, faults: FaultLog, into violations: inout [Violation]) {
+    private func judge(_ call: Call, _ phrase: String, at instant: Instant, faults: FaultLog, into violations: inout [Violation])
+    {
         var due = call.invoked.advanced(byMilliseconds: call.operation.wait)
         guard instant > due.advanced(byMilliseconds: patience) else { return }
         guard !faults.isActive(.silence, sidecar: call.sidecar) else { return }
-        let heard = faults.lastEnd(of: .silence, sidecar: call.sidecar)
-        if heard >= call.invoked { due = max(due, heard.advanced(byMilliseconds: call.operation.wait)) }
+        let silenceEnd = faults.lastEnd(of: .silence, sidecar: call.sidecar)
+        if silenceEnd >= call.invoked { due = max(due, silenceEnd.advanced(byMilliseconds: call.operation.wait)) }
         guard instant > due.advanced(byMilliseconds: patience) else { return }
         let lasted = (instant.nanoseconds - call.invoked.nanoseconds) / 1_000_000
         report(
             at: instant, into: &violations,
             """
-            \(call.operation.kind.rawValue) of client \(call.client) at sidecar \(call.sidecar) \(word) \(lasted) ms; \
+            \(call.operation.kind.rawValue) of client \(call.client) at sidecar \(call.sidecar) \(phrase) \(lasted) ms; \
             expected at most its wait of \(call.operation.wait) ms plus \(patience) ms
             """)
     }

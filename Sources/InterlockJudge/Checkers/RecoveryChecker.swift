@@ -1,12 +1,12 @@
 internal import InterlockCore
 
-/// Every sidecar serves again within the recovery time of the rules after a fault.
+/// Checks that every sidecar serves again within the rules' recovery time after a fault.
 ///
 /// A sidecar serves again once an operation that was invoked after the fault is done, or is refused for a reason that
-/// only Redis can know. The promise is broken if an operation that was invoked after the recovery time fails or has no
-/// answer, and the sidecar has not served since the fault. Refusals that do not need Redis, such as by an open breaker,
-/// prove nothing. The checker judges nothing if another fault was active at the end of the fault, and stops when
-/// another begins. Memory is bounded by sidecars.
+/// only Redis can know. A violation is reported if an operation that was invoked after the recovery time fails or has
+/// no answer, and the sidecar has not served since the fault. Refusals that do not need Redis, such as by an open
+/// breaker, prove nothing. The checker judges nothing if another fault was active at the end of the fault, and stops
+/// when another begins. Memory is bounded by sidecars.
 struct RecoveryChecker: HistoryChecker {
     static let promise = Promise.recovery
 
@@ -53,7 +53,7 @@ struct RecoveryChecker: HistoryChecker {
     {
         guard let recovery = current, call.invoked >= recovery.began, let served = recovery.sidecars[call.sidecar], served == nil
         else { return }
-        switch ending.showsThatItServes {
+        switch ending.showsRedisAccess {
         case true?:
             current?.sidecars[call.sidecar] = instant
             if current?.sidecars.count == sidecarCount, current?.sidecars.values.allSatisfy({ $0 != nil }) == true { close() }
@@ -67,7 +67,7 @@ struct RecoveryChecker: HistoryChecker {
                 at: instant, into: &violations,
                 """
                 sidecar \(call.sidecar) does not serve \(lasted) ms after the end of fault \(recovery.fault) \
-                (\(recovery.kind.rawValue)): \(call.operation.kind.rawValue) of client \(call.client) \(ending.inWords); expected at most \(self.recovery) ms
+                (\(recovery.kind.rawValue)): \(call.operation.kind.rawValue) of client \(call.client) \(ending.summary); expected at most \(self.recovery) ms
                 """)
         case nil:
             return
@@ -89,20 +89,20 @@ struct RecoveryChecker: HistoryChecker {
 
 extension OperationEnding {
     /// Whether this answer shows that the sidecar reaches Redis; `nil` if it shows neither.
-    fileprivate var showsThatItServes: Bool? {
+    fileprivate var showsRedisAccess: Bool? {
         switch self {
         case .done: true
         case .refused(.held), .refused(.lost), .refused(.limited): true
         case .refused(.open), .refused(.busy), .refused(.other): nil
-        case .failed(let code): Self.mistakes.contains(String(code.prefix { $0 != ":" })) ? nil : false
+        case .failed(let code): Self.callerErrorCodes.contains(String(code.prefix { $0 != ":" })) ? nil : false
         case .unknown(let reason): [OperationEnding.vanished, OperationEnding.abandoned].contains(reason) ? nil : false
         }
     }
 
     /// The codes of the caller's mistakes, which a sidecar detects without Redis.
-    private static let mistakes: Set<String> = ["INVALID", "UNKNOWN", "NOAUTH", "NOPERM"]
+    private static let callerErrorCodes: Set<String> = ["INVALID", "UNKNOWN", "NOAUTH", "NOPERM"]
 
-    fileprivate var inWords: String {
+    fileprivate var summary: String {
         switch self {
         case .done: "succeeded"
         case .refused(let refusal): "was refused: \(refusal.name)"

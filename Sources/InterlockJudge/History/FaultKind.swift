@@ -23,8 +23,8 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     /// Redis' wall clock jumps.
     case clock
     /// Redis comes back without its last writes, after a crash or the promotion of a lagging replica. In real
-    /// processes, Sentinels or the servers of a cluster promote one because the primary is killed, stopped, or cut off
-    /// from them.
+    /// processes, Sentinels or the servers of a cluster promote a replica because the primary is killed, stopped, or
+    /// cut off from them.
     case failover
     /// Redis is full and rejects writes that need memory.
     case full
@@ -46,9 +46,9 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case quorumServer = "quorum-server"
     /// Hash slots of a cluster move to another primary.
     case reshard
-    /// A server joins a cluster and takes over hash slots; it leaves again.
+    /// A server joins a cluster, takes over hash slots and leaves again.
     case nodeJoin = "node-join"
-    /// A primary of a cluster gives up its hash slots and leaves; it joins again.
+    /// A primary of a cluster gives up its hash slots, leaves and joins again.
     case nodeLeave = "node-leave"
     /// One server of a quorum is restarted and comes back empty.
     case quorumRestart = "quorum-restart"
@@ -92,7 +92,7 @@ extension FaultKind {
         case keptData
         /// A proxy between each sidecar and Redis.
         case proxies
-        /// A Redis whose clock can be moved.
+        /// A Redis whose clock can be adjusted.
         case movableClock
         /// Clients that can be made to vanish.
         case clients
@@ -128,7 +128,7 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
     case lostExclusivity
     /// Any lease may end early, not only recently written ones.
     case lostLeases
-    /// Redis may lose its counters or count by a different time. A limit may then be granted once more.
+    /// Redis may lose its counters or count by a different clock. A limit may then be granted once more.
     case lostCounts
     /// Redis may have lost any of its data.
     case lostData
@@ -172,37 +172,40 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
 }
 
 extension FaultKind {
-    private static let beyondSilence: Set<FaultEffect> = [.anyExceptClockJump, .anyExceptSilence, .any]
-    /// The effects of a Redis that cannot be used.
-    private static let withoutRedis: Set<FaultEffect> = beyondSilence.union([.outage, .disturbedLocks, .disturbedServices])
+    /// The catch-all effects of a fault that neither silences a sidecar, kills clients nor moves the clock.
+    private static let commonEffects: Set<FaultEffect> = [.anyExceptClockJump, .anyExceptSilence, .any]
+    /// The effects of an unusable Redis.
+    private static let redisOutageEffects: Set<FaultEffect> = commonEffects.union([.outage, .disturbedLocks, .disturbedServices])
 
     package var effects: Set<FaultEffect> {
         switch self {
         case .kill: [.outage, .silence, .newProcess, .disturbedServices, .lateNews, .anyExceptClockJump, .any]
         case .pause: [.outage, .silence, .disturbedServices, .heldBack, .lateNews, .anyExceptClockJump, .any]
-        case .redisRestart: Self.withoutRedis.union([.cutOff, .lostNews])
-        case .redisPause: Self.withoutRedis.union([.cutOff, .heldBack, .lateNews])
+        case .redisRestart: Self.redisOutageEffects.union([.cutOff, .lostNews])
+        case .redisPause: Self.redisOutageEffects.union([.cutOff, .heldBack, .lateNews])
         case .redisWipe:
-            Self.withoutRedis.union([.cutOff, .lostNews, .lostExclusivity, .lostLeases, .lostCounts, .lostData, .emptyRedis])
+            Self.redisOutageEffects.union([
+                .cutOff, .lostNews, .lostExclusivity, .lostLeases, .lostCounts, .lostData, .emptyRedis,
+            ])
         case .failover:
-            Self.withoutRedis.union([.cutOff, .lostNews, .lostExclusivity, .lostCounts, .lostData, .lostWrites])
-        case .partition, .latency: Self.withoutRedis.union([.cutOff, .heldBack, .lateNews])
-        case .reset: Self.withoutRedis.union([.cutOff, .lateNews, .brokenConnections])
+            Self.redisOutageEffects.union([.cutOff, .lostNews, .lostExclusivity, .lostCounts, .lostData, .lostWrites])
+        case .partition, .latency: Self.redisOutageEffects.union([.cutOff, .heldBack, .lateNews])
+        case .reset: Self.redisOutageEffects.union([.cutOff, .lateNews, .brokenConnections])
         case .clock:
             [
                 .clockJump, .lostExclusivity, .lostLeases, .lostCounts, .disturbedLocks, .disturbedServices, .anyExceptSilence,
                 .any,
             ]
-        case .full: Self.withoutRedis
-        case .refusing: Self.withoutRedis.union([.cutOff])
-        case .scripts, .otherFleet, .reload: Self.beyondSilence.union([.disturbedServices])
-        case .lockOfOtherSoftware: Self.beyondSilence.union([.lostExclusivity, .lostLeases, .disturbedLocks])
-        case .counterOfOtherSoftware: Self.beyondSilence.union([.lostCounts, .disturbedServices])
+        case .full: Self.redisOutageEffects
+        case .refusing: Self.redisOutageEffects.union([.cutOff])
+        case .scripts, .otherFleet, .reload: Self.commonEffects.union([.disturbedServices])
+        case .lockOfOtherSoftware: Self.commonEffects.union([.lostExclusivity, .lostLeases, .disturbedLocks])
+        case .counterOfOtherSoftware: Self.commonEffects.union([.lostCounts, .disturbedServices])
         case .vanish: [.disturbedServices, .anyExceptClockJump, .any]
-        case .quorumServer: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff])
-        case .quorumRestart: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff, .forgottenVotes])
+        case .quorumServer: Self.commonEffects.union([.heldBack, .lostVotes, .cutOff])
+        case .quorumRestart: Self.commonEffects.union([.heldBack, .lostVotes, .cutOff, .forgottenVotes])
         case .reshard, .nodeJoin, .nodeLeave:
-            Self.beyondSilence.union([.disturbedLocks, .disturbedServices, .brokenConnections, .lateNews])
+            Self.commonEffects.union([.disturbedLocks, .disturbedServices, .brokenConnections, .lateNews])
         }
     }
 

@@ -24,11 +24,12 @@ package struct HistoryEvent: Hashable, Sendable, Codable {
         /// link ends, the lease lasts for at most its TTL.
         case linked(client: Int, lock: Int, lease: LeaseID, ttl: Int64, LinkChange)
         /// An operator received confirmation that a breaker's state is forced until `until`. Without a state, the
-        /// forced state is unknown or has ended: recorded before an operator sends a request, and after one to end it.
+        /// forced state is unknown or has ended; an event without a state is recorded before an operator sends a
+        /// request, and after a request to end the forced state.
         case forced(service: Int, state: BreakerSnapshot.Forced?, until: Instant?)
         /// A fault begins. `fault` is its number in the run.
         case faultBegan(fault: Int, FaultKind, sidecar: Int?)
-        /// A fault ends. Everything must recover within the stated time.
+        /// A fault ends. Every sidecar must recover within the rules' recovery time.
         case faultEnded(fault: Int)
     }
 

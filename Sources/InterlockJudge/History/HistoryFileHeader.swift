@@ -3,7 +3,7 @@ struct HistoryFileHeader: Codable {
     /// The version of the format that this code writes and reads.
     static let version = 1
 
-    /// The value of `what` in the last line.
+    /// The kind of the last line.
     static let end = "end"
 
     /// The version of the file's format.

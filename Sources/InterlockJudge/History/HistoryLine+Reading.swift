@@ -1,7 +1,7 @@
 internal import InterlockCore
 
 /// A description of an error in a line, and of the expected content.
-struct HistoryLineFault: Error {
+struct HistoryLineError: Error {
     var reason: String
 
     init(_ reason: String) {
@@ -11,11 +11,11 @@ struct HistoryLineFault: Error {
 
 extension HistoryLine {
     /// Returns the event that the line describes.
-    func event() throws(HistoryLineFault) -> HistoryEvent {
-        HistoryEvent(at: Instant(nanoseconds: at), try occurrence())
+    func event() throws(HistoryLineError) -> HistoryEvent {
+        HistoryEvent(at: Instant(nanoseconds: at), try eventKind())
     }
 
-    private func occurrence() throws(HistoryLineFault) -> HistoryEvent.What {
+    private func eventKind() throws(HistoryLineError) -> HistoryEvent.What {
         switch what {
         case "wrote":
             return .wrote(
@@ -24,7 +24,7 @@ extension HistoryLine {
         case "linked":
             let word = try field("reason", reason)
             guard let change = LinkChange(rawValue: word) else {
-                throw HistoryLineFault("\"\(word)\" is not a change of a link; expected began, left or lost")
+                throw HistoryLineError("\"\(word)\" is not a change of a link; expected began, left or lost")
             }
             return .linked(
                 client: try field("client", client), lock: try field("lock", lock), lease: try field("lease", lease),
@@ -40,7 +40,7 @@ extension HistoryLine {
         case "fault":
             let word = try field("reason", reason)
             guard let kind = FaultKind(rawValue: word) else {
-                throw HistoryLineFault(
+                throw HistoryLineError(
                     "\"\(word)\" is not a fault; expected one of \(Self.list(FaultKind.allCases.map(\.rawValue)))")
             }
             return .faultBegan(fault: try field("fault", fault), kind, sidecar: sidecar)
@@ -55,7 +55,7 @@ extension HistoryLine {
         }
     }
 
-    private func operation(_ kind: OperationKind) throws(HistoryLineFault) -> Operation {
+    private func operation(_ kind: OperationKind) throws(HistoryLineError) -> Operation {
         switch kind {
         case .acquire:
             .acquire(
@@ -75,7 +75,7 @@ extension HistoryLine {
         }
     }
 
-    private func ending() throws(HistoryLineFault) -> OperationEnding {
+    private func ending() throws(HistoryLineError) -> OperationEnding {
         switch what {
         case "granted":
             .done(
@@ -95,11 +95,11 @@ extension HistoryLine {
         case "failed": .failed(code: try field("reason", reason))
         case "unknown": .unknown(reason: try field("reason", reason))
         default:
-            throw HistoryLineFault("\"\(what)\" is not an event; expected acquire, granted, wrote or another one")
+            throw HistoryLineError("\"\(what)\" is not an event; expected acquire, granted, wrote or another one")
         }
     }
 
-    private func refusal() throws(HistoryLineFault) -> Refusal {
+    private func refusal() throws(HistoryLineError) -> Refusal {
         switch try field("reason", reason) {
         case "held": return .held
         case "lost": return .lost
@@ -108,7 +108,7 @@ extension HistoryLine {
         case "busy": return .busy(retryAfter: try field("retry", retry))
         case let word:
             guard word.hasPrefix(Refusal.otherPrefix) else {
-                throw HistoryLineFault(
+                throw HistoryLineError(
                     "\"\(word)\" is not a refusal; expected held, lost, limited, open, busy or \"\(Refusal.otherPrefix)\" and a word"
                 )
             }
@@ -116,30 +116,30 @@ extension HistoryLine {
         }
     }
 
-    private func leaseMode() throws(HistoryLineFault) -> LeaseMode {
+    private func leaseMode() throws(HistoryLineError) -> LeaseMode {
         switch try field("mode", mode) {
         case "exclusive": return .exclusive
         case "shared": return .shared
         case let word:
             guard word.hasPrefix(LeaseMode.permitsPrefix), let count = Int(word.dropFirst(LeaseMode.permitsPrefix.count)) else {
-                throw HistoryLineFault(
+                throw HistoryLineError(
                     "\"\(word)\" is not a mode; expected exclusive, shared or \(LeaseMode.permitsPrefix) and a number")
             }
             return .permits(count)
         }
     }
 
-    private func breakerState() throws(HistoryLineFault) -> BreakerSnapshot.State {
+    private func breakerState() throws(HistoryLineError) -> BreakerSnapshot.State {
         let word = try field("state", state)
         guard let state = BreakerSnapshot.State(rawValue: word) else {
-            throw HistoryLineFault(
+            throw HistoryLineError(
                 "\"\(word)\" is not a state; expected one of \(Self.list(BreakerSnapshot.State.allCases.map(\.rawValue)))")
         }
         return state
     }
 
-    private func field<Value>(_ name: String, _ value: Value?) throws(HistoryLineFault) -> Value {
-        guard let value else { throw HistoryLineFault("the field \"\(name)\" of \"\(what)\" is missing") }
+    private func field<Value>(_ name: String, _ value: Value?) throws(HistoryLineError) -> Value {
+        guard let value else { throw HistoryLineError("the field \"\(name)\" of \"\(what)\" is missing") }
         return value
     }
 

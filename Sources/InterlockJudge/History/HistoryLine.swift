@@ -1,8 +1,8 @@
 internal import InterlockCore
 
-/// A line of a history file after the first: an event, or the end. `what` determines the other fields.
+/// A line of a history file after the first: an event, or the end. The field "what" determines the other fields.
 ///
-/// | `what` | fields |
+/// | what | fields |
 /// | --- | --- |
 /// | `acquire` | client, sidecar, lock, mode (`exclusive`, `shared`, `permits-5`), ttl, wait, ok? (taken with others) |
 /// | `renew` | client, sidecar, lock, lease, ttl |
@@ -60,7 +60,8 @@ struct HistoryLine: Decodable {
     var events: Int?
 
     enum CodingKeys: String, CodingKey {
-        case at, what, client, sidecar, lock, mode, lease, fence, ttl, wait, valid, service, cost, subject, limit, remaining,
+        case what = "what"
+        case at, client, sidecar, lock, mode, lease, fence, ttl, wait, valid, service, cost, subject, limit, remaining,
             reset
         case permit, ok, status, state, generation, until, reason, retry, fault, events
     }
@@ -114,9 +115,9 @@ extension HistoryLine {
         if value < 0 { buffer.append(UInt8(ascii: "-")) }
         let start = buffer.count
         repeat {
-            let (rest, digit) = digits.quotientAndRemainder(dividingBy: 10)
+            let (quotient, digit) = digits.quotientAndRemainder(dividingBy: 10)
             buffer.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: digit))
-            digits = rest
+            digits = quotient
         } while digits > 0
         buffer[start...].reverse()
         buffer.append(UInt8(ascii: ","))

@@ -4,8 +4,8 @@ package import InterlockCore
 /// Reads a history that `HistoryWriter` wrote, event by event. Memory is bounded by the longest line.
 package struct HistoryReader {
     private static let chunk = 64 * 1024
-    /// The limit of a line's length, in bytes. `HistoryWriter` writes no longer lines.
-    private static let longestLine = 1024 * 1024
+    /// The maximum length of a line, in bytes. `HistoryWriter` writes no longer lines.
+    private static let maximumLineLength = 1024 * 1024
 
     package let path: String
     /// The rules to judge the history by.
@@ -29,7 +29,8 @@ package struct HistoryReader {
             header = try decoder.decode(HistoryFileHeader.self, from: Data(first))
         } catch {
             throw HistoryFileError(
-                path: path, line: 1, "expected a history's rules, such as `{\"history\":1,\"rules\":{…}}`: \(Self.words(error))")
+                path: path, line: 1,
+                "expected a history's rules, such as `{\"history\":1,\"rules\":{…}}`: \(Self.summary(of: error))")
         }
         guard header.history == HistoryFileHeader.version else {
             throw HistoryFileError(
@@ -53,7 +54,7 @@ package struct HistoryReader {
         do {
             line = try decoder.decode(HistoryLine.self, from: Data(bytes))
         } catch {
-            throw HistoryFileError(path: path, line: lines.number, "expected an event: \(Self.words(error))")
+            throw HistoryFileError(path: path, line: lines.number, "expected an event: \(Self.summary(of: error))")
         }
         if line.what == HistoryFileHeader.end { return try finish(line) }
         events += 1
@@ -76,19 +77,19 @@ package struct HistoryReader {
         return nil
     }
 
-    private static func words(_ error: any Error) -> String {
+    private static func summary(of error: any Error) -> String {
         switch error as? DecodingError {
         case .keyNotFound(let key, _)?: "\"\(key.stringValue)\" is missing"
         case .typeMismatch(let type, let context)?, .valueNotFound(let type, let context)?:
-            Self.fieldPath(context).map { "\"\($0)\" is not \(type)" } ?? "it is not a JSON object"
+            Self.fieldPath(of: context).map { "\"\($0)\" is not \(type)" } ?? "it is not a JSON object"
         case .dataCorrupted(let context)?:
-            Self.fieldPath(context).map { "\"\($0)\" has an unknown value" } ?? "it is not a JSON object"
+            Self.fieldPath(of: context).map { "\"\($0)\" has an unknown value" } ?? "it is not a JSON object"
         default: "\(error)"
         }
     }
 
     /// Returns the path of the faulty field; `nil` if the error concerns the whole line.
-    private static func fieldPath(_ context: DecodingError.Context) -> String? {
+    private static func fieldPath(of context: DecodingError.Context) -> String? {
         context.codingPath.isEmpty ? nil : context.codingPath.map(\.stringValue).joined(separator: ".")
     }
 }
@@ -129,10 +130,10 @@ extension HistoryReader {
                     }
                     return nil
                 }
-                guard buffer.count - start <= HistoryReader.longestLine else {
+                guard buffer.count - start <= HistoryReader.maximumLineLength else {
                     throw HistoryFileError(
                         path: path, line: number + 1,
-                        "the line has more than \(HistoryReader.longestLine) bytes; expected an event of a history")
+                        "the line has more than \(HistoryReader.maximumLineLength) bytes; expected an event of a history")
                 }
                 buffer.removeFirst(start)
                 start = 0

@@ -10,7 +10,7 @@ package struct HistoryRules: Hashable, Sendable, Codable {
     package var patience: Int64
     /// The time in ms after a fault within which every sidecar serves again.
     package var recovery: Int64
-    /// The longest time in ms for which a wanted lock may stay free while no fault is active. `recovery` if `nil`.
+    /// The maximum time in ms for which a requested lock may stay free while no fault is active. `recovery` if `nil`.
     package var handOver: Int64?
     /// The fraction by which Redis' clock may run fast or slow against the history's. 0 on one machine.
     package var clockDrift: Double
@@ -31,8 +31,8 @@ package struct HistoryRules: Hashable, Sendable, Codable {
         self.clockDrift = clockDrift
     }
 
-    /// Returns the latest end of a lease of `ttl` ms that was set by `instant`, including clock drift and a small
-    /// margin.
+    /// Returns the latest end of a lease of `ttl` ms that was granted or extended no later than `instant`, including
+    /// clock drift and a small margin.
     func leaseEnd(_ ttl: Int64, after instant: Instant) -> Instant {
         instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
     }

@@ -1,4 +1,4 @@
-/// One limit of a service, as far as it matters to the checkers.
+/// The properties of a limit that the checkers need.
 package struct LimitRule: Hashable, Sendable, Codable {
     package enum Algorithm: String, Hashable, Sendable, Codable {
         case fixed, sliding, gcra

@@ -37,7 +37,7 @@ package enum Operation: Hashable, Sendable, Codable {
         }
     }
 
-    /// The longest time that the operation may wait for its turn, in ms.
+    /// The maximum time that the operation may wait for its turn, in ms.
     package var wait: Int64 {
         switch self {
         case .acquire(_, _, _, let wait, _), .take(_, _, _, let wait), .permit(_, _, let wait): wait

@@ -1,11 +1,11 @@
 package import InterlockJudge
 package import InterlockProcesses
 
-/// A concrete fault: what is broken, where and how severely.
+/// A concrete fault: its kind, target and severity.
 ///
-/// To add a kind, name it in `FaultKind` with its target, effects and requirements, add its acts here, draw their
-/// severity in `FaultDraw`, and cause and repair them in `FaultRig`. `SpawnedFleet` starts the servers that the kind
-/// requires.
+/// To add a kind, name it in `FaultKind` with its target, effects and requirements, add its actions here, draw their
+/// severity in `FaultDraw`, and cause and repair them in `FaultRig`. `SpawnedFleet` starts the servers
+/// that the kind requires.
 package enum FaultAct: Hashable, Sendable, Codable {
     /// A sidecar is killed (SIGKILL) and restarted at the same address.
     case kill(sidecar: Int)
@@ -36,18 +36,18 @@ package enum FaultAct: Hashable, Sendable, Codable {
     /// All connections are broken once per interval, in ms.
     case reset(sidecar: Int, ConnectionBreak, every: Int64)
     /// Redis' wall clock jumps. The repair of a jump back is a jump forward by the same amount, so that no lease, count
-    /// or open breaker outlasts the fault by the size of the jump. A jump forward stays. So the clock never ends up
-    /// behind its former course, and expired data stays expired.
+    /// or open breaker outlasts the fault by the size of the jump. A jump forward stays. The clock therefore never
+    /// falls behind its former course, and expired data stays expired.
     case clock(bySeconds: Int)
     /// Up to `clients` busy clients vanish without releasing their leases or reporting their calls.
     case vanish(clients: Int)
 
-    /// The manner in which Redis exits.
+    /// The way in which Redis exits.
     package enum RedisEnding: String, Hashable, Sendable, Codable, CaseIterable {
         case terminated, killed
     }
 
-    /// The manner in which Redis loses its data.
+    /// The way in which Redis loses its data.
     package enum RedisWipe: String, Hashable, Sendable, Codable, CaseIterable {
         /// Redis is killed, and restarted without its files.
         case killed
@@ -74,7 +74,7 @@ package enum FaultAct: Hashable, Sendable, Codable {
         }
     }
 
-    /// The target of the act. Acts on the same target never overlap.
+    /// The target of the action. Actions on the same target never overlap.
     package var target: FaultTarget {
         switch self {
         case .kill(let sidecar), .pause(let sidecar), .partition(let sidecar, _), .delay(let sidecar, _, _),
@@ -85,7 +85,7 @@ package enum FaultAct: Hashable, Sendable, Codable {
         }
     }
 
-    /// The sidecar that the act affects; `nil` if it affects Redis or the clients.
+    /// The sidecar that the action affects; `nil` if it affects Redis or the clients.
     package var sidecar: Int? {
         guard case .sidecar(let number) = target else { return nil }
         return number
@@ -101,7 +101,7 @@ package enum FaultTarget: Hashable, Sendable, Codable {
 }
 
 extension FaultAct: CustomStringConvertible {
-    /// The act in the form `kill of sidecar 2`.
+    /// The action in the form `kill of sidecar 2`.
     package var description: String {
         switch self {
         case .kill(let sidecar): "kill of sidecar \(sidecar)"

@@ -9,7 +9,7 @@ struct FaultDraw {
     private let sidecars: Int
     private let lease: Duration
     private var random: SeededRandom
-    private var pack: [FaultKind] = []
+    private var deck: [FaultKind] = []
 
     init(seed: UInt64, kinds: Set<FaultKind>, sidecars: Int, lease: Duration) {
         // The order of `FaultKind` is stable; that of a set changes from process to process.
@@ -24,8 +24,8 @@ struct FaultDraw {
 
     /// Returns the next fault; `nil` if there are no kinds to draw from.
     mutating func next() -> (act: FaultAct, lasts: Duration)? {
-        if pack.isEmpty { pack = kinds.shuffled(using: &random) }
-        return pack.popLast().map { draw($0) }
+        if deck.isEmpty { deck = kinds.shuffled(using: &random) }
+        return deck.popLast().map { draw($0) }
     }
 
     private mutating func draw(_ kind: FaultKind) -> (act: FaultAct, lasts: Duration) {

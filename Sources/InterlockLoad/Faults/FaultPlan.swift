@@ -4,7 +4,7 @@ package import InterlockJudge
 /// The faults of a run, with their times and severity, determined by a seed.
 ///
 /// Faults with the same target follow each other; faults with different targets sometimes overlap. No fault lasts into
-/// the end of the run.
+/// the calm period at the end of the run.
 package struct FaultPlan: Hashable, Sendable, Codable {
     package var seed: UInt64
     /// The faults in the order in which they begin.
@@ -28,7 +28,7 @@ package struct FaultPlan: Hashable, Sendable, Codable {
     ///   - sidecars: the number of sidecars.
     ///   - duration: the duration of the whole run.
     ///   - gap: the average pause between two faults.
-    ///   - lease: the TTL of the run's leases. A paused sidecar sleeps longer than that.
+    ///   - lease: the TTL of the run's leases. A paused sidecar stays stopped for longer than that.
     ///   - recovery: the length of the calm period at the end of the run.
     package init(
         seed: UInt64, kinds: Set<FaultKind>, sidecars: Int, duration: Duration, gap: Duration = .seconds(6),
@@ -36,15 +36,15 @@ package struct FaultPlan: Hashable, Sendable, Codable {
     ) {
         self.init(seed: seed, faults: [], calmFrom: max(.zero, duration - recovery))
         var draw = FaultDraw(seed: seed, kinds: kinds, sidecars: sidecars, lease: lease)
-        /// The number of consecutive draws that did not fit into the rest of the run.
-        var loggedSizeMismatches = 0
-        while loggedSizeMismatches < FaultKind.rigged.count, let (act, lasts) = draw.next() {
+        // The number of consecutive draws that did not fit into the remaining time.
+        var rejectedDraws = 0
+        while rejectedDraws < FaultKind.rigged.count, let (act, lasts) = draw.next() {
             let begins = begin(of: act, gap: gap, &draw)
-            guard begins + lasts + Self.mending <= calmFrom else {
-                loggedSizeMismatches += 1
+            guard begins + lasts + Self.repairTime <= calmFrom else {
+                rejectedDraws += 1
                 continue
             }
-            loggedSizeMismatches = 0
+            rejectedDraws = 0
             faults.append(PlannedFault(number: faults.count, act: act, begins: begins, lasts: lasts))
         }
     }
@@ -52,23 +52,23 @@ package struct FaultPlan: Hashable, Sendable, Codable {
     private func begin(of act: FaultAct, gap: Duration, _ draw: inout FaultDraw) -> Duration {
         let pause = gap * (0.5 + draw.unit())
         let overlaps = draw.unit() < Self.overlaps
-        let place = draw.unit()
+        let fraction = draw.unit()
         let wanted =
             if overlaps, let last = faults.last {
-                last.begins + last.lasts * place
+                last.begins + last.lasts * fraction
             } else {
                 (faults.map(\.ends).max() ?? .zero) + pause
             }
-        let others = faults.filter { $0.act.target == act.target }.map { $0.ends + Self.shortestGap }
+        let others = faults.filter { $0.act.target == act.target }.map { $0.ends + Self.minimumGap }
         return others.reduce(wanted, max)
     }
 
     /// The fraction of faults that begin while another is active.
     private static let overlaps = 0.25
-    /// The time reserved to repair a fault at the end of the run.
-    private static let mending = Duration.seconds(4)
+    /// The time reserved to repair a fault before the calm period begins.
+    private static let repairTime = Duration.seconds(4)
     /// The minimum gap between two faults with the same target: the first must be repaired before the next begins.
-    private static let shortestGap = Duration.seconds(2)
+    private static let minimumGap = Duration.seconds(2)
 }
 
 extension FaultPlan: CustomStringConvertible {

@@ -5,12 +5,12 @@ internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
 internal import RedisClient
 
-/// Carries out a `FaultPlan` on the harness's own fleet.
+/// Executes a `FaultPlan` on a fleet that the harness started.
 ///
-/// The rig records a fault before it causes it, and records its end once the damage is repaired: a killed process is
-/// ready, a stopped one answers, Redis serves, its clock shows the intended time. Clients that were cut off may still
-/// be reconnecting then. Everything is repaired before `run` returns, even after cancellation. A failed repair is
-/// reported as a violation with the reason, and no further fault begins.
+/// The injector records a fault before it causes the fault, and records its end once the damage is repaired: a killed
+/// process is ready, a stopped one answers, Redis serves, its clock shows the intended time. Clients that were cut off
+/// may still be reconnecting then. Everything is repaired before `run` returns, even after cancellation. A failed
+/// repair is reported as a violation with the reason, and no further fault begins.
 package struct FaultRig: Sendable {
     /// The faults of a run and the repairs that failed.
     package struct Outcome: Sendable {
@@ -40,8 +40,8 @@ package struct FaultRig: Sendable {
     ///   - plan: a plan for as many sidecars as the fleet has, with kinds that the fleet was started for.
     ///   - hotKeys: the hash tags of the keys that carry load.
     ///   - time: the clock of `Violation.at`.
-    ///   - vanish: disconnects this many clients without notice; `nil` if there are no such clients.
-    ///   - log: takes one line per action, with its time since the start of the run.
+    ///   - vanish: disconnects this many clients without notice; `nil` if the run has no clients that can vanish.
+    ///   - log: receives one line per action, with its time since the start of the run.
     ///   - note: records an event in the history of the run before it returns.
     package init(
         fleet: SpawnedFleet, plan: FaultPlan, hotKeys: [String] = [], time: TimeSource = .system,
@@ -50,8 +50,8 @@ package struct FaultRig: Sendable {
     ) {
         self.fleet = fleet
         self.plan = plan
-        var known: Set<HashSlot> = []
-        hotSlots = hotKeys.map { HashSlot(ofKey: $0) }.filter { known.insert($0).inserted }
+        var seen: Set<HashSlot> = []
+        hotSlots = hotKeys.map { HashSlot(ofKey: $0) }.filter { seen.insert($0).inserted }
         self.time = time
         self.vanish = vanish
         self.log = log
@@ -64,9 +64,9 @@ package struct FaultRig: Sendable {
         let faults = plan.faults.filter { isPossible($0) }
         await withTaskGroup(of: Void.self) { group in
             // Faults with the same target follow each other, however long the repair takes.
-            for (_, own) in Dictionary(grouping: faults, by: \.act.target) {
+            for (_, sequence) in Dictionary(grouping: faults, by: \.act.target) {
                 group.addTask {
-                    for fault in own { await carryOut(fault, since: start) }
+                    for fault in sequence { await execute(fault, since: start) }
                 }
             }
         }
@@ -96,35 +96,35 @@ package struct FaultRig: Sendable {
         return false
     }
 
-    private func carryOut(_ fault: PlannedFault, since start: ContinuousClock.Instant) async {
+    private func execute(_ fault: PlannedFault, since start: ContinuousClock.Instant) async {
         guard !isBroken else { return }
-        // The processes run by the real clock. Cancellation ends the sleep early, which the guard below detects.
+        // The processes use the real clock. Cancellation ends the sleep early, which the guard below detects.
         try? await Task.sleep(until: start + fault.begins, clock: .continuous)
         guard !Task.isCancelled, !isBroken else { return }
         guard ContinuousClock.now - start + fault.lasts <= plan.calmFrom else {
-            say("skipped because the previous repair took too long: \(fault)", since: start)
+            logLine("skipped because the previous repair took too long: \(fault)", since: start)
             return
         }
         await note(.faultBegan(fault: fault.number, fault.kind, sidecar: fault.sidecar))
-        let began = say("begins: \(fault)", since: start)
+        let began = logLine("begins: \(fault)", since: start)
         var failure: (any Error)?
         do {
             try await make(fault.act)
             try await keep(fault)
         } catch is CancellationError {
-            say("cut short: #\(fault.number)", since: start)
+            logLine("cut short: #\(fault.number)", since: start)
         } catch {
             failure = error
         }
         do {
-            // A task of its own repairs the fault even if this task was cancelled.
+            // A separate task repairs the fault even if this task was cancelled.
             try await Task { try await repair(fault.act) }.value
         } catch {
             failure = failure ?? error
         }
         if let failure {
             // The fault is not repaired, so its end is not recorded.
-            say("not repaired: #\(fault.number): \(failure)", since: start)
+            logLine("not repaired: #\(fault.number): \(failure)", since: start)
             let reason = (failure as? RedisServerError)?.reason ?? "\(failure)"
             let violation = Violation(.recovery, at: time.now(), "the fleet did not recover after \(fault.act): \(reason)")
             state.withLockedValue { state in
@@ -134,7 +134,7 @@ package struct FaultRig: Sendable {
         } else {
             await note(.faultEnded(fault: fault.number))
         }
-        let ended = say("ended: #\(fault.number)", since: start)
+        let ended = logLine("ended: #\(fault.number)", since: start)
         let report = FaultReport(
             number: fault.number, kind: fault.kind, sidecar: fault.sidecar, began: began, ended: ended)
         state.withLockedValue { $0.outcome.faults.append(report) }
@@ -144,7 +144,7 @@ package struct FaultRig: Sendable {
 
     /// - Returns: the seconds since the start of the run.
     @discardableResult
-    private func say(_ line: String, since start: ContinuousClock.Instant) -> Double {
+    private func logLine(_ line: String, since start: ContinuousClock.Instant) -> Double {
         let now = ContinuousClock.now - start
         log("\(now.wholeMilliseconds) ms: \(line)")
         return Double(now.wholeMilliseconds) / 1000
@@ -155,7 +155,7 @@ extension FaultRig {
     /// The time that Redis may take to exit, and a client to vanish.
     private static let timeout = Duration.seconds(30)
     /// The time that Redis may take to load its data file on a busy machine.
-    private static let restartPatience = Duration.seconds(60)
+    private static let restartTimeout = Duration.seconds(60)
 
     func make(_ act: FaultAct) async throws {
         switch act {
@@ -188,8 +188,8 @@ extension FaultRig {
         }
     }
 
-    /// Waits until the fault has lasted as long as planned, by the real clock of the processes. Repeats resets
-    /// meanwhile.
+    /// Waits until the fault has lasted as long as planned, by the real clock of the processes. Repeats resets in the
+    /// meantime.
     func keep(_ fault: PlannedFault) async throws {
         let end = ContinuousClock.now + fault.lasts
         if case .reset(let sidecar, let manner, let pause) = fault.act {
@@ -230,19 +230,19 @@ extension FaultRig {
         }
     }
 
-    /// Returns up to `count` hash slots, first those that hold the names of the run.
+    /// Returns up to `count` hash slots, starting with those that hold the names of the run.
     private func hot(_ count: Int, from serverIndex: Int) -> [HashSlot] {
         var slots: [HashSlot] = []
         for number in 0..<count where slots.count < min(count, HashSlot.count) {
-            let own = hotSlots.isEmpty ? nil : hotSlots[(serverIndex * 7 + number) % hotSlots.count]
-            let slot = number < hotSlots.count ? own : HashSlot(Int64(number * 7 % HashSlot.count))
+            let hotSlot = hotSlots.isEmpty ? nil : hotSlots[(serverIndex * 7 + number) % hotSlots.count]
+            let slot = number < hotSlots.count ? hotSlot : HashSlot(Int64(number * 7 % HashSlot.count))
             if let slot, !slots.contains(slot) { slots.append(slot) }
         }
         return slots
     }
 
     private func restart(keepingData: Bool) async throws {
-        try await finishing(within: Self.restartPatience, "Redis serves again") { [server = fleet.server] in
+        try await finishing(within: Self.restartTimeout, "Redis serves again") { [server = fleet.server] in
             try await server.restart(keepingData: keepingData)
         }
     }

@@ -1,7 +1,7 @@
 /// The flow of bytes in one direction between a sidecar and Redis. No byte is lost, duplicated or changed while the
 /// connection lasts.
 package enum FaultFlow: Hashable, Sendable {
-    /// Bytes pass at once.
+    /// Bytes pass immediately.
     case free
     /// Bytes are delayed by `fixed` plus up to `jitter`, in order.
     case delayed(fixed: Duration, jitter: Duration)

@@ -20,8 +20,8 @@ struct FaultPipe {
         var due: NIODeadline
     }
 
-    /// The limit of buffered bytes, beyond which the source is not read. Bytes that the kernel had received from a
-    /// closed source still arrive.
+    /// The limit of buffered bytes, beyond which the source is not read. If the source closes, bytes that the kernel
+    /// has already received still arrive.
     private static let capacity = 1 << 20
 
     private var items = Deque<Item>()
@@ -30,7 +30,7 @@ struct FaultPipe {
     private var flow: FaultFlow
     private var random: SeededRandom
     /// The time at which the next bytes of a trickle may pass.
-    private var nextDrop = NIODeadline.uptimeNanoseconds(0)
+    private var nextSliceTime = NIODeadline.uptimeNanoseconds(0)
 
     init(flow: FaultFlow, random: SeededRandom) {
         self.flow = flow
@@ -61,16 +61,16 @@ struct FaultPipe {
         switch flow {
         case .delayed where first.due > now:
             return .wait(until: first.due)
-        case .trickling where nextDrop > now:
-            return .wait(until: nextDrop)
+        case .trickling where nextSliceTime > now:
+            return .wait(until: nextSliceTime)
         case .trickling(let length, let pause):
-            guard var bytes = first.bytes, let drop = bytes.readSlice(length: min(max(1, length), bytes.readableBytes)) else {
+            guard var bytes = first.bytes, let slice = bytes.readSlice(length: min(max(1, length), bytes.readableBytes)) else {
                 break
             }
-            nextDrop = now + TimeAmount(pause)
-            size -= drop.readableBytes
+            nextSliceTime = now + TimeAmount(pause)
+            size -= slice.readableBytes
             if bytes.readableBytes > 0 { items[0].bytes = bytes } else { items.removeFirst() }
-            return .forward(drop)
+            return .forward(slice)
         case .free, .delayed, .held:
             break
         }
@@ -88,14 +88,14 @@ struct FaultPipe {
     }
 }
 
-/// One direction of a connection: carries out the steps of its `FaultPipe`. Confined to the event loop of its channels.
+/// One direction of a connection. Executes the steps of its `FaultPipe`. Confined to the event loop of its channels.
 final class FaultStream {
     private let source: any Channel
     /// The destination; `nil` until it is connected.
     private var sink: (any Channel)?
     private var pipe: FaultPipe
     private var timer: Scheduled<Void>?
-    /// Whether the stream has ended: the sink has received the end, or is gone. Later bytes are read and discarded.
+    /// Whether the stream has ended: the sink has received the end, or is closed. Later bytes are read and discarded.
     private(set) var isOver = false
     private var hasEnded = false
     /// Called once, when `isOver` becomes `true`.
@@ -129,7 +129,7 @@ final class FaultStream {
         run()
     }
 
-    /// Ends the stream without forwarding the rest.
+    /// Ends the stream and discards the remaining bytes.
     func giveUp() {
         guard !isOver else { return }
         isOver = true
@@ -138,7 +138,7 @@ final class FaultStream {
         onOver()
     }
 
-    /// Closes the output to the sink, and discards the rest.
+    /// Closes the output to the sink, and discards the remaining bytes.
     func cutOff() {
         sink?.close(mode: .output, promise: nil)
         giveUp()

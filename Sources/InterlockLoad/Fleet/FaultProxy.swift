@@ -2,14 +2,14 @@ internal import InterlockCore
 internal import NIOCore
 internal import NIOPosix
 
-/// A TCP proxy between one sidecar and Redis, on a fixed port of 127.0.0.1. It delays, trickles, holds back and breaks
-/// off bytes. It never duplicates or changes them.
+/// A TCP proxy between one sidecar and Redis, on a fixed port of 127.0.0.1. It delays, throttles or holds back bytes,
+/// and breaks connections. It never duplicates or changes bytes.
 ///
 /// Each connection buffers about 1 MB in either direction, then stops reading from its source. While Redis is down, new
 /// connections are closed immediately. Bytes that a sidecar sent before it closed still reach Redis later, as on a
 /// network that heals.
 package final class FaultProxy: Sendable {
-    /// The treatment of bytes and new connections.
+    /// The way in which the proxy treats bytes and new connections.
     package struct Mode: Hashable, Sendable {
         /// The flow from the sidecar to Redis.
         package var requests: FaultFlow
@@ -25,7 +25,7 @@ package final class FaultProxy: Sendable {
             self.refusesConnections = refusesConnections
         }
 
-        /// Passes all bytes on at once.
+        /// Passes all bytes on immediately.
         package static let free = Mode(requests: .free, answers: .free)
 
         /// Holds all bytes back.

@@ -39,7 +39,7 @@ final class FaultRelay {
         isConnecting = true
     }
 
-    /// Takes the result of connecting to Redis.
+    /// Handles the result of connecting to Redis.
     func connected(_ result: Result<any Channel, any Error>) {
         isConnecting = false
         guard case .success(let channel) = result else { return close() }

@@ -55,7 +55,7 @@ actor FleetClock {
         let reply = try await client.send(AnyCommand(["TIME"]))
         guard let parts = reply.array, parts.count == 2, let seconds = parts[0].integer, let microseconds = parts[1].integer
         else {
-            throw FleetError("unexpected answer of Redis to TIME: \(reply)")
+            throw FleetError("unexpected reply to TIME from Redis: \(reply)")
         }
         return Double(seconds) + Double(microseconds) / 1e6
     }

@@ -9,8 +9,8 @@ package enum FleetTopology: Hashable, Sendable {
     /// A cluster of this many primaries, each with this many replicas.
     case cluster(primaries: Int, replicas: Int)
 
-    /// The kinds of faults that the topology supports. Sentinels and clusters tell sidecars the addresses of servers,
-    /// which bypass the proxies, and losing a Redis means a failover there.
+    /// The kinds of faults that the topology supports. Sentinels and clusters give sidecars the addresses of the
+    /// servers, so the sidecars bypass the proxies, and the loss of a server means a failover.
     package var faults: [FaultKind] {
         FaultKind.rigged.filter { kind in
             switch (self, kind.requirement) {

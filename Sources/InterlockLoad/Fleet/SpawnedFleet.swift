@@ -50,7 +50,7 @@ package final class SpawnedFleet: Sendable {
 
     /// Starts a fleet, runs `body` once everything serves, and then terminates every process, even after an error or
     /// cancellation.
-    /// - Parameter onFailure: takes the last lines of every process' log if `body` throws.
+    /// - Parameter onFailure: receives the last lines of every process's log if `body` throws.
     /// - Throws: `FleetError` or `RedisServerError` with the log of a process that failed to start; errors of `body`.
     package static func withFleet<Result>(
         _ settings: FleetSettings, onFailure: (String) -> Void = { _ in }, _ body: (SpawnedFleet) async throws -> Result
@@ -79,7 +79,7 @@ package final class SpawnedFleet: Sendable {
         await sidecars[number].processID
     }
 
-    /// The last lines of each process' log.
+    /// The last lines of each process's log.
     package var logs: String {
         get async {
             var logs =
@@ -156,7 +156,7 @@ package final class SpawnedFleet: Sendable {
             missing: missing)
     }
 
-    /// Starts a sidecar. Retries with other ports if another process took one meanwhile.
+    /// Starts a sidecar. Retries with other ports if another process took one in the meantime.
     private static func startSidecar(
         _ number: Int, _ settings: FleetSettings, redisURL: String, folder: String, _ parts: Parts
     ) async throws -> SpawnedSidecar {
@@ -176,7 +176,7 @@ package final class SpawnedFleet: Sendable {
 }
 
 extension SpawnedFleet {
-    /// The started parts of a fleet, which must be terminated however far the start got.
+    /// The started parts of a fleet, which must be terminated even if the start fails halfway.
     private actor Parts {
         private var folder: TemporaryFolder?
         private var server: RedisServer?
@@ -192,14 +192,14 @@ extension SpawnedFleet {
         func add(_ sidecar: SpawnedSidecar) { sidecars.append(sidecar) }
         func add(_ proxy: FaultProxy) { proxies.append(proxy) }
 
-        /// Terminates all parts in a task of its own, so that cancellation of the caller cannot interrupt it.
+        /// Terminates all parts in a separate task, so that cancellation of the caller cannot interrupt it.
         func end() async {
             await Task { await endAll() }.value
         }
 
         private func endAll() async {
             for sidecar in sidecars {
-                // A sidecar that cannot be killed here dies with the harness, through the kernel.
+                // The kernel kills a sidecar that cannot be killed here when the harness exits.
                 try? await sidecar.kill()
             }
             for proxy in proxies { await proxy.close() }
@@ -211,7 +211,7 @@ extension SpawnedFleet {
     }
 }
 
-/// The settings of the harness's own fleet.
+/// The settings of a fleet that the harness starts.
 package struct FleetSettings: Sendable {
     /// The path of the executable `interlock`.
     package var program: String
@@ -238,13 +238,13 @@ package struct FleetSettings: Sendable {
         self.redisArguments = redisArguments
     }
 
-    var needsProxies: Bool { need(.proxies) }
+    var needsProxies: Bool { requires(.proxies) }
 
     /// Whether Redis syncs every write to disk before it answers. Without restarts there is no append-only file, so a
     /// killed Redis loses its data.
-    var keepsData: Bool { need(.keptData) }
+    var keepsData: Bool { requires(.keptData) }
 
-    var movesClock: Bool { need(.movableClock) }
+    var movesClock: Bool { requires(.movableClock) }
 
-    private func need(_ requirement: FaultKind.Requirement) -> Bool { faults.contains { $0.requirement == requirement } }
+    private func requires(_ requirement: FaultKind.Requirement) -> Bool { faults.contains { $0.requirement == requirement } }
 }

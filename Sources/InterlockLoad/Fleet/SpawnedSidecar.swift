@@ -4,20 +4,20 @@ internal import InterlockCore
 internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
 
-/// A sidecar of the harness's own fleet: a process that can be killed, stopped, and restarted at the same address.
+/// A sidecar that the harness starts: a process that can be killed, stopped, and restarted at the same address.
 actor SpawnedSidecar {
     nonisolated let number: Int
     nonisolated let respPort: Int
     nonisolated let httpPort: Int
 
-    private let words: [String]
+    private let arguments: [String]
     private var process: ServerProcess?
 
     /// The time that a sidecar may take to become ready or to exit.
     private static let timeout = Duration.seconds(30)
     private static let logLimit = 1 << 16
     /// Environment variables that would override the settings of every sidecar in the fleet.
-    private static let foreignVariables = [
+    private static let overridingVariables = [
         "INTERLOCK_REDIS_URL", "INTERLOCK_RESP", "INTERLOCK_HTTP", "INTERLOCK_UNIX", "INTERLOCK_DATA_DIR",
     ]
 
@@ -28,11 +28,11 @@ actor SpawnedSidecar {
     init(number: Int, program: String, redisURL: String, folder: String) async throws {
         self.number = number
         respPort = try await LocalPort.unused()
-        var other = try await LocalPort.unused()
-        while other == respPort { other = try await LocalPort.unused() }
-        httpPort = other
-        words =
-            Self.foreignVariables.flatMap { ["-u", $0] } + [
+        var secondPort = try await LocalPort.unused()
+        while secondPort == respPort { secondPort = try await LocalPort.unused() }
+        httpPort = secondPort
+        arguments =
+            Self.overridingVariables.flatMap { ["-u", $0] } + [
                 program, "serve", "--config", "\(folder)/interlock.yaml", "--redis", redisURL, "--resp", "127.0.0.1:\(respPort)",
                 "--http", "127.0.0.1:\(httpPort)", "--data-dir", "\(folder)/sidecar-\(number)",
             ]
@@ -47,12 +47,12 @@ actor SpawnedSidecar {
     /// Starts the sidecar, and waits until it serves with its Redis connected.
     /// - Throws: `FleetError` with the log if the sidecar is not ready within half a minute.
     func start() async throws {
-        let started = try await ServerProcess.start("env", arguments: words, logLimit: Self.logLimit)
+        let started = try await ServerProcess.start("env", arguments: arguments, logLimit: Self.logLimit)
         process = started
         do {
             try await eventually(within: Self.timeout, "sidecar \(number) is ready") {
                 guard started.isRunning else {
-                    throw FleetError("sidecar \(number) exited at its start", log: started.log)
+                    throw FleetError("sidecar \(number) exited during startup", log: started.log)
                 }
                 return started.log.contains("is ready.")
             }
@@ -61,7 +61,7 @@ actor SpawnedSidecar {
         }
     }
 
-    /// Kills the process with SIGKILL, and waits until it is gone.
+    /// Kills the process with SIGKILL, and waits until it has exited.
     /// - Throws: `FleetError` if it still exists half a minute later.
     func kill() async throws {
         guard let process else { return }
@@ -88,7 +88,7 @@ actor SpawnedSidecar {
                         try await client.connect()
                         return true
                     } catch let error as InterlockError {
-                        // A demand for an API key is an answer too.
+                        // A rejection for lack of an API key is an answer too.
                         return error.isAnswer
                     }
                 }
@@ -106,7 +106,7 @@ actor SpawnedSidecar {
     }
 }
 
-/// Runs `work` in a task of its own, which is never cancelled, and waits a limited time for it.
+/// Runs `work` in a separate task that is never cancelled, and waits a limited time for it.
 /// - Parameters:
 ///   - limit: the time to wait. After that `work` continues unattended.
 ///   - expectation: the expected result of `work`, for the error message.

@@ -1,13 +1,13 @@
 internal import InterlockCore
 internal import InterlockJudge
 
-/// Chooses the next job. The plan and its seed determine the whole sequence.
+/// Chooses the next job. The plan and its seed determine the entire sequence.
 struct JobChoice: Sendable {
     private let plan: LoadPlan
     private let names: NameChoice
     private let turnWait: Int64
     /// The kinds of jobs with their cumulative probabilities.
-    private let reaches: [(kind: OperationKind, until: Double)]
+    private let thresholds: [(kind: OperationKind, cumulative: Double)]
     private var random: SeededRandom
 
     init(plan: LoadPlan, random: SeededRandom) {
@@ -15,10 +15,10 @@ struct JobChoice: Sendable {
         self.random = random
         names = NameChoice(among: plan.names, skew: plan.skew)
         turnWait = plan.turnWait.wholeMilliseconds
-        reaches = Self.reaches(of: plan)
+        thresholds = Self.thresholds(of: plan)
     }
 
-    private static func reaches(of plan: LoadPlan) -> [(kind: OperationKind, until: Double)] {
+    private static func thresholds(of plan: LoadPlan) -> [(kind: OperationKind, cumulative: Double)] {
         let weights: [(OperationKind, Double)] =
             switch plan.workload {
             case .lock: [(.acquire, 1)]
@@ -32,11 +32,11 @@ struct JobChoice: Sendable {
                     (.proxied, plan.services.proxied.isEmpty ? 0 : plan.weights.proxy),
                 ]
             }
-        let whole = weights.reduce(0) { $0 + $1.1 }
-        var until = 0.0
+        let total = weights.reduce(0) { $0 + $1.1 }
+        var cumulative = 0.0
         return weights.filter { $0.1 > 0 }.map { kind, weight in
-            until += weight / whole
-            return (kind, until)
+            cumulative += weight / total
+            return (kind, cumulative)
         }
     }
 
@@ -50,10 +50,10 @@ struct JobChoice: Sendable {
     }
 
     private mutating func nextKind() -> OperationKind {
-        guard reaches.count > 1 else { return reaches[0].kind }
+        guard thresholds.count > 1 else { return thresholds[0].kind }
         let point = random.unit()
         // Rounding may leave the last cumulative probability below 1.
-        return (reaches.first { point < $0.until } ?? reaches[0]).kind
+        return (thresholds.first { point < $0.cumulative } ?? thresholds[0]).kind
     }
 
     private mutating func lockCycle() -> LoadJob {

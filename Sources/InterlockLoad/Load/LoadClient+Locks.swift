@@ -7,7 +7,7 @@ extension LoadClient {
         let wait = engine.waitMilliseconds
         let call = LockCalls.Acquire(
             name: engine.name(ofLock: lock),
-            options: LockOptions(ttl: engine.plan.ttl, wait: engine.plan.wait, mode: mode.atSidecar))
+            options: LockOptions(ttl: engine.plan.ttl, wait: engine.plan.wait, mode: mode.lockMode))
         ask(.acquire(lock: lock, mode: mode, ttl: engine.ttlMilliseconds, wait: wait), call, due: due) {
             [self] granted, invocation in
             guard let granted else {
@@ -38,8 +38,8 @@ extension LoadClient {
         var endsAt = Instant(nanoseconds: now.nanoseconds + length)
         if end == .overstay {
             // The client overstays long enough for another client to get the lock, if one wants it.
-            let beyond = (0.05 + engine.random.unit() / 2) * Double(engine.ttlMilliseconds)
-            endsAt = max(believedUntil, now).advanced(byMilliseconds: Int64(beyond) + 1)
+            let overstay = (0.05 + engine.random.unit() / 2) * Double(engine.ttlMilliseconds)
+            endsAt = max(believedUntil, now).advanced(byMilliseconds: Int64(overstay) + 1)
         }
         var held = HeldLock(
             lock: lock, mode: mode, lease: lease, token: token, fence: fence, grantedAt: now, end: end, endsAt: endsAt,
@@ -58,7 +58,7 @@ extension LoadClient {
 
     private func nextEnd() -> HeldLock.End {
         let conduct = engine.plan.conduct
-        // One draw decides the end. A faultless client draws no number.
+        // One draw decides the end. A well-behaved client draws no number.
         guard conduct.forgets + conduct.overstays + conduct.vanishesHolding > 0 else { return .release }
         let point = engine.random.unit()
         if point < conduct.forgets { return .forget }
@@ -98,20 +98,20 @@ extension LoadClient {
         case .release:
             release(held, due: due, now: now)
         case .forget:
-            over(held, at: held.believedUntil)
+            recordOwnership(held, at: held.believedUntil)
             becomeFree()
         case .overstay:
-            over(held, at: held.believedUntil)
+            recordOwnership(held, at: held.believedUntil)
             if held.mode == .exclusive { _ = write(held) }
-            wakeUp(held, due: due, now: now)
+            resumeAfterOverstay(held, due: due, now: now)
         case .vanish:
-            over(held, at: held.believedUntil)
+            recordOwnership(held, at: held.believedUntil)
             vanish()
         }
     }
 
-    /// Behaves like a program that has slept: tries to continue with its old lease.
-    private func wakeUp(_ held: HeldLock, due: Instant, now: Instant) {
+    /// Behaves like a program that was suspended: it tries to continue with its old lease.
+    private func resumeAfterOverstay(_ held: HeldLock, due: Instant, now: Instant) {
         self.held?.end = .release
         self.held?.endsAt = now
         self.held?.writesAt = nil
@@ -132,7 +132,7 @@ extension LoadClient {
     }
 
     private func release(_ held: HeldLock, due: Instant, now: Instant) {
-        over(held, at: min(now, held.believedUntil))
+        recordOwnership(held, at: min(now, held.believedUntil))
         self.held = nil
         let call = LockCalls.Release(name: engine.name(ofLock: held.lock), token: held.token)
         ask(.release(lock: held.lock, lease: held.lease), call, due: due) { [self] wasHeld, invocation in
@@ -150,7 +150,7 @@ extension LoadClient {
     /// Ends the client's belief in the lease.
     private func lost(now: Instant) {
         guard let held else { return }
-        over(held, at: min(now, held.believedUntil))
+        recordOwnership(held, at: min(now, held.believedUntil))
     }
 
     /// Handles a renewal with an unknown outcome. The lease stays valid until `believedUntil`.
@@ -165,7 +165,7 @@ extension LoadClient {
         proceed(now: now)
     }
 
-    private func over(_ held: HeldLock, at end: Instant) {
+    private func recordOwnership(_ held: HeldLock, at end: Instant) {
         guard end > held.grantedAt else { return }
         engine.measures.ownership.held(
             lock: held.lock, client: number, sidecar: sidecar, fence: held.fence, from: held.grantedAt, to: end)
@@ -174,7 +174,7 @@ extension LoadClient {
 
 /// A lease as its client knows it, and the client's plan for it.
 struct HeldLock: Sendable {
-    /// The manner in which the client gives up the lease.
+    /// The way in which the client gives up the lease.
     enum End: Hashable, Sendable {
         case release
         /// The client never releases the lease, which expires.
@@ -237,7 +237,7 @@ package struct GuardedResource: Hashable, Sendable {
 }
 
 extension LeaseMode {
-    fileprivate var atSidecar: LockMode {
+    fileprivate var lockMode: LockMode {
         switch self {
         case .exclusive: .exclusive
         case .shared: .shared

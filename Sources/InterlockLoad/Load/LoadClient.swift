@@ -22,8 +22,8 @@ final class LoadClient {
     private(set) var isAsking = false
     /// Whether an HTTP request of the client is active. The RESP connection does not affect it.
     var isProxying = false
-    /// Whether the client has abandoned its job as if its process had died. Only the ending of its active command is
-    /// still due.
+    /// Whether the client has abandoned its job as if its process had died. Only the end of its active command is still
+    /// awaited.
     private(set) var isGone = false
     /// Whether the client is in the engine's list of idle clients.
     var isListed = false
@@ -120,7 +120,7 @@ final class LoadClient {
         var at: Instant
     }
 
-    /// Sends one call. `answered` takes the reply and ends the operation.
+    /// Sends one call. `answered` receives the reply and ends the operation.
     func ask<Call: SidecarCall>(
         _ operation: Operation, _ call: Call, due: Instant, answered: @escaping (Call.Reply, Invocation) -> Void
     ) {
@@ -130,7 +130,7 @@ final class LoadClient {
         let timeout = TimeAmount.milliseconds(operation.wait) + engine.patience
         connection.send(call, timeout: timeout) { [self] result in
             isAsking = false
-            // The timer would make the client vanish while it waits.
+            // The timer was to make the client vanish while it waits.
             timer?.cancel()
             switch result {
             case .success(let reply): answered(reply, invocation)
@@ -155,7 +155,7 @@ final class LoadClient {
 
     private func failed(_ invocation: Invocation, _ error: InterlockError) {
         let now = engine.ended(invocation.operation, OperationEnding(error), due: invocation.due, by: self)
-        // A late answer would be taken for the answer of the next call.
+        // A late answer would be mistaken for the answer to the next call.
         if error.code == .answerTimedOut, !isGone { reconnect() }
         isGone ? becomeFree() : failed(invocation.operation, now: now)
     }

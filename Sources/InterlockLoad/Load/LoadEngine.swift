@@ -11,7 +11,7 @@ final class LoadEngine {
     enum Phase {
         case connecting
         case running
-        /// No operation begins; active ones end.
+        /// No new operations begin, and active ones are completed.
         case draining
         case over
     }
@@ -50,10 +50,10 @@ final class LoadEngine {
     /// Called while `connecting`, when a client has connected or an attempt failed.
     var onConnection: ((LoadClient, InterlockError?) -> Void)?
 
-    /// The shortest pause between two ticks. At high rates, the operations due within it begin together.
-    private static let shortestTick = TimeAmount.microseconds(50)
+    /// The minimum pause between two ticks. At high rates, operations that fall due within it begin together.
+    private static let minimumTick = TimeAmount.microseconds(50)
 
-    /// - Throws: `LoadError` if the plan cannot be carried out.
+    /// - Throws: `LoadError` if the plan cannot be executed.
     init(plan: LoadPlan, eventLoop: any EventLoop, recorder: HistoryRecorder) throws(LoadError) {
         try plan.validate()
         self.plan = plan
@@ -92,7 +92,7 @@ final class LoadEngine {
         end = Instant(nanoseconds: start.nanoseconds + plan.duration.nanosecondsRounded)
         measures = RunMeasures(start: start, services: plan.services)
         if let first = schedule?.next() { nextDue = instant(first) }
-        for client in clients { isFree(client) }
+        for client in clients { offerJob(to: client) }
         arrive()
     }
 
@@ -107,7 +107,7 @@ final class LoadEngine {
         whenIdle = completion
     }
 
-    /// The longest time for which operations may continue after the last has begun.
+    /// The maximum time for which operations may continue after the last one has begun.
     var longestDrain: Duration {
         plan.wait + plan.hold.upperBound + plan.ttl + plan.ttl + plan.patience + plan.patience
     }
@@ -128,7 +128,7 @@ final class LoadEngine {
 
     // MARK: Measuring
 
-    /// Assigns the measured process `name` to this process.
+    /// Measures this process under `name` from now on.
     func follow(_ name: String, process: Int32) {
         processes.follow(name, process: process)
         processes.sample(at: recorder.now())
@@ -184,7 +184,7 @@ final class LoadEngine {
         }
         guard nextDue < end else { return }
         let pause = TimeAmount.nanoseconds(nextDue.nanoseconds - recorder.now().nanoseconds)
-        arrival = eventLoop.assumeIsolated().scheduleTask(in: max(pause, Self.shortestTick)) { [unowned self] in arrive() }
+        arrival = eventLoop.assumeIsolated().scheduleTask(in: max(pause, Self.minimumTick)) { [unowned self] in arrive() }
     }
 
     private func dispatch(_ job: DueJob) {
@@ -209,11 +209,11 @@ final class LoadEngine {
             self.whenIdle = nil
             return whenIdle()
         }
-        isFree(client)
+        offerJob(to: client)
     }
 
     /// Gives a client a job, or lists it as idle, if it is ready.
-    private func isFree(_ client: LoadClient) {
+    private func offerJob(to client: LoadClient) {
         guard phase == .running, client.isReady else { return }
         if let waiting = backlog.popFirst() { return begin(waiting, by: client) }
         guard schedule == nil else {
@@ -235,7 +235,7 @@ final class LoadEngine {
 
     func isUp(_ client: LoadClient) {
         onConnection?(client, nil)
-        isFree(client)
+        offerJob(to: client)
     }
 
     func isDown(_ client: LoadClient, _ error: InterlockError) {

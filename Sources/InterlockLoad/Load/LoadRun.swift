@@ -10,31 +10,31 @@ package import NIOCore
 package actor LoadRun {
     private nonisolated let eventLoop: any EventLoop
     private let engine: LoadEngine
-    private var connection: CheckedContinuation<Void, any Error>?
+    private var connectContinuation: CheckedContinuation<Void, any Error>?
     /// The number of clients that began to connect.
     private var connecting = 0
-    private var up = Set<Int>()
-    private var watched: CheckedContinuation<Void, Never>?
-    private var ticking: Scheduled<Void>?
-    private var draining: Scheduled<Void>?
-    private var drained: CheckedContinuation<Void, Never>?
+    private var connectedClients = Set<Int>()
+    private var watchContinuation: CheckedContinuation<Void, Never>?
+    private var tickTimer: Scheduled<Void>?
+    private var drainTimeout: Scheduled<Void>?
+    private var drainContinuation: CheckedContinuation<Void, Never>?
     private var isStopped = false
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
 
-    /// The number of connections that are opened concurrently.
-    private static let connectionsAtOnce = 64
+    /// The maximum number of concurrent connection attempts.
+    private static let maximumConcurrentAttempts = 64
     /// The file descriptors beyond those of the clients: for the watches of the sidecars and the process itself.
-    private static let otherDescriptors = 128
+    private static let reservedDescriptors = 128
     /// The time allowed for the first connection.
-    private static let firstConnection = Duration.seconds(3)
+    private static let firstConnectionTimeout = Duration.seconds(3)
     /// The time to wait for the subscriptions at the sidecars.
-    private static let watchPatience = TimeAmount.seconds(2)
+    private static let watchTimeout = TimeAmount.seconds(2)
 
     /// - Parameters:
-    ///   - eventLoop: the event loop of the run, best a dedicated one.
+    ///   - eventLoop: the event loop of the run, preferably a dedicated one.
     ///   - recorder: a recorder on the same event loop.
-    /// - Throws: `LoadError` if the plan cannot be carried out.
+    /// - Throws: `LoadError` if the plan cannot be executed.
     package init(plan: LoadPlan, eventLoop: any EventLoop, recorder: HistoryRecorder) throws {
         self.eventLoop = eventLoop
         engine = try LoadEngine(plan: plan, eventLoop: eventLoop, recorder: recorder)
@@ -52,7 +52,7 @@ package actor LoadRun {
         precondition(engine.phase == .connecting && connecting == 0, "a load run can only be started once")
         return try await withTaskCancellationHandler {
             try await attempt {
-                try FileDescriptors.provide(for: engine.plan.clients + Self.otherDescriptors)
+                try FileDescriptors.provide(for: engine.plan.clients + Self.reservedDescriptors)
                 try engine.openProxy()
                 try await connect()
                 return await drive(begun, progress)
@@ -75,7 +75,7 @@ package actor LoadRun {
     /// - Returns: the number of clients that vanished.
     package func vanish(count: Int) -> Int {
         var vanished = 0
-        // A random start keeps the choice from always hitting the same clients.
+        // Starting at a random client avoids choosing the same clients every time.
         let clients = engine.clients
         guard !clients.isEmpty else { return 0 }
         let first = Int(engine.random.unit() * Double(clients.count))
@@ -85,7 +85,7 @@ package actor LoadRun {
         return vanished
     }
 
-    /// Assigns the measured process `name`, such as `redis` after a restart, to this process. Sidecars are followed
+    /// Measures this process under `name` from now on, such as `redis` after a restart. Sidecars are followed
     /// automatically.
     package func follow(_ name: String, process: Int32) {
         engine.follow(name, process: process)
@@ -98,12 +98,12 @@ package actor LoadRun {
         for watch in engine.watches { watch.start() }
         guard plan.usesRESP else { return }
         let allowed = Duration.seconds(10) + .milliseconds(10 * plan.clients)
-        let first = after(TimeAmount(Self.firstConnection)) { [self] in
-            if up.isEmpty { connectingTook(Self.firstConnection) }
+        let first = after(TimeAmount(Self.firstConnectionTimeout)) { [self] in
+            if connectedClients.isEmpty { connectTimedOut(after: Self.firstConnectionTimeout) }
         }
-        let timeout = after(TimeAmount(allowed)) { [self] in connectingTook(allowed) }
+        let timeout = after(TimeAmount(allowed)) { [self] in connectTimedOut(after: allowed) }
         engine.onConnection = { [self] client, error in
-            if let error { isDown(client, error) } else { isUp(client) }
+            if let error { clientFailed(client, error) } else { clientConnected(client) }
         }
         defer {
             first.cancel()
@@ -111,8 +111,8 @@ package actor LoadRun {
             engine.onConnection = nil
         }
         try await withCheckedThrowingContinuation { continuation in
-            connection = continuation
-            while connecting < min(Self.connectionsAtOnce, plan.clients) { connectNext() }
+            connectContinuation = continuation
+            while connecting < min(Self.maximumConcurrentAttempts, plan.clients) { connectNext() }
         }
     }
 
@@ -122,31 +122,31 @@ package actor LoadRun {
         engine.clients[connecting - 1].connect()
     }
 
-    private func isUp(_ client: LoadClient) {
-        guard up.insert(client.number).inserted else { return }
+    private func clientConnected(_ client: LoadClient) {
+        guard connectedClients.insert(client.number).inserted else { return }
         connectNext()
-        if up.count == engine.clients.count { connected(.success(())) }
+        if connectedClients.count == engine.clients.count { connected(.success(())) }
     }
 
-    private func isDown(_ client: LoadClient, _ error: InterlockError) {
+    private func clientFailed(_ client: LoadClient, _ error: InterlockError) {
         // The sidecar would give the same answer at the next attempt.
         guard error.isAnswer else { return }
         connected(.failure(LoadError("sidecar \(client.sidecar) rejects clients: \(error)")))
     }
 
-    private func connectingTook(_ allowed: Duration) {
-        let late = engine.clients.first { !up.contains($0.number) }
+    private func connectTimedOut(after allowed: Duration) {
+        let late = engine.clients.first { !connectedClients.contains($0.number) }
         let reason = late?.lastFailure?.message ?? "no answer"
         connected(
             .failure(
                 LoadError(
-                    "only \(up.count) of \(engine.clients.count) connections were established in \(allowed); sidecar \(late?.sidecar ?? 0): \(reason)"
+                    "only \(connectedClients.count) of \(engine.clients.count) connections were established in \(allowed); sidecar \(late?.sidecar ?? 0): \(reason)"
                 )))
     }
 
     private func connected(_ result: Result<Void, any Error>) {
-        connection?.resume(with: result)
-        connection = nil
+        connectContinuation?.resume(with: result)
+        connectContinuation = nil
     }
 
     private func close() async {
@@ -163,17 +163,17 @@ package actor LoadRun {
     ) async -> LoadOutcome {
         engine.follow("harness", process: getpid())
         if let redis = engine.plan.redisProcessID { engine.follow("redis", process: redis) }
-        await untilWatched()
+        await waitUntilWatched()
         await withCheckedContinuation { continuation in engine.count { continuation.resume() } }
         var wall = timespec()
         clock_gettime(CLOCK_REALTIME, &wall)
         let startedAt = Int64(wall.tv_sec) * 1000 + Int64(wall.tv_nsec) / 1_000_000
         engine.begin()
         begun()
-        planTick(1, since: .now(), progress)
-        await untilDrained()
+        scheduleTick(1, since: .now(), progress)
+        await waitUntilDrained()
         let end = engine.recorder.now()
-        ticking?.cancel()
+        tickTimer?.cancel()
         await withCheckedContinuation { continuation in engine.count { continuation.resume() } }
         return engine.outcome(startedAt: startedAt, end: end)
     }
@@ -182,55 +182,55 @@ package actor LoadRun {
         eventLoop.assumeIsolated().scheduleTask(in: pause, body)
     }
 
-    private func planTick(_ number: Int64, since start: NIODeadline, _ progress: @escaping @Sendable (LoadProgress) -> Void) {
-        ticking = eventLoop.assumeIsolated().scheduleTask(deadline: start + .seconds(number)) { [self] in
+    private func scheduleTick(_ number: Int64, since start: NIODeadline, _ progress: @escaping @Sendable (LoadProgress) -> Void) {
+        tickTimer = eventLoop.assumeIsolated().scheduleTask(deadline: start + .seconds(number)) { [self] in
             engine.count {}
             progress(engine.progress)
-            planTick(number + 1, since: start, progress)
+            scheduleTick(number + 1, since: start, progress)
         }
     }
 
-    /// Waits until every sidecar is watched or `watchPatience` has passed. Sidecars without a watch are driven all the
-    /// same.
-    private func untilWatched() async {
-        let timeout = after(Self.watchPatience) { [self] in endWatchWait() }
+    /// Waits until every sidecar is watched or `watchTimeout` has passed. Sidecars that cannot be watched still receive
+    /// load.
+    private func waitUntilWatched() async {
+        let timeout = after(Self.watchTimeout) { [self] in endWatchWait() }
         await withCheckedContinuation { continuation in
-            watched = continuation
-            for watch in engine.watches { watch.onWatching = { [self] in watchingBegan() } }
-            watchingBegan()
+            watchContinuation = continuation
+            for watch in engine.watches { watch.onWatching = { [self] in checkWatches() } }
+            checkWatches()
         }
         timeout.cancel()
     }
 
-    private func watchingBegan() {
+    private func checkWatches() {
         if engine.watches.allSatisfy(\.isWatching) { endWatchWait() }
     }
 
     private func endWatchWait() {
         for watch in engine.watches { watch.onWatching = nil }
-        watched?.resume()
-        watched = nil
+        watchContinuation?.resume()
+        watchContinuation = nil
     }
 
-    private func untilDrained() async {
+    private func waitUntilDrained() async {
         let length = after(TimeAmount(engine.plan.duration)) { [self] in drain() }
         await withCheckedContinuation { continuation in
-            drained = continuation
+            drainContinuation = continuation
             if isStopped { drain() }
         }
         length.cancel()
     }
 
     private func drain() {
-        guard drained != nil, engine.phase == .running else { return }
-        draining = after(TimeAmount(engine.longestDrain)) { [self] in endDrain() }
+        guard drainContinuation != nil, engine.phase == .running else { return }
+        drainTimeout = after(TimeAmount(engine.longestDrain)) { [self] in endDrain() }
         engine.drain { [self] in endDrain() }
     }
 
     private func endDrain() {
-        draining?.cancel()
-        drained?.resume()
-        drained = nil
+        drainTimeout?.cancel()
+        drainContinuation?.resume()
+        drainContinuation = nil
     }
 }
 

@@ -23,7 +23,7 @@ final class ProxyCaller {
 
     private static let problemType = "application/problem+json"
 
-    /// The number of bytes of a body that are kept. Refusals are smaller; a longer body is an upstream's.
+    /// The maximum number of bytes kept of a body. Refusals are smaller; a longer body comes from an upstream.
     private static let maximumBytes = 1024 * 1024
 
     private let eventLoop: any EventLoop

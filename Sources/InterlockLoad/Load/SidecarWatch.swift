@@ -16,9 +16,9 @@ final class SidecarWatch {
         var process: Int32
     }
 
-    /// The longest assumed delay of an event, in ms. If Redis' clock differs from this machine's, the time of sending
-    /// is unknown.
-    private static let longestOnItsWay: Int64 = 300
+    /// The assumed maximum delay of an event, in ms. Used if Redis' clock differs from this machine's, because the time
+    /// of sending is then unknown.
+    private static let maximumEventDelay: Int64 = 300
 
     let sidecar: Int
     private let recorder: HistoryRecorder
@@ -78,7 +78,7 @@ final class SidecarWatch {
         let until =
             trustsWallClock
             ? notice.until.map { Self.instant(ofEpochMilliseconds: $0, now) }
-            : notice.lasts.map { now.advanced(byMilliseconds: $0 - Self.longestOnItsWay) }
+            : notice.remaining.map { now.advanced(byMilliseconds: $0 - Self.maximumEventDelay) }
         recorder.record(
             .breakerSeen(sidecar: sidecar, service: service, state: state, generation: notice.generation, until: until))
     }
@@ -138,7 +138,7 @@ struct BreakerNotice: Decodable {
 
     /// The remaining time of the state at the event, in milliseconds by Redis' clock; `nil` if it does not end by
     /// itself.
-    var lasts: Int64? {
+    var remaining: Int64? {
         guard let until, let atMilliseconds else { return nil }
         return max(0, until &- atMilliseconds)
     }

@@ -10,7 +10,7 @@ package struct LoadProgress: Sendable {
     package var refused: Int
     package var failed: Int
     package var unknown: Int
-    /// The number of operations that are due but not begun.
+    /// The number of operations that are due but have not begun.
     package var waiting: Int
     /// The 99th percentile of the latency of all operations answered so far, in microseconds; `nil` if there are none.
     package var p99: Double?

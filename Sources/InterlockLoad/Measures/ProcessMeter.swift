@@ -6,13 +6,13 @@ struct ProcessMeter: Sendable {
     private struct Followed: Sendable {
         var process: Int32
         /// The CPU time of earlier processes with this name.
-        var secondsEarlier = 0.0
-        var secondsAtStart: Double?
-        var secondsNow = 0.0
+        var earlierSeconds = 0.0
+        var startSeconds: Double?
+        var currentSeconds = 0.0
         var residentPeak = 0
         var residentEnd = 0
 
-        var seconds: Double { secondsEarlier + secondsNow - (secondsAtStart ?? secondsNow) }
+        var seconds: Double { earlierSeconds + currentSeconds - (startSeconds ?? currentSeconds) }
     }
 
     private let pageSize = sysconf(Int32(_SC_PAGESIZE))
@@ -21,14 +21,14 @@ struct ProcessMeter: Sendable {
     private var startedAt: Instant?
     private var lastSample: Instant?
 
-    /// Assigns `name` to this process. An earlier process with the name has ended.
+    /// Measures this process under `name` from now on. An earlier process with the name has ended.
     mutating func follow(_ name: String, process: Int32) {
         guard followed[name]?.process != process else { return }
         var entry = Followed(process: process)
         if let earlier = followed[name] {
-            entry.secondsEarlier = earlier.seconds
+            entry.earlierSeconds = earlier.seconds
             // A process that was started during the run counts from its start.
-            entry.secondsAtStart = 0
+            entry.startSeconds = 0
             entry.residentPeak = earlier.residentPeak
         }
         followed[name] = entry
@@ -45,8 +45,8 @@ struct ProcessMeter: Sendable {
         guard var entry = followed[name], let seconds = processorSeconds(of: entry.process),
             let resident = residentBytes(of: entry.process)
         else { return }
-        entry.secondsAtStart = entry.secondsAtStart ?? seconds
-        entry.secondsNow = seconds
+        entry.startSeconds = entry.startSeconds ?? seconds
+        entry.currentSeconds = seconds
         entry.residentPeak = max(entry.residentPeak, resident)
         entry.residentEnd = resident
         followed[name] = entry
@@ -64,9 +64,9 @@ struct ProcessMeter: Sendable {
     }
 
     private func processorSeconds(of process: Int32) -> Double? {
-        guard let text = Self.read("/proc/\(process)/stat"), let behindName = text.lastIndex(of: ")") else { return nil }
+        guard let text = Self.read("/proc/\(process)/stat"), let nameEnd = text.lastIndex(of: ")") else { return nil }
         // The fields utime and stime are the 12th and 13th after the command name in parentheses.
-        let fields = text[text.index(after: behindName)...].split(separator: " ")
+        let fields = text[text.index(after: nameEnd)...].split(separator: " ")
         guard fields.count > 12, let user = Double(fields[11]), let system = Double(fields[12]) else { return nil }
         return (user + system) / ticksPerSecond
     }

@@ -54,17 +54,17 @@ struct RunTimeline: Sendable {
 /// Counts latencies in an HDR histogram with microsecond resolution and three significant digits, up to ten minutes.
 /// The histogram has a fixed size.
 struct LatencyRecorder: Sendable {
-    private static let longest: UInt64 = 600_000_000
+    private static let highestTrackable: UInt64 = 600_000_000
     /// The resolution of the percentile curve: the number of points each time the remaining fraction halves.
     private static let pointsPerHalving = 4
 
-    private var histogram = Histogram<UInt64>(highestTrackableValue: Self.longest)
+    private var histogram = Histogram<UInt64>(highestTrackableValue: Self.highestTrackable)
 
     var count: Int { Int(histogram.totalCount) }
 
-    /// Records a latency. Ten minutes is the maximum; longer ones are clamped.
+    /// Records a latency, clamped to ten minutes.
     mutating func record(nanoseconds: Int64) {
-        histogram.record(min(UInt64(max(0, nanoseconds)) / 1000, Self.longest))
+        histogram.record(min(UInt64(max(0, nanoseconds)) / 1000, Self.highestTrackable))
     }
 
     mutating func reset() {

@@ -31,7 +31,7 @@ struct WindowCounts: Sendable {
         }
     }
 
-    /// - Parameter resetAfter: the time in ms until the window ends that counted the call, if the limit has fixed
+    /// - Parameter resetAfter: the time in ms until the end of the window that counted the call, if the limit has fixed
     ///   windows.
     mutating func taken(service: Int, cost: Int64, resetAfter: Int64, at now: Instant) {
         guard let rule = lines[service]?.rule else { return }
@@ -40,15 +40,15 @@ struct WindowCounts: Sendable {
         let began: Int64
         if rule.hasOwnWindows {
             let end = time + resetAfter * 1_000_000
-            // Answers of one window disagree about its end by their latencies, so a new window begins no earlier than
-            // half a window later.
+            // The ends that answers report for one window differ by their latencies, so a new window begins no earlier
+            // than half a window later.
             if let open = lines[service]?.open, end - length < open.began + length / 2 {
                 began = open.began
             } else {
                 began = end - length
             }
         } else {
-            // Other limits hold in any window, so also in windows aligned with the start of the run.
+            // Other limits hold in any window, including windows aligned with the start of the run.
             began = time - time % length
         }
         lines[service]?.count(cost, inWindowFrom: began, bound: Self.maximumWindows)
@@ -70,7 +70,7 @@ extension WindowCounts.Line {
         open = WindowCounts.Window(began: began, granted: cost)
     }
 
-    /// The most that the limit may grant in a window.
+    /// The maximum amount that the limit may grant in a window.
     private var maximumInWindow: Int64 {
         switch rule.algorithm {
         case .fixed, .sliding: rule.limit

@@ -6,7 +6,7 @@ package struct BadPhases: Hashable, Sendable {
     /// The fraction of calls that fail in a bad phase.
     package var failures: Double
     /// The alternating starts and ends of bad phases, in nanoseconds since the start of the run.
-    private var turns: [Int64] = []
+    private var boundaries: [Int64] = []
 
     /// - Parameters:
     ///   - good: the range of lengths of a good phase.
@@ -26,17 +26,17 @@ package struct BadPhases: Hashable, Sendable {
             let begin = time + phase(good)
             time = begin + phase(bad)
             guard time < end else { break }
-            turns += [begin, time]
+            boundaries += [begin, time]
         }
     }
 
     /// Returns whether the time is in a bad phase. O(log n) in the number of phases.
     package func isBad(atNanoseconds time: Int64) -> Bool {
         var low = 0
-        var high = turns.count
+        var high = boundaries.count
         while low < high {
             let middle = (low + high) / 2
-            if turns[middle] <= time { low = middle + 1 } else { high = middle }
+            if boundaries[middle] <= time { low = middle + 1 } else { high = middle }
         }
         return low % 2 == 1
     }

@@ -1,6 +1,3 @@
-internal import InterlockCore
-internal import InterlockJudge
-
 /// The probabilities of unusual client behavior, per lock cycle or call.
 package struct ClientBehavior: Hashable, Sendable {
     /// The client renews in the middle of a hold although the lease would have lasted.
@@ -34,57 +31,4 @@ package struct ClientBehavior: Hashable, Sendable {
     /// do not block the others.
     package static let misbehaving = ClientBehavior(
         renews: 0.02, forgets: 0.002, overstays: 0.002, vanishesHolding: 0.001, vanishesWaiting: 0.002, leavesUnreported: 0.005)
-}
-
-/// The modes of the locks. The number of a lock determines its kind, so each kind has hot and cold names.
-package struct LockModeMix: Hashable, Sendable {
-    /// The number of locks out of ten that are shared by readers and writers.
-    package var readersAndWriters: Int
-    /// The number of locks out of ten that are semaphores.
-    package var semaphores: Int
-    /// The fraction of readers among the callers of a shared lock.
-    package var readers: Double
-    /// The number of slots of a semaphore.
-    package var slots: Int
-
-    package init(readersAndWriters: Int = 0, semaphores: Int = 0, readers: Double = 0.8, slots: Int = 3) {
-        self.readersAndWriters = readersAndWriters
-        self.semaphores = semaphores
-        self.readers = readers
-        self.slots = slots
-    }
-
-    /// Seven exclusive locks out of ten, two for readers and writers, one semaphore.
-    package static let mixed = LockModeMix(readersAndWriters: 2, semaphores: 1)
-
-    func mode(ofLock lock: Int, random: inout SeededRandom) -> LeaseMode {
-        // Counting from the end makes the first and hottest lock exclusive.
-        let place = 9 - lock % 10
-        if place < semaphores { return .permits(slots) }
-        guard place < semaphores + readersAndWriters, random.happens(readers) else { return .exclusive }
-        return .shared
-    }
-}
-
-/// Parses a range of durations: `0..5ms`, or `2ms` for a constant one.
-package enum HoldText {
-    /// - Parameter duration: parses one duration, such as `5ms`. A bare `0` needs no unit.
-    package static func parse(
-        _ text: String, duration: (Substring) throws -> Duration
-    ) throws(LoadArgumentError) -> ClosedRange<Duration> {
-        let expectation = LoadArgumentError(
-            expected: "a duration or a range, such as 2ms or 0..5ms", found: text)
-        func read(_ part: Substring) throws(LoadArgumentError) -> Duration {
-            if part == "0" { return .zero }
-            do { return try duration(part) } catch { throw expectation }
-        }
-        guard let dots = text.firstRange(of: "..") else {
-            let single = try read(text[...])
-            return single...single
-        }
-        let lower = try read(text[..<dots.lowerBound])
-        let upper = try read(text[dots.upperBound...])
-        guard lower <= upper else { throw expectation }
-        return lower...upper
-    }
 }

@@ -21,9 +21,9 @@ package struct LoadPlan: Sendable {
     /// The range of times to hold a lock or to run a permitted call, drawn uniformly.
     package var hold = Duration.zero...Duration.milliseconds(5)
     package var ttl = Duration.seconds(10)
-    /// The longest wait of an acquire.
+    /// The maximum wait of an acquire.
     package var wait = Duration.seconds(5)
-    /// The longest wait of a take or permit that waits for its turn.
+    /// The maximum wait of a take or permit that waits for its turn.
     package var turnWait = Duration.milliseconds(200)
     /// The fraction of takes and permits that wait for their turn.
     package var turnWaits = 0.0
@@ -34,7 +34,7 @@ package struct LoadPlan: Sendable {
     package var badPhases: [Int: BadPhases] = [:]
 
     package var seed: UInt64 = 1
-    /// The longest time to wait for an answer beyond the requested wait. After that the client closes the connection,
+    /// The maximum time to wait for an answer beyond the requested wait. After that the client closes the connection,
     /// and the outcome of the operation is unknown.
     package var patience = Duration.seconds(10)
     /// Whether `until` of a breaker event can be converted to this machine's clock. `false` if the run makes Redis'
@@ -51,9 +51,9 @@ package struct LoadPlan: Sendable {
         self.services = services
     }
 
-    /// A limit above the number of connections that one process can open to one address.
+    /// The maximum number of clients. One process cannot open this many connections to one address.
     package static let maximumClients = 60_000
-    /// The most operations that may be due but not begun. Further ones are counted as unsent.
+    /// The maximum number of operations that are due but have not begun. Further ones are counted as unsent.
     package static let longestBacklog = 200_000
 
     /// - Throws: `LoadError` if the plan cannot run, with the remedy.
@@ -70,29 +70,31 @@ package struct LoadPlan: Sendable {
         if case .openLoop(let rate) = pacing {
             try require(rate > 0 && rate <= 1e7, "expected a rate above 0 and at most 10,000,000 per second, got \(rate)")
         }
-        try require(hold.lowerBound >= .zero && wait >= .zero && turnWait >= .zero, "times must not be negative")
+        try require(hold.lowerBound >= .zero && wait >= .zero && turnWait >= .zero, "expected times of at least 0")
         try require(ttl >= .milliseconds(5), "expected a lease of at least 5 ms, got \(ttl)")
         try require(costs.lowerBound >= 1, "expected a cost of at least 1")
         let indices = services.rules.indices
         try require(
-            (services.takes + services.permits + services.proxied).allSatisfy(indices.contains), "a service is undefined")
+            (services.takes + services.permits + services.proxied).allSatisfy(indices.contains),
+            "expected services that the plan defines")
         switch workload {
         case .lock: break
         case .mixed:
             let all = [weights.lock, weights.limit, weights.permit, weights.proxy]
             try require(
-                all.allSatisfy { $0 >= 0 && $0.isFinite }, "the weights of a mixed run must not be negative")
+                all.allSatisfy { $0 >= 0 && $0.isFinite }, "expected weights of at least 0 for a mixed run")
             let isPossible =
                 weights.lock > 0 || weights.limit > 0 && !services.takes.isEmpty
                 || weights.permit > 0 && !services.permits.isEmpty || weights.proxy > 0 && !services.proxied.isEmpty
             try require(isPossible, "a mixed run needs a weight above 0 for an operation that its services support")
-        case .limit: try require(!services.takes.isEmpty, "a limit run needs a service with limits")
-        case .permit: try require(!services.permits.isEmpty, "a permit run needs a service")
-        case .proxy: try require(!services.proxied.isEmpty, "a proxy run needs a service with a url")
+        case .limit: try require(!services.takes.isEmpty, "a limit run needs a service with limits; name one with --service")
+        case .permit: try require(!services.permits.isEmpty, "a permit run needs a service; name one with --service")
+        case .proxy: try require(!services.proxied.isEmpty, "a proxy run needs a service with a url; name one with --service")
         }
         if usesProxy {
             try require(
-                sidecars.allSatisfy { $0.http != nil }, "requests through the proxy need the HTTP address of each sidecar")
+                sidecars.allSatisfy { $0.http != nil },
+                "requests through the proxy need the HTTP address of each sidecar; pass them with --http")
         }
     }
 

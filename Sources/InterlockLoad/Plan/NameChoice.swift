@@ -8,7 +8,7 @@ package import InterlockCore
 package struct NameChoice: Sendable {
     /// The maximum number of names.
     package static let maximumNames = 10_000_000
-    /// The largest useful exponent. Beyond it, practically every draw is the first name.
+    /// The maximum useful exponent. Beyond it, practically every draw is the first name.
     package static let steepest = 20.0
 
     private enum Distribution: Sendable {
@@ -18,13 +18,13 @@ package struct NameChoice: Sendable {
 
     /// The number of names.
     package let count: Int
-    private let law: Distribution
+    private let distribution: Distribution
 
     /// - Parameter count: the number of names, from 1 to `maximumNames`.
     package init(among count: Int, skew: NameSkew) {
         precondition((1...Self.maximumNames).contains(count), "a run needs 1 to \(Self.maximumNames) names")
         self.count = count
-        law =
+        distribution =
             switch skew {
             case .uniform: .uniform
             case .zipf(let exponent): .zipf(Zipf(count: count, exponent: exponent))
@@ -33,7 +33,7 @@ package struct NameChoice: Sendable {
 
     /// Returns a number in `0 ..< count`.
     package func next(using random: inout SeededRandom) -> Int {
-        switch law {
+        switch distribution {
         case .uniform: Int(random.unit() * Double(count))
         case .zipf(let zipf): zipf.next(using: &random) - 1
         }
@@ -80,16 +80,16 @@ private struct Zipf: Sendable {
     }
 
     private static func inverse(_ area: Double, _ exponent: Double) -> Double {
-        // Rounding may otherwise lead out of the domain of the logarithm.
+        // Without the bound, rounding could leave the domain of the logarithm.
         exp(relativeLogarithm(max(-1, area * (1 - exponent))) * area)
     }
 
-    /// Returns (eˣ − 1) ÷ x, also near 0, where an exponent of 1 leads.
+    /// Returns (eˣ − 1) ÷ x, accurate near 0, where an exponent near 1 leads.
     private static func relativeExponential(_ x: Double) -> Double {
         abs(x) > 1e-8 ? expm1(x) / x : 1 + x / 2
     }
 
-    /// Returns ln(1 + x) ÷ x, also near 0.
+    /// Returns ln(1 + x) ÷ x, accurate near 0.
     private static func relativeLogarithm(_ x: Double) -> Double {
         abs(x) > 1e-8 ? log1p(x) / x : 1 - x / 2
     }

@@ -5,7 +5,7 @@ struct BarPlot: Plot {
         let height: Double
         let bound: Double
 
-        var isOver: Bool { height > bound }
+        var exceedsBound: Bool { height > bound }
     }
 
     let frame: PlotFrame
@@ -60,17 +60,17 @@ struct BarPlot: Plot {
 
     /// The width of a bar: the median gap between bars, because the length of a window is not known here.
     private var barWidth: Double {
-        let places = bars.compactMap { frame.x($0.began) }
-        let gaps = zip(places.dropFirst(), places).map { $0 - $1 }.filter { $0 > 0 }.sorted()
+        let positions = bars.compactMap { frame.x($0.began) }
+        let gaps = zip(positions.dropFirst(), positions).map { $0 - $1 }.filter { $0 > 0 }.sorted()
         return min(max(gaps.isEmpty ? 12 : gaps[gaps.count / 2], 1.4), 40)
     }
 }
 
 extension BarPlot.Bar {
-    fileprivate var tone: PlotTone { isOver ? .alarm : .series(0) }
+    fileprivate var tone: PlotTone { exceedsBound ? .alarm : .series(0) }
 
     /// Orders bars for thinning: bars over their limit weigh more than all others.
     fileprivate static func isLighter(_ left: Self, _ right: Self) -> Bool {
-        left.isOver == right.isOver ? left.height < right.height : right.isOver
+        left.exceedsBound == right.exceedsBound ? left.height < right.height : right.exceedsBound
     }
 }

@@ -25,7 +25,7 @@ extension Plot {
 /// The style sheet of all plots. Drawings use only class names, so one drawing works in light and dark mode.
 enum PlotStyle {
     /// The rules for light mode, with dark mode for readers who prefer it.
-    static let page: Markup = "\(shapes)\(colours(light))@media (prefers-color-scheme: dark){\(colours(dark))}"
+    static let page: Markup = "\(shapes)\(colors(light))@media (prefers-color-scheme: dark){\(colors(dark))}"
 
     private struct Palette {
         let text: String
@@ -54,7 +54,7 @@ enum PlotStyle {
         .plot .axis,.plot .grid{fill:none;stroke-width:1}.plot .band{fill-opacity:.22}
         """
 
-    private static func colours(_ palette: Palette) -> Markup {
+    private static func colors(_ palette: Palette) -> Markup {
         var sheet: Markup = """
             .plot text{fill:\(palette.text)}.plot .label,.plot .bandname,.plot .empty{fill:\(palette.faint)}\
             .plot .grid{stroke:\(palette.grid)}.plot .axis{stroke:\(palette.faint)}.plot .band{fill:\(palette.band)}
@@ -62,8 +62,8 @@ enum PlotStyle {
         let tones =
             palette.series.indices.map { (PlotTone.series($0), palette.series[$0]) }
             + [(.alarm, palette.alarm), (.reference, palette.reference)]
-        for (tone, colour) in tones {
-            sheet += ".plot .line.\(tone.styleName){stroke:\(colour)}.plot .area.\(tone.styleName){fill:\(colour)}"
+        for (tone, color) in tones {
+            sheet += ".plot .line.\(tone.styleName){stroke:\(color)}.plot .area.\(tone.styleName){fill:\(color)}"
         }
         return sheet
     }

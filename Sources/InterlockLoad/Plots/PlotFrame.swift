@@ -1,4 +1,4 @@
-/// The surroundings of a plot's contents: axes, ticks, legend, bands.
+/// The frame around a plot's contents: axes, ticks, legend and bands.
 struct PlotFrame: Hashable, Sendable {
     /// An entry of the legend.
     struct LegendEntry: Hashable, Sendable {
@@ -93,10 +93,10 @@ struct PlotFrame: Hashable, Sendable {
             <text class="label" x="\(Self.left + Self.areaWidth)" y="\(bottom + 36)" text-anchor="end">\(x.label)</text>
             """
         for tick in x.ticks {
-            guard let place = x(tick) else { continue }
+            guard let position = x(tick) else { continue }
             ticks += """
-                <path class="axis" d="M\(place) \(bottom)v4"/>\
-                <text x="\(place)" y="\(bottom + 18)" text-anchor="middle">\(x.unit.tick(tick))</text>
+                <path class="axis" d="M\(position) \(bottom)v4"/>\
+                <text x="\(position)" y="\(bottom + 18)" text-anchor="middle">\(x.unit.tick(tick))</text>
                 """
         }
         return ticks
@@ -119,10 +119,10 @@ struct PlotFrame: Hashable, Sendable {
             return ticks
         case .rows(let label, let rows):
             var ticks: Markup = "<text class=\"label\" x=\"4\" y=\"\(labelLine)\">\(label)</text>"
-            var place = top
+            var position = top
             for row in rows {
-                ticks += tick(place, place + row.height / 2 + 4, row.name)
-                place += row.height
+                ticks += tick(position, position + row.height / 2 + 4, row.name)
+                position += row.height
             }
             return ticks
         }
@@ -173,7 +173,7 @@ extension PlotFrame {
     var legendRow: Markup {
         var markup = Markup()
         for (row, entries) in legendRows.enumerated() {
-            var place = 4.0
+            var position = 4.0
             let middle = 10 + Double(row) * 18
             for entry in entries {
                 let swatch: Markup =
@@ -181,13 +181,13 @@ extension PlotFrame {
                     case .line, .dashes:
                         """
                         <path class="line \(entry.tone.styleName)\(entry.mark == .dashes ? " dashed" : "")" \
-                        d="M\(place) \(middle)h18"/>
+                        d="M\(position) \(middle)h18"/>
                         """
                     case .area:
-                        "<rect class=\"area \(entry.tone.styleName)\" x=\"\(place)\" y=\"\(middle - 5)\" width=\"18\" height=\"10\"/>"
+                        "<rect class=\"area \(entry.tone.styleName)\" x=\"\(position)\" y=\"\(middle - 5)\" width=\"18\" height=\"10\"/>"
                     }
-                markup += "\(swatch)<text x=\"\(place + 23)\" y=\"\(middle + 4)\">\(entry.name)</text>"
-                place += Self.legendWidth(entry)
+                markup += "\(swatch)<text x=\"\(position + 23)\" y=\"\(middle + 4)\">\(entry.name)</text>"
+                position += Self.legendWidth(entry)
             }
         }
         return markup

@@ -5,7 +5,8 @@ struct PlotNumbers: Hashable, Sendable {
 
     let columns: [String]
     let rows: [[String]]
-    /// The number of rows before thinning, and a description of the rows that are shown.
+    /// The number of rows before thinning.
     let total: Int
+    /// A description of the rows that are shown.
     var choice = "the highest of each interval"
 }

@@ -1,6 +1,6 @@
 package import InterlockJudge
 
-/// A fault that the rig caused.
+/// A fault that was injected during a run.
 package struct FaultReport: Codable, Hashable, Sendable {
     /// The number of the fault in the run.
     package var number: Int

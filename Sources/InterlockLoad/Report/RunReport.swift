@@ -9,7 +9,7 @@ package struct RunReport: Codable, Sendable {
     package var startedAt: Int64
     package var duration: Double
     package var seed: UInt64
-    /// The settings in words, such as `load: 5,000 a second, open loop`.
+    /// The settings in words, such as `load: 5,000/s, open loop`.
     package var settings: [Setting]
     package var operations: [OperationReport] = []
     /// The results per second.

@@ -5,8 +5,8 @@ package import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
 
-/// The upstream of the harness's own fleet: an HTTP server on the loopback interface that answers every request at once
-/// with 200, or with 503 for failed calls of a bad phase.
+/// The upstream of a fleet that the harness starts: an HTTP server on the loopback interface that answers every request
+/// immediately with 200, or with 503 for failed calls in a bad phase.
 package final class BenchUpstream: Sendable {
     private let listener: any Channel
 
@@ -19,7 +19,7 @@ package final class BenchUpstream: Sendable {
     }
 
     /// - Parameters:
-    ///   - group: the event loops of the server, best not that of the run.
+    ///   - group: the event loops of the server, preferably not the one of the run.
     ///   - phases: the bad phases, from now on; `nil` if there are none.
     ///   - seed: decides which requests of a bad phase fail.
     /// - Throws: an error if the server cannot listen.

@@ -69,7 +69,7 @@ package struct FleetConfiguration: Sendable {
     }
 }
 
-/// A service in the configuration of the harness's sidecars.
+/// A service in the configuration of sidecars that the harness starts.
 package struct FleetService: Hashable, Sendable {
     package var rules: ServiceRules
     /// The settings of the breaker. Used only if `rules` have one.

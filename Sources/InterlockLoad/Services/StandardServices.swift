@@ -1,7 +1,7 @@
 package import InterlockCore
 internal import InterlockJudge
 
-/// The services of the harness's own fleet: limits of each algorithm, breakers, and a service behind the proxy.
+/// The services of a fleet that the harness starts: limits of each algorithm, breakers, and a service behind the proxy.
 package struct StandardServices: Sendable {
     package let services: [FleetService]
     /// The operations of a run on these services.

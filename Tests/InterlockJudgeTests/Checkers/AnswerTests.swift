@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Answers")
 struct AnswerTests {
-    /// An acquire that waits for up to a second; the patience is half a second.
+    /// An acquire that waits for up to a second; the grace period is half a second.
     private func acquire(ended: Double?, _ ending: OperationEnding = .refused(.held)) -> SyntheticHistory {
         var history = SyntheticHistory()
         history.add(0, .invoked(client: 1, sidecar: 0, .acquire(lock: 1, mode: .exclusive, ttl: 100, wait: 1000)))
@@ -12,7 +12,7 @@ struct AnswerTests {
         return history
     }
 
-    @Test("An answer after the wait and the patience is a violation", arguments: [(1500.0, true), (1501.0, false)])
+    @Test("An answer later than the wait and the grace period is a violation", arguments: [(1500.0, true), (1501.0, false)])
     func late(ended: Double, isGood: Bool) {
         #expect(acquire(ended: ended).broken == (isGood ? [] : [.answers]))
     }
@@ -27,14 +27,15 @@ struct AnswerTests {
         #expect((acquire(ended: nil).check(until: end).report.violationCount == 0) == isGood)
     }
 
-    @Test("The wait and the patience of a paused sidecar start when it continues", arguments: [(3999.0, true), (4001.0, false)])
+    @Test(
+        "The wait and the grace period at a paused sidecar start when it continues", arguments: [(3999.0, true), (4001.0, false)])
     func stopped(ended: Double, isGood: Bool) {
         var history = acquire(ended: ended)
         history.fault(.pause, sidecar: 0, from: 500, to: 2500)
         #expect(history.broken == (isGood ? [] : [.answers]))
     }
 
-    @Test("A pause of another sidecar or of Redis is no excuse", arguments: [FaultKind.pause, .redisPause])
+    @Test("A pause of another sidecar or of Redis excuses nothing", arguments: [FaultKind.pause, .redisPause])
     func otherStopped(kind: FaultKind) {
         var history = acquire(ended: 2000)
         history.fault(kind, sidecar: kind == .pause ? 1 : nil, from: 500, to: 2500)

@@ -54,7 +54,7 @@ struct BoundedCheckTests {
     }
 }
 
-/// The number of elements of all collections in a value together.
+/// The total number of elements of all collections in a value.
 private struct Footprint {
     private(set) var elements = 0
 

@@ -9,7 +9,7 @@ struct BreakerCheckerTests {
         SyntheticHistory(services: [ServiceRules(name: "search", limits: [])])
     }
 
-    /// Sidecar 0 knows from 100 on that the breaker is open until 2000.
+    /// From 100 on, sidecar 0 knows that the breaker is open until 2000.
     private func open(until: Double? = 2000) -> SyntheticHistory {
         var history = history()
         history.breaker(.open, generation: 7, at: 100, until: until)
@@ -31,20 +31,20 @@ struct BreakerCheckerTests {
     }
 
     @Test("A permit requested before the trip was known may be granted")
-    func askedBefore() {
+    func requestedBeforeTrip() {
         var history = open()
         history.permit(1, asked: 99, answered: 130)
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A permit granted when the open time is over may be a trial")
+    @Test("A permit granted after the open time may be a trial")
     func afterOpenTime() {
         var history = open()
         history.permit(1, asked: 1990, answered: 2001, state: .halfOpen)
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A sidecar that has not received the trip may permit")
+    @Test("A sidecar that has not learned of the trip may grant a permit")
     func otherSidecar() {
         var history = open()
         history.permit(1, sidecar: 1, asked: 101, answered: 103)
@@ -66,8 +66,8 @@ struct BreakerCheckerTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("News of a later state excuse a permit, even if they arrive a moment after it", arguments: [102.0, 300.0])
-    func laterNews(at: Double) {
+    @Test("A report of a later state excuses a permit, even if it arrives a moment after the permit", arguments: [102.0, 300.0])
+    func laterState(at: Double) {
         var history = open()
         history.permit(1, asked: 101, answered: 103)
         history.breaker(.closed, generation: 8, at: at)
@@ -75,16 +75,16 @@ struct BreakerCheckerTests {
     }
 
     @Test(
-        "News excuse nothing if they arrive long after the permit or when the open time is over anyway",
+        "A report excuses nothing if it arrives long after the permit or after the open time",
         arguments: [700.0, 2010.0])
-    func lateNews(at: Double) {
+    func lateState(at: Double) {
         var history = open()
         history.permit(1, asked: at - 600, answered: at - 599)
         history.breaker(.halfOpen, generation: 8, at: at)
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("Half-open news at the end of the open time do not excuse a permit just before it")
+    @Test("A half-open report at the end of the open time does not excuse a permit just before it")
     func permitJustBeforeTheEnd() {
         var history = open()
         history.permit(1, asked: 1900, answered: 1950)
@@ -92,22 +92,22 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("Older news excuse nothing")
-    func olderNews() {
+    @Test("A report of an older state excuses nothing")
+    func olderState() {
         var history = open()
         history.breaker(.closed, generation: 6, at: 101)
         history.permit(1, asked: 102, answered: 103)
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("An open time without an end lasts until the next news")
+    @Test("An open time without an end lasts until the next report")
     func withoutEnd() {
         var history = open(until: nil)
         history.permit(1, asked: 50_000, answered: 50_001)
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("An extended outage lasts longer")
+    @Test("A repeated report extends the open time")
     func extended() {
         var history = open()
         history.breaker(.open, generation: 7, at: 1500, until: 4000)
@@ -116,7 +116,7 @@ struct BreakerCheckerTests {
     }
 
     @Test(
-        "A killed sidecar, a wipe and a jump of the clock erase the known state", arguments: [FaultKind.kill, .redisWipe, .clock])
+        "A kill, a wipe and a clock jump erase the known state", arguments: [FaultKind.kill, .redisWipe, .clock])
     func forgotten(kind: FaultKind) {
         var history = open()
         history.fault(kind, sidecar: kind == .kill ? 0 : nil, from: 200, to: 300)
@@ -125,9 +125,9 @@ struct BreakerCheckerTests {
     }
 
     @Test(
-        "A Redis that dies loses the news of its last moment, and a paused one delivers them later",
+        "A Redis that dies loses its last messages, and a paused Redis delivers them later",
         arguments: [(FaultKind.redisRestart, true), (.redisPause, false)])
-    func lostNews(kind: FaultKind, isGood: Bool) {
+    func lostMessages(kind: FaultKind, isGood: Bool) {
         var history = open()
         history.fault(kind, from: 200, to: 900)
         history.permit(1, asked: 400, answered: 410)
@@ -135,7 +135,7 @@ struct BreakerCheckerTests {
     }
 
     @Test(
-        "Repeated resets can lose news at any time",
+        "Repeated resets can lose messages at any time",
         arguments: [(50.0, 0, true), (150.0, 0, true), (250.0, 0, false), (150.0, 1, false)])
     func repeatedResets(from: Double, sidecar: Int, isGood: Bool) {
         var history = open()
@@ -144,7 +144,7 @@ struct BreakerCheckerTests {
         #expect(history.broken == (isGood ? [] : [.openBreakers]))
     }
 
-    @Test("After the resets a sidecar is checked again, even if Redis died meanwhile")
+    @Test("A sidecar is checked again after the resets, even if Redis died during them")
     func afterResets() {
         var history = open()
         history.fault(.reset, sidecar: 0, from: 150, to: 900)
@@ -154,7 +154,7 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("The death of another sidecar erases nothing")
+    @Test("A kill of another sidecar erases nothing")
     func otherKilled() {
         var history = open()
         history.fault(.kill, sidecar: 1, from: 200, to: 300)
@@ -162,7 +162,8 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("Two states under one generation are a violation, even if the first is the initial closed state", arguments: [0, 7])
+    @Test(
+        "Two states with the same generation are a violation, even if the first is the initial closed state", arguments: [0, 7])
     func sameGeneration(generation: Int64) {
         var history = history()
         if generation > 0 { history.breaker(.closed, generation: generation, at: 50) }
@@ -170,7 +171,7 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("Changes under generations of their own, seen by two sidecars, are correct")
+    @Test("Changes with different generations, reported by two sidecars, are correct")
     func generations() {
         var history = history()
         for sidecar in 0..<2 {

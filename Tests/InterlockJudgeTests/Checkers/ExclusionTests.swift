@@ -82,7 +82,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A writer with a reader is a violation, whichever is first", arguments: [true, false])
+    @Test("A writer and a reader at the same time are a violation, whichever is first", arguments: [true, false])
     func writerWithReader(isWriterFirst: Bool) {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, mode: isWriterFirst ? .exclusive : .shared)
@@ -90,7 +90,7 @@ struct ExclusionTests {
         #expect(history.broken == [.exclusion])
     }
 
-    @Test("A semaphore's slot with a reader is a violation")
+    @Test("A semaphore slot and a reader at the same time are a violation")
     func slotWithReader() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, mode: .shared)
@@ -98,7 +98,7 @@ struct ExclusionTests {
         #expect(history.broken == [.exclusion])
     }
 
-    @Test("Any number of readers may hold a lock together")
+    @Test("Any number of readers may share a lock")
     func readers() {
         var history = SyntheticHistory()
         for reader in 1...200 {
@@ -120,8 +120,8 @@ struct ExclusionTests {
         #expect(history.broken == (isGood ? [] : [.exclusion]))
     }
 
-    @Test("A lapsed slot is free")
-    func lapsedSlot() {
+    @Test("An expired slot is free")
+    func expiredSlot() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 1, valid: 50, mode: .permits(2))
         history.grant(2, to: 2, fence: 2, asked: 2, answered: 3, mode: .permits(2))
@@ -129,7 +129,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A wipe or a jump of the clock during the older lease excuses an overlap", arguments: [FaultKind.redisWipe, .clock])
+    @Test("A wipe or a clock jump during the older lease excuses an overlap", arguments: [FaultKind.redisWipe, .clock])
     func excused(kind: FaultKind) {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5)

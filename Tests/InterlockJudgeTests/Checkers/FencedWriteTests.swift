@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Fenced writes")
 struct FencedWriteTests {
-    /// A lease of client 1 that is over at 100, and one of client 2 from 150 on.
+    /// A lease of client 1 that ends at 100, and a lease of client 2 that begins at 150.
     private func twoLeases(fences: (Int64, Int64) = (1, 2)) -> SyntheticHistory {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: fences.0, asked: 0, answered: 5, valid: 100)
@@ -27,7 +27,7 @@ struct FencedWriteTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A stale write that is refused is counted")
+    @Test("A rejected stale write is counted")
     func staleWriteRefused() {
         var history = twoLeases()
         history.write(2, of: 2, fence: 2, at: 200)
@@ -37,7 +37,7 @@ struct FencedWriteTests {
         #expect(report.staleWritesRefused == 1)
     }
 
-    @Test("Rejecting the holder's write because of a write with a lower lease is a violation")
+    @Test("Rejecting the holder's write because of an earlier lease's write is a violation")
     func goodWriteRefused() {
         var history = twoLeases(fences: (7, 3))
         history.write(1, of: 1, fence: 7, at: 50)
@@ -92,7 +92,7 @@ struct FencedWriteTests {
         #expect(history.broken == [.fencedWrites])
     }
 
-    @Test("A wipe together with a clock set back excuses an accepted stale write")
+    @Test("A wipe and a clock set back together excuse an accepted stale write")
     func wipeAndClock() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 9, asked: 0, answered: 5)

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Free locks")
 struct FreeLockTests {
-    /// A client waits up to five seconds from 100 ms on, in vain; recovery takes up to three seconds.
+    /// From 100 ms on, a client waits in vain for up to five seconds; recovery takes up to three seconds.
     private func refused(at ended: Double, after history: SyntheticHistory = SyntheticHistory()) -> SyntheticHistory {
         var history = history
         history.operation(
@@ -16,7 +16,7 @@ struct FreeLockTests {
         #expect(refused(at: ended).broken == (isGood ? [] : [.freeLocks]))
     }
 
-    @Test("An extended lease keeps a lock from being free")
+    @Test("A renewed lease keeps a lock from being free")
     func held() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2)
@@ -32,7 +32,8 @@ struct FreeLockTests {
         #expect(refused(at: ended, after: history).broken == (isGood ? [] : [.freeLocks]))
     }
 
-    @Test("A release is carried out although its client closes right after it, unless a fault occurs", arguments: [false, true])
+    @Test(
+        "A release takes effect even if its client disconnects right after it, unless a fault occurs", arguments: [false, true])
     func closedAfterwards(isBroken: Bool) {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5000)
@@ -42,7 +43,7 @@ struct FreeLockTests {
         #expect(refused(at: 4600, after: history).broken == (isBroken ? [] : [.freeLocks]))
     }
 
-    @Test("An acquire without an answer may hold the lock for its ttl")
+    @Test("An acquire without an answer may hold the lock for its TTL")
     func doubtful() {
         var history = SyntheticHistory()
         history.operation(
@@ -60,7 +61,7 @@ struct FreeLockTests {
         return history
     }
 
-    @Test("A lock granted to a client that left is released, unless a fault occurs meanwhile", arguments: [false, true])
+    @Test("A lock granted to a client that left is released, unless a fault occurs", arguments: [false, true])
     func abandoned(isBroken: Bool) {
         var history = Self.abandoned
         if isBroken { history.fault(.otherFleet, from: 150, to: 151) }
@@ -128,7 +129,7 @@ struct FreeLockTests {
         #expect(history.broken == (isGood ? [] : [.freeLocks]))
     }
 
-    @Test("A fault is an excuse")
+    @Test("A fault excuses a long wait")
     func fault() {
         var history = SyntheticHistory()
         history.fault(.partition, sidecar: 1, from: 1000, to: 3000)
@@ -136,7 +137,7 @@ struct FreeLockTests {
     }
 
     @Test(
-        "A pause of another sidecar excuses only what it may have been granted before", arguments: [1000, 4000])
+        "A pause of another sidecar excuses only a lease that it may have been granted before", arguments: [1000, 4000])
     func stopped(ttl: Int64) {
         var history = SyntheticHistory()
         history.fault(.pause, sidecar: 3, from: 300, to: 6000)
@@ -147,7 +148,7 @@ struct FreeLockTests {
     }
 
     @Test(
-        "A sidecar that was paused when a client left may have extended its linked lease since", arguments: [1000, 4000])
+        "A sidecar that was paused when a client left may have extended the client's linked lease", arguments: [1000, 4000])
     func leftWhileStopped(ttl: Int64) {
         // The acquire waits from 100 to 5100, or not at all.
         for wait in [Int64(5000), 0] {
@@ -201,7 +202,7 @@ struct FreeLockTests {
         #expect(!refused(at: 5000, after: history).broken.contains(.freeLocks))
     }
 
-    @Test("A paused sidecar may carry out earlier requests when it continues")
+    @Test("A paused sidecar may execute earlier requests when it continues")
     func late() {
         var history = SyntheticHistory()
         history.fault(.pause, sidecar: 3, from: -9000, to: 90)
@@ -211,7 +212,7 @@ struct FreeLockTests {
         #expect(!refused(at: 5000, after: history).broken.contains(.freeLocks))
     }
 
-    @Test("A client that is refused but then releases the lock held it", arguments: [true, false])
+    @Test("A refused client that then releases the lock is a violation", arguments: [true, false])
     func ghost(isReleased: Bool) {
         var history = refused(at: 200)
         history.operation(

@@ -5,7 +5,7 @@ import Testing
 @Suite("Leases are kept until they end")
 struct KeptLeaseTests {
     /// A lease of one second, granted at 10 ms, and the answer to its holder's call at 500 ms.
-    private static func history(_ told: OperationEnding, keepsLocks: Bool = false, failoverAt: Double? = nil) -> CheckReport {
+    private static func history(_ ending: OperationEnding, keepsLocks: Bool = false, failoverAt: Double? = nil) -> CheckReport {
         var history = SyntheticHistory()
         history.rules.keepsLocks = keepsLocks
         if let failoverAt {
@@ -13,7 +13,7 @@ struct KeptLeaseTests {
             history.add(failoverAt + 100, .faultEnded(fault: 3))
         }
         history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
-        history.renew(1, of: 1, asked: 490, answered: 500, ending: told)
+        history.renew(1, of: 1, asked: 490, answered: 500, ending: ending)
         return history.check().report
     }
 
@@ -53,7 +53,7 @@ struct KeptLeaseTests {
         #expect(report.leasesLost == 0)
     }
 
-    @Test("A lease that has ended or was given up is not lost")
+    @Test("A lease that has ended or was released is not lost")
     func ended() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
@@ -68,7 +68,7 @@ struct KeptLeaseTests {
         #expect(history.check().report.violations.isEmpty)
     }
 
-    @Test("The first release that finds the lease gone is a violation too")
+    @Test("A first release that finds the lease lost is a violation too")
     func releases() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)

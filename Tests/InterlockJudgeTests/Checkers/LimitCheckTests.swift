@@ -29,7 +29,7 @@ struct LimitCheckTests {
     }
 
     @Test("A sliding limit: a grant that may be a window after the first is no violation")
-    func slidingKept() {
+    func slidingNotExceeded() {
         #expect(history(Self.sliding, 6, every: 199).broken.isEmpty)
     }
 
@@ -94,7 +94,7 @@ struct LimitCheckTests {
 
     // MARK: GCRA
 
-    @Test("A gcra limit: one more call at once than the burst plus one is a violation", arguments: [(5, true), (6, false)])
+    @Test("A gcra limit: more immediate calls than the burst plus one are a violation", arguments: [(5, true), (6, false)])
     func burst(count: Int, isGood: Bool) {
         #expect(history(Self.gcra, count, every: 1).broken == (isGood ? [] : [.limits]))
     }
@@ -108,7 +108,7 @@ struct LimitCheckTests {
     @Test("A gcra limit: calls that waited are counted from the time of their request")
     func gcraAfterWaiting() {
         var history = SyntheticHistory(Self.gcra)
-        // All calls are made at once, and granted at the rate after the burst.
+        // All calls are made at the same time, and are granted at the rate after the burst.
         for number in 0..<50 { history.take(asked: Double(number) / 100, answered: max(1, Double(number - 4) * 100 + 5)) }
         #expect(history.broken.isEmpty)
         for number in 0..<6 { history.take(asked: 3000 + Double(number) / 100, answered: 3010 + Double(number)) }
@@ -176,7 +176,7 @@ struct LimitCheckTests {
 
     // MARK: Allowances
 
-    @Test("A wipe allows the limit once more and no more than that", arguments: [(10, true), (11, false)])
+    @Test("A wipe allows the limit exactly once more", arguments: [(10, true), (11, false)])
     func wipe(count: Int, isGood: Bool) {
         var history = history(Self.sliding, count, every: 20)
         history.fault(.redisWipe, from: 101, to: 102)
@@ -199,7 +199,7 @@ struct LimitCheckTests {
         #expect(history.check().report.violationCount == 1)
     }
 
-    @Test("Without Redis exactly the sidecars' local quotas are allowed in addition", arguments: [(9, true), (10, false)])
+    @Test("Without Redis, the sidecars' local quotas are allowed in addition, and no more", arguments: [(9, true), (10, false)])
     func localQuotas(count: Int, isGood: Bool) {
         // A limit of 5 among 2 sidecars: 2 each.
         var history = history(Self.sliding, count, every: 20, whenRedisIsDown: .local)
@@ -207,7 +207,7 @@ struct LimitCheckTests {
         #expect(history.broken == (isGood ? [] : [.limits]))
     }
 
-    @Test("A killed sidecar has its local quota again")
+    @Test("A restarted sidecar gets its local quota again")
     func quotaOfNewProcess() {
         var history = history(Self.sliding, 9, every: 20, whenRedisIsDown: .local)
         history.fault(.redisPause, from: -10, to: nil)
@@ -216,14 +216,14 @@ struct LimitCheckTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A service that denies without Redis has no such allowance")
+    @Test("A service that denies calls without Redis is allowed no local quotas")
     func deny() {
         var history = history(Self.sliding, 6, every: 20, whenRedisIsDown: .deny)
         history.fault(.redisPause, from: -10, to: nil)
         #expect(history.broken == [.limits])
     }
 
-    @Test("A service that allows everything without Redis is checked only after the recovery")
+    @Test("A service that allows everything without Redis is checked only after the recovery time")
     func allow() {
         var history = history(Self.sliding, 50, every: 20, whenRedisIsDown: .allow)
         history.fault(.partition, sidecar: 0, from: -10, to: 100)

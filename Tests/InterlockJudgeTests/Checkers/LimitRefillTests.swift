@@ -18,12 +18,12 @@ struct LimitRefillTests {
         return history
     }
 
-    @Test("A limit of a second that refuses everyone for more than four seconds is a violation")
+    @Test("A one-second limit that refuses everyone for more than four seconds is a violation")
     func neverRefilled() {
         #expect(refused(for: 4500).broken == [.limitsRefill])
     }
 
-    @Test("A limit that refuses everyone for less is not reported because refusals are remembered and answers take time")
+    @Test("A limit that refuses everyone for less time is not reported, because refusals are remembered and answers take time")
     func notYet() {
         #expect(refused(for: 3900).broken.isEmpty)
     }
@@ -63,7 +63,7 @@ struct LimitRefillTests {
     func faults(kind: FaultKind) {
         var history = refused(for: 7000)
         history.fault(kind, from: 200, to: 300)
-        // An emptied limit has room again once all sidecars have had time to notice.
+        // A limit that Redis forgot has free capacity once all sidecars have had time to notice.
         #expect(history.broken == (kind == .redisWipe ? [.refusals] : []))
     }
 
@@ -75,7 +75,7 @@ struct LimitRefillTests {
     }
 
     @Test(
-        "A jump of the clock is an excuse for the length of the window and no longer",
+        "A clock jump excuses refusals for the length of the window and no longer",
         arguments: [(4200.0, true), (6000.0, false)])
     func afterJump(length: Double, isGood: Bool) {
         var history = refused(for: length)

@@ -32,7 +32,7 @@ struct QuorumCopiesTests {
         #expect(history(renewals: 2, isReleased: true).broken == [.exclusion, .keptLeases])
     }
 
-    @Test("Nothing is promised for a lease that was renewed once, or while sidecars may not have reconnected")
+    @Test("A lease that was renewed only once, or while sidecars may not have reconnected, may be lost")
     func exposed() {
         #expect(history(renewals: 1).broken.isEmpty)
         #expect(history(renewals: 1, isReleased: true).broken.isEmpty)

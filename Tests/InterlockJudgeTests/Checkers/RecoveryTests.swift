@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Recovery")
 struct RecoveryTests {
-    /// Redis is paused until 1000; the recovery time is three seconds. Each sidecar fails until a time of its own.
+    /// Redis is paused until 1000; the recovery time is three seconds. Each sidecar fails until its own time.
     private func history(serving: [Double]) -> SyntheticHistory {
         var history = SyntheticHistory()
         history.fault(.redisPause, from: 0, to: 1000)
@@ -25,7 +25,7 @@ struct RecoveryTests {
         #expect(check.recoveries == [1: 2905])
     }
 
-    @Test("A sidecar that does not serve when the recovery time is over is reported once")
+    @Test("A sidecar that does not serve after the recovery time is reported once")
     func notRecovered() {
         let check = history(serving: [1500, .infinity]).check()
         #expect(check.report.violations.map(\.promise) == [.recovery])
@@ -33,14 +33,14 @@ struct RecoveryTests {
     }
 
     @Test("A sidecar that refuses connections is reported too")
-    func gone() {
+    func refusedConnection() {
         var history = history(serving: [1500])
         history.operation(
             .renew(lock: 1, lease: 1, ttl: 100), sidecar: 1, asked: 4100, ended: 4101, .failed(code: "not-connected"))
         #expect(history.broken == [.recovery])
     }
 
-    @Test("Another fault meanwhile starts a new recovery")
+    @Test("Another fault during the recovery starts a new one")
     func anotherFault() {
         var history = history(serving: [1500, .infinity])
         history.fault(.latency, sidecar: 1, from: 3500, to: nil)
@@ -48,11 +48,11 @@ struct RecoveryTests {
     }
 
     @Test(
-        "Answers that do not depend on Redis are no evidence",
+        "Answers that do not depend on Redis prove nothing",
         arguments: [
             OperationEnding.refused(.open(retryAfter: 5)), .failed(code: "INVALID"), .unknown(reason: OperationEnding.vanished),
         ])
-    func saysNothing(ending: OperationEnding) {
+    func provesNothing(ending: OperationEnding) {
         var history = SyntheticHistory()
         history.fault(.redisPause, from: 0, to: 1000)
         history.operation(.renew(lock: 1, lease: 1, ttl: 100), asked: 5000, ended: 5001, ending)
@@ -62,7 +62,7 @@ struct RecoveryTests {
     }
 
     @Test("A sidecar without calls is not checked")
-    func notAsked() {
+    func withoutCalls() {
         #expect(history(serving: [1500]).check().recoveries == [1: 505])
     }
 }

@@ -12,15 +12,15 @@ struct RefusalTests {
 
     private let empty = SyntheticHistory(LimitRule(algorithm: .fixed, limit: 5, window: 5000))
 
-    @Test("A call refused more than a second after the limit had room is a violation")
-    func refusedAlthoughThereWasRoom() {
+    @Test("A call refused more than a second after the limit had free capacity is a violation")
+    func refusedDespiteFreeCapacity() {
         var history = empty
         taken(leaving: 1, asked: 0, answered: 10, in: &history)
         history.refuse(asked: 1300, answered: 1301)
         #expect(history.broken == [.refusals])
     }
 
-    @Test("Later grants reduce the room, even if their answers came sooner")
+    @Test("Later grants reduce the free capacity, even if their answers came sooner")
     func answersOutOfOrder() {
         var history = empty
         taken(leaving: 0, asked: 0, answered: 10, in: &history)
@@ -30,7 +30,7 @@ struct RefusalTests {
     }
 
     @Test(
-        "A limit whose counter was lost has all its room at the end of the recovery, minus the grants since",
+        "A limit whose counter was lost has its full capacity at the end of the recovery, minus the grants since the loss",
         arguments: [(taken: 4, isGood: false), (taken: 5, isGood: true)])
     func emptied(taken count: Int, isGood: Bool) {
         var history = empty

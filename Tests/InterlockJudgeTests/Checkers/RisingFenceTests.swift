@@ -19,7 +19,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("Two leases with one fence are a violation, in whatever order they were requested")
+    @Test("Two leases with the same fence are a violation, whichever was requested first")
     func equalFencesOfConcurrentGrants() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 20, mode: .shared)
@@ -27,7 +27,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("An exclusive lease that was waited for has a higher fence than all leases granted meanwhile")
+    @Test("An exclusive lease granted after a wait has a higher fence than all leases granted during the wait")
     func lowerFenceAfterWaiting() {
         var history = SyntheticHistory()
         history.grant(2, to: 2, fence: 9, asked: 1, answered: 80)
@@ -107,7 +107,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("Fences may fall when Redis was wiped and its clock set back, and rise from then on", arguments: [true, false])
+    @Test("Fences may fall once after a wipe and a clock set back, and rise again afterwards", arguments: [true, false])
     func wipeAndClock(isWipedFirst: Bool) {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
@@ -120,8 +120,8 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("A request from before such a wipe that is answered after another reader is excused too")
-    func askedBeforeWipeAndClock() {
+    @Test("A request from before a wipe and a clock set back is excused even if another reader is answered first")
+    func requestedBeforeWipeAndClock() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5, mode: .shared)
         history.fault(.redisWipe, from: 10, to: 20)
@@ -131,7 +131,7 @@ struct RisingFenceTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A fence lost in a failover with the clock set back may come again, even after a higher one")
+    @Test("A fence lost in a failover with the clock set back may be repeated, even after a higher one")
     func fenceAfterFailover() {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5, mode: .shared)

@@ -18,15 +18,15 @@ struct SoundHistoryTests {
         #expect(history.broken == [.sound])
     }
 
-    @Test("A client that calls before it has its answer is reported")
-    func asksTwice() {
+    @Test("A client that calls before it has the answer to its last call is reported")
+    func callsTwice() {
         var history = history()
         history.add(0, .invoked(client: 1, sidecar: 0, take))
         history.operation(take, client: 1, asked: 1, ended: 2, .refused(.limited(retryAfter: 1)))
         #expect(history.broken == [.sound])
     }
 
-    @Test("An end of another kind of operation is reported")
+    @Test("A result of another kind of operation is reported")
     func wrongEnd() {
         var history = history()
         history.operation(take, asked: 1, ended: 2, .done(.released))
@@ -51,8 +51,8 @@ struct SoundHistoryTests {
         #expect(history.check().report.violationCount == 2)
     }
 
-    @Test("Time that goes back is reported and does not advance")
-    func timeGoesBack() {
+    @Test("Time that goes backward is reported, and the event counts at the latest time")
+    func timeGoesBackward() {
         var check = HistoryCheck(rules: history().rules)
         check.observe(HistoryEvent(at: SyntheticHistory.instant(10), .invoked(client: 1, sidecar: 0, take)))
         check.observe(HistoryEvent(at: SyntheticHistory.instant(9), .ended(client: 1, .refused(.limited(retryAfter: 1)))))

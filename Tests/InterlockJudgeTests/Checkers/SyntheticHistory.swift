@@ -112,12 +112,12 @@ struct SyntheticHistory {
         if let to { add(to, .faultEnded(fault: lastFault)) }
     }
 
-    /// The events by time, and in the order of their addition if their times are equal.
+    /// The events by time; events with equal times are in the order in which they were added.
     var inOrder: [HistoryEvent] {
         events.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element)
     }
 
-    /// Checks the history as ending at a time, by default one second after its last event.
+    /// Checks the history up to `end`, by default one second after its last event.
     func check(until end: Double? = nil) -> HistoryCheck {
         var check = HistoryCheck(rules: rules)
         let events = inOrder
@@ -127,7 +127,7 @@ struct SyntheticHistory {
         return check
     }
 
-    /// The promises that the history breaks.
+    /// The invariants that the history violates.
     var broken: [Promise] {
         Set(check().report.violations.map(\.promise)).sorted { $0.rawValue < $1.rawValue }
     }

@@ -19,8 +19,8 @@ struct TrialTests {
         return history
     }
 
-    @Test("Of three trials a third is allowed, and a fourth is a violation", arguments: [(3, true), (4, false)])
-    func most(count: Int, isGood: Bool) {
+    @Test("With three trial permits, a third trial is allowed, and a fourth is a violation", arguments: [(3, true), (4, false)])
+    func maximum(count: Int, isGood: Bool) {
         #expect(halfOpen(count).broken == (isGood ? [] : [.trials]))
     }
 
@@ -32,14 +32,14 @@ struct TrialTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A permit past its lifetime frees its slot", arguments: [(10_005.0, false), (10_008.1, true), (10_015.0, true)])
-    func lapsed(asked: Double, isGood: Bool) {
+    @Test("A permit frees its slot after its lifetime", arguments: [(10_005.0, false), (10_008.1, true), (10_015.0, true)])
+    func expired(asked: Double, isGood: Bool) {
         var history = halfOpen(3)
         history.permit(9, asked: asked, answered: asked + 1, state: .halfOpen)
         #expect(history.broken == (isGood ? [] : [.trials]))
     }
 
-    @Test("Trials of the next half-open time are counted separately, even if the news arrive late")
+    @Test("Trials of the next half-open state are counted separately, even if its report arrives late")
     func nextGeneration() {
         var history = halfOpen(3)
         history.breaker(.open, generation: 9, at: 100, until: 200)
@@ -50,7 +50,7 @@ struct TrialTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A failure opens the breaker again even if its news have not arrived")
+    @Test("A failure opens the breaker again, even if the report of the new state has not arrived")
     func failure() {
         var history = halfOpen(3)
         history.report(0, isOK: false, asked: 30)
@@ -65,7 +65,7 @@ struct TrialTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A wipe and a jump of the clock reset the count", arguments: [FaultKind.redisWipe, .clock])
+    @Test("A wipe and a clock jump reset the count", arguments: [FaultKind.redisWipe, .clock])
     func forgotten(kind: FaultKind) {
         var history = halfOpen(3)
         history.fault(kind, from: 30, to: 40)
@@ -74,7 +74,7 @@ struct TrialTests {
     }
 
     @Test(
-        "Without Redis trials are not counted unless the service denies",
+        "Without Redis, trials are not counted unless the service denies calls",
         arguments: [(OutagePolicyName.local, true), (.deny, false)])
     func withoutRedis(policy: OutagePolicyName, isGood: Bool) {
         var history = halfOpen(8, whenRedisIsDown: policy)
@@ -82,7 +82,7 @@ struct TrialTests {
         #expect(history.broken == (isGood ? [] : [.trials]))
     }
 
-    @Test("A sidecar tries its own breaker by itself while the fleet's breaker may be closed")
+    @Test("A sidecar grants its own trials while the fleet's breaker may be closed")
     func ownTrials() {
         var history = SyntheticHistory(services: [
             ServiceRules(name: "search", limits: [], whenRedisIsDown: .deny, halfOpenPermits: 1, permitLifetime: 10_000)

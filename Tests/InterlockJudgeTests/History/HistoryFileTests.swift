@@ -82,7 +82,7 @@ struct HistoryFileTests {
         #expect(reader.end == SyntheticHistory.instant(2000))
     }
 
-    @Test("A replay reports the same as the run")
+    @Test("A replay produces the report of the run")
     func replay() throws {
         defer { remove() }
         try write(everything)

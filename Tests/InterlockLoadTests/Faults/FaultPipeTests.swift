@@ -6,7 +6,7 @@ import Testing
 
 @testable import InterlockLoad
 
-@Suite("Bytes in flight between a sidecar and Redis")
+@Suite("Bytes in transit between a sidecar and Redis")
 struct FaultPipeTests {
     private static func pipe(_ flow: FaultFlow) -> FaultPipe {
         FaultPipe(flow: flow, random: SeededRandom(seed: 5))
@@ -30,7 +30,7 @@ struct FaultPipeTests {
         }
     }
 
-    @Test("In free flow bytes pass at once, and the end follows")
+    @Test("Bytes that flow freely pass immediately, and the end follows")
     func free() {
         var pipe = Self.pipe(.free)
         pipe.take(ByteBuffer(string: "one"), at: Self.at(0))
@@ -41,7 +41,7 @@ struct FaultPipeTests {
         #expect(drained.allSatisfy { $0.at == Self.at(0) })
     }
 
-    @Test("Delayed bytes arrive late, never too late, and in order")
+    @Test("Delayed bytes arrive in order, within the configured delay")
     func delayed() {
         var pipe = Self.pipe(.delayed(fixed: .milliseconds(10), jitter: .milliseconds(50)))
         let words = (0..<20).map { "word \($0)" }
@@ -61,7 +61,7 @@ struct FaultPipeTests {
         #expect(drained.prefix(3).map(\.at) == [Self.at(0), Self.at(5), Self.at(10)])
     }
 
-    @Test("Held bytes stay and continue when the flow resumes")
+    @Test("Held bytes pass when the flow resumes")
     func held() {
         var pipe = Self.pipe(.held)
         pipe.take(ByteBuffer(string: "late"), at: Self.at(0))

@@ -27,19 +27,19 @@ struct FaultPlanTests {
     }
 
     @Test("Exactly the chosen kinds occur", arguments: FaultKind.rigged)
-    func kinds(left out: FaultKind) {
-        let chosen = Set(FaultKind.rigged).subtracting([out])
+    func kinds(excluding excluded: FaultKind) {
+        let chosen = Set(FaultKind.rigged).subtracting([excluded])
         #expect(Set(Self.plan(kinds: chosen).faults.map(\.kind)) == chosen)
     }
 
-    @Test("A target never has two faults at once", arguments: 0..<20)
+    @Test("A target never has two faults at the same time", arguments: 0..<20)
     func targets(seed: UInt64) {
         for (_, faults) in Dictionary(grouping: Self.plan(seed: seed).faults, by: \.act.target) {
             for (first, second) in zip(faults, faults.dropFirst()) { #expect(first.ends < second.begins) }
         }
     }
 
-    @Test("Faults of different targets overlap at times")
+    @Test("Faults with different targets sometimes overlap")
     func overlaps() {
         let faults = Self.plan().faults
         let overlapping = zip(faults, faults.dropFirst()).filter { $0.ends > $1.begins }
@@ -63,12 +63,12 @@ struct FaultPlanTests {
         #expect((150...400).contains(Self.plan().faults.count))
     }
 
-    @Test("A run shorter than its quiet end has no faults")
+    @Test("A run shorter than its calm period has no faults")
     func shortRun() {
         #expect(Self.plan(duration: .seconds(5)).faults.isEmpty)
     }
 
-    @Test("A paused sidecar is paused longer than a lease")
+    @Test("A sidecar is paused for longer than a lease")
     func pauses() {
         let pauses = Self.plan(kinds: [.pause]).faults
         #expect(!pauses.isEmpty)
@@ -81,7 +81,7 @@ struct FaultPlanTests {
         #expect(kinds == [.redisRestart, .redisPause, .redisWipe, .clock, .failover, .vanish, .reshard, .nodeJoin, .nodeLeave])
     }
 
-    @Test("A plan describes each fault in a line")
+    @Test("A plan describes each fault on one line")
     func description() {
         let plan = FaultPlan(
             seed: 7,

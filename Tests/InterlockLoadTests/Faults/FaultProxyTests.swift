@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The proxy between a sidecar and Redis", .serialized, .timeLimit(.minutes(2)))
 struct FaultProxyTests {
-    /// A text that is larger than any buffer on its way, and in which no part repeats.
+    /// A text that is larger than any buffer on its way and does not repeat.
     private static let longText = (0..<60_000).map { "\($0)," }.joined()
 
     private static let slowFlows: [FaultFlow] = [
@@ -15,50 +15,50 @@ struct FaultProxyTests {
 
     @Test("Bytes arrive as they were sent", arguments: slowFlows)
     func identity(flow: FaultFlow) async throws {
-        try await Scene.run { scene in
-            await scene.proxy.set(.init(requests: flow, answers: flow))
-            _ = try await scene.client.send(AnyCommand(["SET", "text", Self.longText]))
-            let returned = try await scene.client.send(AnyCommand(["GET", "text"])).text
+        try await Fixture.run { fixture in
+            await fixture.proxy.set(.init(requests: flow, answers: flow))
+            _ = try await fixture.client.send(AnyCommand(["SET", "text", Self.longText]))
+            let returned = try await fixture.client.send(AnyCommand(["GET", "text"])).text
             #expect(returned == Self.longText)
-            let stored = try await scene.redis.send(AnyCommand(["GET", "text"])).text
+            let stored = try await fixture.redis.send(AnyCommand(["GET", "text"])).text
             #expect(stored == Self.longText)
         }
     }
 
     @Test("A delay applies in both directions")
     func delay() async throws {
-        try await Scene.run { scene in
+        try await Fixture.run { fixture in
             let flow = FaultFlow.delayed(fixed: .milliseconds(40), jitter: .zero)
-            await scene.proxy.set(.init(requests: flow, answers: flow))
+            await fixture.proxy.set(.init(requests: flow, answers: flow))
             let clock = ContinuousClock()
-            let time = try await clock.measure { _ = try await scene.client.send(Ping()) }
+            let time = try await clock.measure { _ = try await fixture.client.send(Ping()) }
             #expect(time >= .milliseconds(80))
         }
     }
 
-    @Test("A partition holds a command back and lets it through when it is over")
+    @Test("A partition holds a command back until it ends")
     func partition() async throws {
-        try await Scene.run { scene in
-            await scene.proxy.set(.partition())
-            async let held = scene.client.send(AnyCommand(["INCR", "count"]))
+        try await Fixture.run { fixture in
+            await fixture.proxy.set(.partition())
+            async let held = fixture.client.send(AnyCommand(["INCR", "count"]))
             // Longer than the command would take to get through.
-            for _ in 0..<50 { _ = try await scene.redis.send(Ping()) }
-            let meanwhile = try await scene.redis.send(AnyCommand(["GET", "count"]))
+            for _ in 0..<50 { _ = try await fixture.redis.send(Ping()) }
+            let meanwhile = try await fixture.redis.send(AnyCommand(["GET", "count"]))
             #expect(meanwhile == .null)
-            await scene.proxy.set(.free)
+            await fixture.proxy.set(.free)
             let reply = try await held
             #expect(reply == .integer(1))
         }
     }
 
-    @Test("A connection opened during a partition hangs, and works when it is over")
+    @Test("A connection opened during a partition hangs, and works after the partition")
     func hangingConnection() async throws {
-        try await Scene.run { scene in
-            await scene.proxy.set(.partition())
-            let late = scene.anotherClient(patience: .seconds(20))
+        try await Fixture.run { fixture in
+            await fixture.proxy.set(.partition())
+            let late = fixture.anotherClient(timeout: .seconds(20))
             async let connecting: Void = late.connect()
-            for _ in 0..<50 { _ = try await scene.redis.send(Ping()) }
-            await scene.proxy.set(.free)
+            for _ in 0..<50 { _ = try await fixture.redis.send(Ping()) }
+            await fixture.proxy.set(.free)
             try await connecting
             _ = try await late.send(Ping())
             await late.close()
@@ -67,37 +67,37 @@ struct FaultProxyTests {
 
     @Test("A connection opened during a refusing partition is refused")
     func refusedConnection() async throws {
-        try await Scene.run { scene in
-            await scene.proxy.set(.partition(refusesConnections: true))
-            let late = scene.anotherClient(patience: .seconds(20))
+        try await Fixture.run { fixture in
+            await fixture.proxy.set(.partition(refusesConnections: true))
+            let late = fixture.anotherClient(timeout: .seconds(20))
             await #expect(throws: RedisError.self) { try await late.connect() }
             await late.close()
         }
     }
 
-    @Test("A command sent before its sender gave up is carried out when the partition is over")
+    @Test("A command whose sender gave up is still executed after the partition")
     func lateCommand() async throws {
-        try await Scene.run { scene in
-            await scene.proxy.set(.partition())
-            let impatient = try? await scene.client.send(AnyCommand(["SET", "late", "yes"]), timeout: .milliseconds(50))
-            #expect(impatient == nil)
-            await scene.client.close()
-            await scene.proxy.set(.free)
+        try await Fixture.run { fixture in
+            await fixture.proxy.set(.partition())
+            let reply = try? await fixture.client.send(AnyCommand(["SET", "late", "yes"]), timeout: .milliseconds(50))
+            #expect(reply == nil)
+            await fixture.client.close()
+            await fixture.proxy.set(.free)
             try await eventually("the command arrives") {
-                try await scene.redis.send(AnyCommand(["GET", "late"])).text == "yes"
+                try await fixture.redis.send(AnyCommand(["GET", "late"])).text == "yes"
             }
         }
     }
 
-    @Test("A reset loses the answer to a command that was carried out")
+    @Test("A reset loses the answer to a command that was executed")
     func reset() async throws {
-        try await Scene.run { scene in
-            await scene.proxy.set(.init(requests: .free, answers: .held))
-            let lost = Task { try await scene.client.send(AnyCommand(["INCR", "count"])) }
+        try await Fixture.run { fixture in
+            await fixture.proxy.set(.init(requests: .free, answers: .held))
+            let lost = Task { try await fixture.client.send(AnyCommand(["INCR", "count"])) }
             try await eventually("the command is carried out") {
-                try await scene.redis.send(AnyCommand(["GET", "count"])).text == "1"
+                try await fixture.redis.send(AnyCommand(["GET", "count"])).text == "1"
             }
-            await scene.proxy.breakConnections(.reset)
+            await fixture.proxy.breakConnections(.reset)
             let error = await #expect(throws: RedisError.self) { _ = try await lost.value }
             #expect(error?.code == .answerLost)
         }
@@ -105,15 +105,15 @@ struct FaultProxyTests {
 
     @Test("A broken connection is lost at both ends, and the next one works", arguments: ConnectionBreak.allCases)
     func breaks(manner: ConnectionBreak) async throws {
-        try await Scene.run { scene in
-            let first = try await scene.client.send(AnyCommand(["CLIENT", "ID"]))
-            await scene.proxy.breakConnections(manner)
+        try await Fixture.run { fixture in
+            let first = try await fixture.client.send(AnyCommand(["CLIENT", "ID"]))
+            await fixture.proxy.breakConnections(manner)
             try await eventually("another connection works") {
-                guard let id = try? await scene.client.send(AnyCommand(["CLIENT", "ID"])) else { return false }
+                guard let id = try? await fixture.client.send(AnyCommand(["CLIENT", "ID"])) else { return false }
                 return id != first
             }
             try await eventually("the first connection is gone") {
-                let list = try await scene.redis.send(AnyCommand(["CLIENT", "LIST", "ID", "\(first.integer ?? 0)"]))
+                let list = try await fixture.redis.send(AnyCommand(["CLIENT", "LIST", "ID", "\(first.integer ?? 0)"]))
                 return list.text?.isEmpty ?? false
             }
         }
@@ -121,39 +121,39 @@ struct FaultProxyTests {
 
     @Test("The proxy stops reading from Redis when the sidecar does not read")
     func backPressure() async throws {
-        try await Scene.run { scene in
-            _ = try await scene.redis.send(AnyCommand(["SETRANGE", "big", "\(8 << 20)", "x"]))
-            await scene.proxy.set(.init(requests: .free, answers: .held))
-            async let held = scene.client.send(AnyCommand(["GET", "big"]))
+        try await Fixture.run { fixture in
+            _ = try await fixture.redis.send(AnyCommand(["SETRANGE", "big", "\(8 << 20)", "x"]))
+            await fixture.proxy.set(.init(requests: .free, answers: .held))
+            async let held = fixture.client.send(AnyCommand(["GET", "big"]))
             try await eventually("Redis keeps the answer") {
-                let list = try await scene.redis.send(AnyCommand(["CLIENT", "LIST"])).text ?? ""
+                let list = try await fixture.redis.send(AnyCommand(["CLIENT", "LIST"])).text ?? ""
                 return list.split(separator: " ").contains { word in
                     word.hasPrefix("omem=") && Int(word.dropFirst(5)).map { $0 > 4 << 20 } ?? false
                 }
             }
-            await scene.proxy.set(.free)
+            await fixture.proxy.set(.free)
             let length = try await held.text?.utf8.count
             #expect(length == 8 << 20 + 1)
         }
     }
 
-    @Test("While Redis is down connections are lost, and after its restart the next one works")
+    @Test("Connections are lost while Redis is down, and the next one works after its restart")
     func restart() async throws {
-        try await Scene.run { scene in
-            await scene.server.kill()
+        try await Fixture.run { fixture in
+            await fixture.server.kill()
             try await eventually("the connection is lost") {
                 do {
-                    _ = try await scene.client.send(Ping())
+                    _ = try await fixture.client.send(Ping())
                     return false
                 } catch { return true }
             }
-            let meanwhile = scene.anotherClient(patience: .seconds(20))
+            let meanwhile = fixture.anotherClient(timeout: .seconds(20))
             await #expect(throws: RedisError.self) { try await meanwhile.connect() }
             await meanwhile.close()
-            try await scene.server.restart()
+            try await fixture.server.restart()
             try await eventually("the next connection works") {
                 do {
-                    _ = try await scene.client.send(Ping())
+                    _ = try await fixture.client.send(Ping())
                     return true
                 } catch { return false }
             }
@@ -163,7 +163,7 @@ struct FaultProxyTests {
 
 extension FaultProxyTests {
     /// A Redis, a proxy in front of it, and a client on each side of the proxy.
-    private struct Scene {
+    private struct Fixture {
         let server: RedisServer
         let proxy: FaultProxy
         /// A client of the proxy.
@@ -171,36 +171,36 @@ extension FaultProxyTests {
         /// A client of Redis itself.
         let redis: RedisClient
 
-        static func run(_ body: (Scene) async throws -> Void) async throws {
+        static func run(_ body: (Fixture) async throws -> Void) async throws {
             try await RedisServer.withServer { server in
                 let proxy = try await FaultProxy.start(redisPort: try #require(server.port))
-                let scene = Scene(
-                    server: server, proxy: proxy, client: client(of: proxy, patience: .seconds(20)),
+                let fixture = Fixture(
+                    server: server, proxy: proxy, client: client(of: proxy, timeout: .seconds(20)),
                     redis: RedisClient(configuration: server.configuration))
                 let outcome: Result<Void, any Error>
                 do {
-                    try await scene.client.connect()
-                    try await scene.redis.connect()
-                    try await body(scene)
+                    try await fixture.client.connect()
+                    try await fixture.redis.connect()
+                    try await body(fixture)
                     outcome = .success(())
                 } catch {
                     outcome = .failure(error)
                 }
-                await scene.client.close()
-                await scene.redis.close()
+                await fixture.client.close()
+                await fixture.redis.close()
                 await proxy.close()
                 try outcome.get()
             }
         }
 
-        func anotherClient(patience: Duration) -> RedisClient {
-            Self.client(of: proxy, patience: patience)
+        func anotherClient(timeout: Duration) -> RedisClient {
+            Self.client(of: proxy, timeout: timeout)
         }
 
-        private static func client(of proxy: FaultProxy, patience: Duration) -> RedisClient {
+        private static func client(of proxy: FaultProxy, timeout: Duration) -> RedisClient {
             var configuration = RedisConfiguration(address: .host("127.0.0.1", port: proxy.port))
-            configuration.connectTimeout = patience
-            configuration.commandTimeout = patience
+            configuration.connectTimeout = timeout
+            configuration.commandTimeout = timeout
             return RedisClient(configuration: configuration)
         }
     }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import InterlockLoad
 
-@Suite("The configuration of the harness's own sidecars")
+@Suite("The configuration of the sidecars that the harness starts")
 struct FleetConfigurationTests {
     private let yaml = FleetConfiguration(
         services: StandardServices(upstream: "http://127.0.0.1:1234", extra: 2).services, sidecars: 4
@@ -23,7 +23,7 @@ struct FleetConfigurationTests {
     }
 
     @Test("The fleet's size and the upstream are written")
-    func rest() {
+    func fleetSizeAndUpstream() {
         #expect(yaml.contains("fleet_size: 4\n"))
         #expect(yaml.contains("url: \"http://127.0.0.1:1234\"\n"))
     }

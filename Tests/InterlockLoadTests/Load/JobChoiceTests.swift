@@ -15,7 +15,7 @@ struct JobChoiceTests {
         return (0..<count).map { _ in choice.next() }
     }
 
-    @Test("A mixed run has the configured portion of each kind")
+    @Test("A mixed run has the configured fraction of each kind")
     func weights() {
         let jobs = jobs(20_000)
         func fraction(_ kind: OperationKind) -> Double { Double(jobs.count { $0.kind == kind }) / Double(jobs.count) }
@@ -47,7 +47,7 @@ struct JobChoiceTests {
         #expect(modes.count == 20)
     }
 
-    @Test("A subject is named exactly where a limit counts by subject")
+    @Test("A call names a subject if and only if its service has a limit per subject")
     func subjects() {
         for case .take(let service, _, let subject, _) in jobs(2000, change: { $0.workload = .limit }) {
             #expect((subject != nil) == (service == 3))

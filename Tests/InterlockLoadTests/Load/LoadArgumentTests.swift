@@ -12,20 +12,20 @@ struct LoadArgumentTests {
     }
 
     @Test(
-        "An invalid skew is refused with the expected form",
+        "An invalid skew is rejected",
         arguments: ["", "zipf", "zipf:", "zipf:0", "zipf:-1", "zipf:nan", "zipf:99"])
     func badSkew(text: String) {
         #expect(throws: LoadArgumentError.self) { try NameSkew(argument: text) }
     }
 
-    @Test("A hold is one time, or two of which the first may be a plain 0")
+    @Test("A hold is one duration, or a range that may start with a plain 0")
     func hold() throws {
         #expect(try HoldText.parse("0..5ms", duration: Self.duration) == .zero...(.milliseconds(5)))
         #expect(try HoldText.parse("2ms", duration: Self.duration) == .milliseconds(2)...(.milliseconds(2)))
         #expect(try HoldText.parse("0", duration: Self.duration) == .zero...(.zero))
     }
 
-    @Test("An invalid hold is refused", arguments: ["", "..", "5ms..", "..5ms", "5ms..1ms", "5", "0..5"])
+    @Test("An invalid hold is rejected", arguments: ["", "..", "5ms..", "..5ms", "5ms..1ms", "5", "0..5"])
     func badHold(text: String) {
         #expect(throws: LoadArgumentError.self) { try HoldText.parse(text, duration: Self.duration) }
     }
@@ -52,7 +52,7 @@ struct LoadArgumentTests {
     }
 
     @Test(
-        "An invalid sidecar is refused",
+        "An invalid sidecar is rejected",
         arguments: [
             "", "localhost", "localhost:", "localhost:0", "localhost:99999", "unix:", "http://localhost:7380",
             "redis://localhost",

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("A run of load")
 struct LoadRunTests {
-    @Test("Every lease is released, and no promise is broken")
+    @Test("Every lease is released, and no invariant is violated")
     func lockCycles() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar())
         let released = run.endings.count { $0 == .done(.released) }
@@ -37,7 +37,7 @@ struct LoadRunTests {
         #expect(writes.count == run.endings.count { $0 == .done(.released) })
     }
 
-    @Test("A lost answer is unknown, and its client continues over another connection")
+    @Test("An operation whose answer is lost is unknown, and its client continues over another connection")
     func lostAnswers() async throws {
         let sidecar = ScriptedSidecar { command in
             command.text[0] == "LOCK.ACQUIRE" && command.connection < 5 ? .close : nil
@@ -49,7 +49,7 @@ struct LoadRunTests {
         #expect(acquired.unknown == run.endings.count { $0 == .unknown(reason: "answer-lost") })
     }
 
-    @Test("An error is a failure named by its first word")
+    @Test("An error counts as a failure under its first word")
     func errors() async throws {
         let sidecar = ScriptedSidecar { command in
             command.text[0] == "LOCK.ACQUIRE" ? .text("-UNAVAILABLE Redis cannot be reached\r\n") : nil
@@ -59,7 +59,7 @@ struct LoadRunTests {
         #expect(acquired.failed == ["UNAVAILABLE": acquired.offered])
     }
 
-    @Test("A missing answer is unknown after the timeout, and its connection is closed")
+    @Test("An operation without an answer is unknown after the timeout, and its connection is closed")
     func timeouts() async throws {
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 5 ? .silence : nil }
         let run = try await RecordedRun.of(
@@ -89,7 +89,7 @@ struct LoadRunTests {
         #expect(acquired.unknown == 3)
     }
 
-    @Test("Latencies count from the time when an operation was due")
+    @Test("Latencies count from the time at which an operation was due")
     func due() async throws {
         // The first operation gets no answer, and all others wait until it times out.
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 3 ? .silence : nil }
@@ -146,7 +146,7 @@ struct LoadRunTests {
         #expect(run.endings.count { $0 == .unknown(reason: "answer-lost") } >= 2)
     }
 
-    @Test("Breaker events of a sidecar are part of the history")
+    @Test("Breaker events of a sidecar are recorded in the history")
     func breakers() async throws {
         let event = #"{"v":1,"type":"breaker","service":"bench-calls","state":"open","generation":7,"until_ms":0}"#
         let run = try await RecordedRun.of(ScriptedSidecar(events: [event]))
@@ -173,7 +173,7 @@ struct LoadRunTests {
         await run.stop()
     }
 
-    @Test("A sidecar that rejects the login is reported at once")
+    @Test("A sidecar that rejects the login is reported immediately")
     func refusedLogin() async throws {
         let sidecar = ScriptedSidecar { $0.text[0] == "PING" ? .text("-NOAUTH send an API key first\r\n") : nil }
         let error = await #expect(throws: LoadError.self) {
@@ -182,7 +182,7 @@ struct LoadRunTests {
         #expect(error?.description.contains("NOAUTH") == true)
     }
 
-    @Test("An impossible plan is refused with the reason")
+    @Test("An impossible plan is rejected with the reason")
     func impossiblePlans() async throws {
         for change in Self.mistakes {
             await #expect(throws: LoadError.self) { _ = try await RecordedRun.of(ScriptedSidecar(), change: change) }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import InterlockLoad
 
-@Suite("Measures of a run")
+@Suite("Measurements of a run")
 struct MeasureTests {
     private static let start = Instant(nanoseconds: 5_000_000_000)
 
@@ -26,7 +26,7 @@ struct MeasureTests {
         #expect(abs(report.mean / 5000.5 - 1) < 0.001)
     }
 
-    @Test("The curve of percentiles rises towards 1")
+    @Test("The percentile curve rises toward 1")
     func curve() throws {
         var recorder = LatencyRecorder()
         for microseconds in 1...10_000 { recorder.record(nanoseconds: Int64(microseconds) * 1000) }
@@ -73,7 +73,7 @@ struct MeasureTests {
         #expect(tally.latency.count == 1)
     }
 
-    @Test("A fixed window is the one that the answers report, whenever they arrive")
+    @Test("Grants count in the fixed window that the answers report, whenever the answers arrive")
     func fixedWindows() {
         var windows = WindowCounts(start: Self.start, services: Self.fixed)
         // A window from 300 to 1300 ms, whose answers are a few milliseconds late, and the next window.
@@ -84,7 +84,7 @@ struct MeasureTests {
         #expect(windows.all.map(\.granted) == [6, 4])
     }
 
-    @Test("For other limits the windows are whole ones since the start")
+    @Test("Windows of other limits are aligned with the start of the run")
     func slidingWindows() {
         var services = Self.fixed
         services.rules[0].limits[0].algorithm = .sliding
@@ -110,7 +110,7 @@ struct MeasureTests {
         #expect(log.spans.count == OwnershipLog.maximumSpans)
     }
 
-    @Test("Commands are counted from the first count on, even through restarts")
+    @Test("Commands are counted from the first sample on, even across restarts")
     func redisCommands() {
         var meter = RedisCommandMeter()
         #expect(meter.commands == nil)

@@ -16,7 +16,7 @@ struct NameChoiceTests {
         return frequencies
     }
 
-    /// Returns Pearson's statistic, which is about the number of names if they are chosen as expected.
+    /// Returns Pearson's chi-squared statistic, which is about the number of names if they are chosen as expected.
     private func deviation(_ frequencies: [Int], expected weights: [Double]) -> Double {
         zip(frequencies, weights).reduce(0) { sum, pair in
             let expected = pair.1 * Double(Self.draws)
@@ -25,7 +25,7 @@ struct NameChoiceTests {
         }
     }
 
-    @Test("Without a skew all names are chosen equally often")
+    @Test("Without a skew, all names are chosen equally often")
     func uniform() {
         let weights = [Double](repeating: 0.01, count: 100)
         // One seed in a thousand exceeds 150 with 99 degrees of freedom.
@@ -42,7 +42,7 @@ struct NameChoiceTests {
         #expect(deviation(frequencies(among: 100, .zipf(exponent: exponent)), expected: weights) < 150)
     }
 
-    @Test("With ten million names all are in range, and the first half is chosen more often", arguments: [0.5, 1.1])
+    @Test("Ten million names are all in range, and the first half is chosen more often", arguments: [0.5, 1.1])
     func many(exponent: Double) {
         let choice = NameChoice(among: NameChoice.maximumNames, skew: .zipf(exponent: exponent))
         var random = SeededRandom(seed: 7)

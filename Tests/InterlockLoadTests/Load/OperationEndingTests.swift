@@ -6,13 +6,13 @@ import Testing
 
 @Suite("The ending of an operation without a reply")
 struct OperationEndingTests {
-    @Test("A lost answer is unknown, and an unsent operation has failed")
+    @Test("An operation whose answer is lost is unknown, and an unsent operation has failed")
     func failures() {
         #expect(OperationEnding(InterlockError(.answerLost, "")) == .unknown(reason: "answer-lost"))
         #expect(OperationEnding(InterlockError(.answerTimedOut, "")) == .unknown(reason: "timed-out"))
         #expect(OperationEnding(InterlockError(.unreadable, "")) == .unknown(reason: "unreadable"))
         #expect(OperationEnding(InterlockError(.notConnected, "")) == .failed(code: "not-connected"))
-        let unavailable = InterlockError(.unavailable, "Redis is away", isAnswer: true)
+        let unavailable = InterlockError(.unavailable, "Redis is down", isAnswer: true)
         #expect(OperationEnding(unavailable) == .failed(code: "UNAVAILABLE"))
         let unknown = InterlockError(
             .invalid, "no such permit of search: it is unknown, was reported before, or is older than permit_ttl",
@@ -20,7 +20,7 @@ struct OperationEndingTests {
         #expect(OperationEnding(unknown) == .failed(code: "INVALID: no such permit"))
     }
 
-    @Test("A refusal has one of the known codes or keeps its word")
+    @Test("A refusal has a known reason or keeps its own word")
     func refusals() {
         #expect(Refusal(reason: "open", retryAfter: 90) == .open(retryAfter: 90))
         #expect(Refusal(reason: "limited", retryAfter: 250) == .limited(retryAfter: 250))

@@ -38,7 +38,7 @@ struct ProxyLoadTests {
         #expect(run.endings.contains(.done(.passed(status: 503))))
     }
 
-    @Test("An HTTP listener that is not there counts as not connected")
+    @Test("A missing HTTP listener counts as not connected")
     func noListener() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar()) { plan in
             plan.workload = .proxy

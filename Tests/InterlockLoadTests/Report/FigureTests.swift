@@ -2,7 +2,7 @@ import Testing
 
 @testable import InterlockLoad
 
-@Suite("Figures for people")
+@Suite("Readable figures")
 struct FigureTests {
     @Test(
         "Counts have digit groups",
@@ -29,7 +29,7 @@ struct FigureTests {
     }
 
     @Test(
-        "Decimals are rounded and keep their places",
+        "Decimals are rounded to a fixed number of digits",
         arguments: [
             (2.006, 2, "2.01"), (0.999, 2, "1.00"), (-0.001, 2, "0.00"), (-1.5, 1, "-1.5"), (1234.5, 0, "1,235"), (.nan, 2, "–"),
         ])

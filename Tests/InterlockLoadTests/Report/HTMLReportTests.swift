@@ -5,7 +5,7 @@ import Testing
 
 @Suite("HTML report")
 struct HTMLReportTests {
-    @Test("The page loads nothing and runs nothing")
+    @Test("The page loads no resources and runs no scripts")
     func isSelfContained() {
         let page = HTMLReport(.sample()).text
         for part in ["http://", "https://", "<script", "<link", "<img", "src=", "url(", "@import"] {
@@ -13,7 +13,7 @@ struct HTMLReportTests {
         }
     }
 
-    @Test("The verdict states the whole result")
+    @Test("The verdict counts all violations")
     func verdict() {
         var report = RunReport.sample()
         report.check.violations = [Violation(.exclusion, at: Instant(nanoseconds: 1_500_000_000), "two hold lock 0")]
@@ -40,14 +40,14 @@ struct HTMLReportTests {
         #expect(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"))
     }
 
-    @Test("The plots of a run without events say so")
+    @Test("Plots without data say that there is nothing to show")
     func empty() {
         let page = HTMLReport(.empty()).text
         #expect(page.split(separator: "nothing to show").count == 6)
         #expect(page.contains("0 violations in 0 operations"))
     }
 
-    @Test("Figures that are not numbers draw nothing wrong")
+    @Test("Figures that are not numbers still produce a valid page")
     func oddNumbers() {
         var report = RunReport.sample()
         report.duration = .nan

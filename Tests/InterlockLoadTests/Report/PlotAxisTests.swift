@@ -4,14 +4,14 @@ import Testing
 
 @Suite("Axes of a plot")
 struct PlotAxisTests {
-    @Test("Counts start at 0 and end at a tick")
+    @Test("A count axis starts at 0 and ends at a tick")
     func linear() {
         let axis = PlotAxis(label: "", unit: .number, showing: [37, 940])
         #expect(axis.domain == 0...1000)
         #expect(axis.ticks == [0, 200, 400, 600, 800, 1000])
     }
 
-    @Test("Time ends with the run")
+    @Test("A time axis ends with the run")
     func exact() {
         let axis = PlotAxis(label: "", unit: .seconds, showing: [0, 95], isExact: true)
         #expect(axis.domain == 0...95)
@@ -24,20 +24,20 @@ struct PlotAxisTests {
         #expect(axis.ticks.map(axis.unit.tick) == ["0s", "5m", "10m", "15m", "20m", "25m", "30m"])
     }
 
-    @Test("A logarithmic axis has the powers of ten")
+    @Test("A logarithmic axis has ticks at the powers of ten")
     func logarithmic() {
         let axis = PlotAxis(label: "", unit: .microseconds, scale: .logarithmic, showing: [85, 1_200_000])
         #expect(axis.domain == 50...2_000_000)
         #expect(axis.ticks.map(axis.unit.tick) == ["100µs", "1ms", "10ms", "100ms", "1s"])
     }
 
-    @Test("A short logarithmic axis has 2 and 5 too")
+    @Test("A short logarithmic axis also has ticks at 2 and 5")
     func shortLogarithmic() {
         let axis = PlotAxis(label: "", unit: .microseconds, scale: .logarithmic, showing: [150, 450])
         #expect(axis.ticks == [100, 200, 500])
     }
 
-    @Test("Positions on a logarithmic axis are as far apart as their ratios")
+    @Test("Equal ratios are equally far apart on a logarithmic axis")
     func projection() {
         let axis = PlotAxis(label: "", unit: .number, scale: .logarithmic, showing: [1, 100])
         #expect(axis.position(of: 10) == 0.5)
@@ -60,7 +60,7 @@ struct PlotAxisTests {
     }
 
     @Test(
-        "An axis is wider than nothing and has a few ticks, whatever it shows",
+        "An axis always has a non-empty domain and a few ticks",
         arguments: [[], [0], [5], [-5], [.nan], [1e14], [1e14, 1e14 + 1], [1e-8], [-1e14, 1e14], [0.1, 0.1 + 1e-12]],
         [PlotAxis.Scale.linear, .logarithmic])
     func alwaysDrawable(values: [Double], scale: PlotAxis.Scale) {

@@ -39,7 +39,7 @@ struct ReportFileTests {
         }
     }
 
-    @Test("A folder and an empty name are refused", arguments: ["/tmp", ""])
+    @Test("A folder and an empty name are rejected", arguments: ["/tmp", ""])
     func noFile(path: String) {
         #expect(throws: ReportFileError.self) { try ReportFile(path: path).write("text") }
     }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("JSON report")
 struct RunReportJSONTests {
-    @Test("Names contain units")
+    @Test("Keys contain units")
     func names() throws {
         let json = try RunReport.sample().json
         for name in [
@@ -25,7 +25,7 @@ struct RunReportJSONTests {
         #expect(again == json)
     }
 
-    @Test("An invalid figure does not lose the report")
+    @Test("A non-finite figure does not prevent the report")
     func oddNumbers() throws {
         var report = RunReport.sample()
         report.processes[0].averageCores = .nan

@@ -139,9 +139,10 @@ struct Totals: Encodable {
     var finding: String?
     private let began = ContinuousClock.now
 
-    private enum CodingKeys: CodingKey {
-        case seeds, operations, simulatedSeconds, seconds, faults, topologies, leasesLost, known, knownSeeds, unknown, seed,
-            promise, finding
+    private enum CodingKeys: String, CodingKey {
+        case seeds, operations, simulatedSeconds, seconds, faults, topologies, known, knownSeeds, unknown, seed, finding
+        case leasesLost = "leasesLost"
+        case promise = "promise"
     }
 
     mutating func add(_ outcome: WorldResult) {

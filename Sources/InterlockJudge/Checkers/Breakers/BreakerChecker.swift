@@ -1,30 +1,30 @@
 internal import InterlockCore
 
-/// Once a sidecar knows of a trip, it permits no call until the open time is over. No two states of a breaker have the
-/// same generation, because then no sidecar could tell which is newer.
+/// Checks that a sidecar that knows of a trip permits no call until the open time is over, and that no two states of a
+/// breaker have the same generation, because then no sidecar could tell which is newer.
 ///
-/// A permit or guarded call is judged if it was invoked after its sidecar reported the breaker open, and granted before
-/// the open time ended (or before other news, if it has no end). News of a later state that is not open excuses it if
-/// that news arrives before the end and at most half a second after the answer.
+/// A permit or guarded call is a violation if it was invoked after its sidecar reported the breaker open, and granted
+/// before the open time ended (or, if the open time has no end, before the next report). A later report of a state
+/// other than open excuses the call if the report arrives before the end and at most half a second after the answer.
 ///
-/// The knowledge of a sidecar is dropped when it is killed. All knowledge is dropped when Redis loses its data, its
-/// clock jumps, or it restarts, because the latest news may be lost with it. States without an end are also dropped
-/// when a sidecar is cut off from Redis. For one minute after a jump of the clock no end is trusted, because old ends
-/// may be reported again.
+/// When a sidecar is killed, the checker forgets the open states that the sidecar knew. When Redis restarts, loses its
+/// data or its clock jumps, the checker forgets all open states, because the latest message may be lost. Open states
+/// without an end are also forgotten when a sidecar is cut off from Redis. For one minute after a clock jump, no end is
+/// trusted, because sidecars may still report ends by the old clock.
 ///
-/// A guarded call that the proxy answered from its cache must not count as passed. Memory is bounded by sidecars and
-/// services.
+/// The recorder must not record a guarded call as passed if the proxy answered it from its cache. Memory is bounded by
+/// sidecars and services.
 struct BreakerChecker: HistoryChecker {
     static let promise = Promise.openBreakers
 
-    /// The accuracy of the end of an open time, in ms, if clocks agree.
-    private static let blur: Int64 = 5
+    /// The tolerance for the end of an open time, in ms, if the clocks agree.
+    private static let tolerance: Int64 = 5
 
-    /// The time after a jump of Redis' clock in which ends by the old clock may be reported, in ms.
-    private static let oldNews: Int64 = 60_000
+    /// The time after a jump of Redis' clock during which sidecars may still report ends by the old clock, in ms.
+    private static let staleReportWindow: Int64 = 60_000
 
     /// The time that a sidecar may take to subscribe again once Redis is back, in ms.
-    private static let subscribing: Int64 = 1500
+    private static let resubscribeTime: Int64 = 1500
 
     private struct Open: Sendable {
         var generation: Int64
@@ -40,12 +40,12 @@ struct BreakerChecker: HistoryChecker {
     private let services: [ServiceRules]
     private let clockDrift: Double
     /// The open state that a sidecar knows, by sidecar and service.
-    private var known: [Int: [Open?]] = [:]
+    private var openStates: [Int: [Open?]] = [:]
     /// The newest reported change, by service.
     private var newest: [Change]
     private var doubtful = DoubtfulFindings()
-    /// The time at which Redis last came back, by sidecar that had been cut off.
-    private var lastReturn: [Int: Instant] = [:]
+    /// The time at which Redis last became reachable again, by sidecar that had been cut off.
+    private var lastReconnect: [Int: Instant] = [:]
 
     init(rules: HistoryRules) {
         services = rules.services
@@ -62,44 +62,46 @@ struct BreakerChecker: HistoryChecker {
             judge(call, "passed", at: step.at)
         case .breakerSeen(let sidecar, let service, let state, let generation, let until):
             compare(Change(generation: generation, state: state), service, at: step.at, into: &violations)
-            let before = known[sidecar]?[service]
+            let before = openStates[sidecar]?[service]
             guard generation >= before?.generation ?? .min else { return }
-            if known[sidecar] == nil { known[sidecar] = services.map { _ in nil } }
-            guard state == .open, faults.lastClockJump.advanced(byMilliseconds: Self.oldNews) < step.at else {
-                known[sidecar]?[service] = nil
+            if openStates[sidecar] == nil { openStates[sidecar] = services.map { _ in nil } }
+            guard state == .open, faults.lastClockJump.advanced(byMilliseconds: Self.staleReportWindow) < step.at else {
+                openStates[sidecar]?[service] = nil
                 doubtful.explain(service, generation: generation, at: step.at)
                 return
             }
             if let before, before.generation == generation {
                 // More failed probes extend the open time.
-                if let end = before.until { known[sidecar]?[service]?.until = until.map { max($0, end) } }
+                if let end = before.until { openStates[sidecar]?[service]?.until = until.map { max($0, end) } }
             } else {
-                known[sidecar]?[service] = Open(generation: generation, since: step.at, until: until)
+                openStates[sidecar]?[service] = Open(generation: generation, since: step.at, until: until)
             }
         case .faultBegan(_, let kind, let sidecar):
             forget(kind, sidecar)
-            if kind.mayCause(.brokenConnections) { returned(sidecar, at: .distantFuture, from: kind) }
+            if kind.mayCause(.brokenConnections) { reconnected(sidecar, at: .distantFuture, from: kind) }
         case .faultEnded(_, let kind, let sidecar):
             forget(kind, sidecar)
-            if kind.cutsOffRedis { returned(sidecar, at: step.at, from: kind) }
+            if kind.cutsOffRedis { reconnected(sidecar, at: step.at, from: kind) }
         case .forced(let service, _, _):
-            // The operator may have changed the state earlier, and that news may be lost.
-            for sidecar in known.keys { known[sidecar]?[service] = nil }
+            // The operator may have changed the state earlier, and the message about the change may be lost.
+            for sidecar in openStates.keys { openStates[sidecar]?[service] = nil }
         case .invoked, .ended, .wrote, .linked, .finished:
             return
         }
     }
 
     private mutating func judge(_ call: Call, _ word: String, at instant: Instant) {
-        guard let service = call.demand?.service, let open = known[call.sidecar]?[service], call.invoked >= open.since else {
+        guard let service = call.demand?.service, let open = openStates[call.sidecar]?[service], call.invoked >= open.since else {
             return
         }
-        // A sidecar reads the changes that it missed once Redis is back, and does not publish them.
-        guard open.since > (lastReturn[call.sidecar] ?? .distantPast).advanced(byMilliseconds: Self.subscribing) else { return }
+        // Once Redis is back, a sidecar reads the changes that it missed, but does not publish them.
+        guard open.since > (lastReconnect[call.sidecar] ?? .distantPast).advanced(byMilliseconds: Self.resubscribeTime) else {
+            return
+        }
         // The sidecar measures the remaining time by its own clock.
         let end = open.until.map { until in
             let drift = Int64(Double(until.nanoseconds - open.since.nanoseconds) * clockDrift / 1e6)
-            return until.advanced(byMilliseconds: -Self.blur - drift)
+            return until.advanced(byMilliseconds: -Self.tolerance - drift)
         }
         guard end.map({ instant < $0 }) ?? true else { return }
         // The sidecar may have read from Redis a change that another sidecar reported earlier.
@@ -112,7 +114,7 @@ struct BreakerChecker: HistoryChecker {
                     Self.promise, at: instant,
                     """
                     \(services[service].name): sidecar \(call.sidecar) \(word) a call of client \(call.client), requested at \
-                    \(call.invoked.inMilliseconds) ms, although it knew that the breaker was open since \(open.since.inMilliseconds) ms\(until), \
+                    \(call.invoked.inMilliseconds) ms, although it knew that the breaker had been open since \(open.since.inMilliseconds) ms\(until), \
                     generation \(open.generation)
                     """)))
     }
@@ -132,26 +134,26 @@ struct BreakerChecker: HistoryChecker {
         }
     }
 
-    // A sidecar whose connections are reset repeatedly is not back when another fault ends.
-    private mutating func returned(_ sidecar: Int?, at instant: Instant, from kind: FaultKind) {
-        let affectedSidecars = sidecar.map { [$0] } ?? Array(Set(known.keys).union(lastReturn.keys))
-        for affected in affectedSidecars where kind.mayCause(.brokenConnections) || lastReturn[affected] != .distantFuture {
-            lastReturn[affected] = instant
+    // The end of another fault does not reconnect a sidecar whose connections are still being reset.
+    private mutating func reconnected(_ sidecar: Int?, at instant: Instant, from kind: FaultKind) {
+        let affectedSidecars = sidecar.map { [$0] } ?? Array(Set(openStates.keys).union(lastReconnect.keys))
+        for affected in affectedSidecars where kind.mayCause(.brokenConnections) || lastReconnect[affected] != .distantFuture {
+            lastReconnect[affected] = instant
         }
     }
 
     private mutating func forget(_ kind: FaultKind, _ sidecar: Int?) {
         if kind.mayCause(.lostCounts) {
-            known.removeAll()
+            openStates.removeAll()
             doubtful.removeAll()
         } else if kind.mayCause(.lostNews) {
-            known.removeAll()
+            openStates.removeAll()
         } else if kind.mayCause(.newProcess) {
-            if let sidecar { known[sidecar] = nil } else { known.removeAll() }
+            if let sidecar { openStates[sidecar] = nil } else { openStates.removeAll() }
         } else if kind.cutsOffRedis {
-            for affected in known.keys where sidecar == nil || sidecar == affected {
+            for affected in openStates.keys where sidecar == nil || sidecar == affected {
                 for service in services.indices {
-                    if let open = known[affected]?[service], open.until == nil { known[affected]?[service] = nil }
+                    if let open = openStates[affected]?[service], open.until == nil { openStates[affected]?[service] = nil }
                 }
             }
         }

@@ -1,20 +1,20 @@
 internal import DequeModule
 internal import InterlockCore
 
-/// Findings that later news of a breaker may explain. A sidecar applies a change at once, and the history records the
-/// change a moment later. A finding becomes final if no such news arrives within half a second.
+/// Findings that a later report of a breaker's state may explain. A sidecar applies a change immediately, and the
+/// history records the change a moment later. A finding becomes final if no report explains it within half a second.
 struct DoubtfulFindings: Sendable {
     struct Finding: Sendable {
         var service: Int
         /// The generation of the state that the finding contradicts.
         var generation: Int64
-        /// The time after which news no longer explains the finding; `nil` if any later news does.
+        /// The time after which a report no longer explains the finding; `nil` if any later report does.
         var until: Instant?
         var violation: Violation
     }
 
-    /// The time to wait for news, in nanoseconds.
-    private static let patience: Int64 = 500_000_000
+    /// The time to wait for an explanation, in nanoseconds.
+    private static let explanationWindow: Int64 = 500_000_000
     /// The maximum number of findings. The oldest are dropped first.
     private static let capacity = 1024
 
@@ -35,9 +35,9 @@ struct DoubtfulFindings: Sendable {
 
     mutating func removeAll() { findings.removeAll() }
 
-    /// Reports the findings that no news has explained in time.
+    /// Reports the findings that were not explained in time.
     mutating func finalize(at instant: Instant, into violations: inout [Violation]) {
-        while let first = findings.first, first.violation.at.nanoseconds + Self.patience <= instant.nanoseconds {
+        while let first = findings.first, first.violation.at.nanoseconds + Self.explanationWindow <= instant.nanoseconds {
             violations.append(first.violation)
             findings.removeFirst()
         }

@@ -1,11 +1,11 @@
 internal import InterlockCore
 
-/// A half-open breaker reaches a decision: it does not keep refusing while no trial call is active.
+/// Checks that a half-open breaker reaches a decision: it does not keep refusing calls while no trial is active.
 ///
-/// The promise is broken if a half-open breaker has refused calls although no trial can have been active for 1.5
-/// seconds, and still refuses half a second later. A trial ends when it is reported or its permit expires. An active
-/// request for a trial is known only by its answer, hence the half second. If a limit refuses a call without a wait,
-/// the breaker had let it through, which counts as progress.
+/// A violation is reported if a half-open breaker refuses calls although no trial can have been active for 1.5 seconds,
+/// and still refuses calls half a second later. A trial ends when it is reported or its permit expires. The half second
+/// covers requests for a trial that have not been answered yet. If a limit refuses a call that did not wait, the
+/// breaker had let the call through, which counts as progress.
 ///
 /// The checker judges only services whose trials are counted across the fleet. It judges nothing if a relevant fault
 /// was active since the last progress, or within the recovery time or a permit's lifetime before: Redis may have
@@ -13,40 +13,40 @@ internal import InterlockCore
 struct HalfOpenChecker: HistoryChecker {
     static let promise = Promise.halfOpen
 
-    /// The time within which a call that could have waited counts as not having waited, in ms.
-    private static let atOnce: Int64 = 50
+    /// The time, in ms, within which an answered call counts as not having waited, even if it could have.
+    private static let noWaitThreshold: Int64 = 50
 
     /// The time without a possible trial after which refusals are wrong, in ms. Sidecars report outcomes and read
     /// states at least once a second.
-    private static let patience: Int64 = 1500
-    /// The longest time from a request for a trial to its answer, in ms.
-    private static let asking: Int64 = 500
+    private static let maximumStall: Int64 = 1500
+    /// The maximum time from a request for a trial to its answer, in ms.
+    private static let maximumLatency: Int64 = 500
 
     private struct Wait: Sendable {
-        /// The last event that could have led to a decision.
+        /// The time of the last event that could have led to a decision.
         var since: Instant
         var refused = 0
         /// The time of the first wrong refusal.
-        var doubted = Instant.distantPast
+        var firstWrongRefusal = Instant.distantPast
     }
 
     /// The unreported trials. A sidecar may grant one before another sidecar knows of the change.
     private struct Trials: Sendable {
         /// The expiry of each trial.
-        private var lapses: [PermitNumber: Instant] = [:]
+        private var expiries: [PermitNumber: Instant] = [:]
         /// The number of trials that triggers the removal of expired ones.
         private var cleanupThreshold = 64
 
-        mutating func give(_ permit: PermitNumber, until lapse: Instant, at instant: Instant) {
-            lapses[permit] = lapse
-            guard lapses.count >= cleanupThreshold else { return }
-            lapses = lapses.filter { $0.value > instant }
-            cleanupThreshold = max(64, 2 * lapses.count)
+        mutating func grant(_ permit: PermitNumber, until expiry: Instant, at instant: Instant) {
+            expiries[permit] = expiry
+            guard expiries.count >= cleanupThreshold else { return }
+            expiries = expiries.filter { $0.value > instant }
+            cleanupThreshold = max(64, 2 * expiries.count)
         }
 
-        mutating func reported(_ permit: PermitNumber) { lapses[permit] = nil }
+        mutating func reported(_ permit: PermitNumber) { expiries[permit] = nil }
 
-        var lastLapse: Instant { lapses.values.max() ?? .distantPast }
+        var lastExpiry: Instant { expiries.values.max() ?? .distantPast }
     }
 
     private let services: [ServiceRules]
@@ -69,8 +69,8 @@ struct HalfOpenChecker: HistoryChecker {
             waits[service] = nil
         case .ended(let call, let ending, _):
             switch call.operation {
-            case .permit(let service, _, let patience):
-                ended(call, service, patience: patience, ending, at: step.at, faults: faults, into: &violations)
+            case .permit(let service, _, let wait):
+                ended(call, service, callWait: wait, ending, at: step.at, faults: faults, into: &violations)
             case .report(let service, let permit, _):
                 trials[service]?.reported(permit)
                 waits[service]?.since = step.at
@@ -82,34 +82,34 @@ struct HalfOpenChecker: HistoryChecker {
     }
 
     private mutating func ended(
-        _ call: Call, _ service: Int, patience: Int64, _ ending: OperationEnding, at instant: Instant, faults: FaultLog,
+        _ call: Call, _ service: Int, callWait: Int64, _ ending: OperationEnding, at instant: Instant, faults: FaultLog,
         into violations: inout [Violation]
     ) {
         let lifetime = services[service].permitLifetime
-        let lapse = instant.advanced(byMilliseconds: lifetime + Int64(Double(lifetime) * clockDrift))
+        let expiry = instant.advanced(byMilliseconds: lifetime + Int64(Double(lifetime) * clockDrift))
         if case .done(.permitted(let permit, let state)) = ending, state != .closed {
-            trials[service, default: Trials()].give(permit, until: lapse, at: instant)
+            trials[service, default: Trials()].grant(permit, until: expiry, at: instant)
         }
         guard var wait = waits[service] else { return }
         defer { waits[service] = wait }
         switch ending {
         // The call may have been granted a trial.
-        case .unknown, .failed: wait.since = max(wait.since, lapse)
-        case .refused(.limited) where patience == 0 || instant < call.invoked.advanced(byMilliseconds: Self.atOnce):
+        case .unknown, .failed: wait.since = max(wait.since, expiry)
+        case .refused(.limited) where callWait == 0 || instant < call.invoked.advanced(byMilliseconds: Self.noWaitThreshold):
             wait.since = max(wait.since, instant)
         case .refused(.open):
             wait.refused += 1
-            let since = max(wait.since, trials[service]?.lastLapse ?? .distantPast)
+            let since = max(wait.since, trials[service]?.lastExpiry ?? .distantPast)
             guard services[service].halfOpenPermits != nil, wait.refused > 3,
-                call.invoked > since.advanced(byMilliseconds: Self.patience),
+                call.invoked > since.advanced(byMilliseconds: Self.maximumStall),
                 !faults.touches(
                     .disturbedServices,
                     since: min(
                         since.advanced(byMilliseconds: -recovery),
-                        Instant(nanoseconds: call.invoked.nanoseconds - (lapse.nanoseconds - instant.nanoseconds))))
+                        Instant(nanoseconds: call.invoked.nanoseconds - (expiry.nanoseconds - instant.nanoseconds))))
             else { return }
-            if wait.doubted <= since { wait.doubted = instant }
-            guard instant >= wait.doubted.advanced(byMilliseconds: Self.asking) else { return }
+            if wait.firstWrongRefusal <= since { wait.firstWrongRefusal = instant }
+            guard instant >= wait.firstWrongRefusal.advanced(byMilliseconds: Self.maximumLatency) else { return }
             wait = Wait(since: instant)
             report(
                 at: instant, into: &violations,

@@ -1,15 +1,16 @@
 internal import InterlockCore
 
-/// A half-open breaker grants no more trial permits in the whole fleet than configured.
+/// Checks that a half-open breaker grants no more trial permits in the fleet than configured.
 ///
-/// The checker counts permits that were granted in the state half-open, are not reported and have not expired. A
-/// reported failure opens the breaker again, and news of a later generation replaces the state; active trials then no
-/// longer count. If sidecars were cut off from Redis, that news may arrive up to half a second after the finding.
+/// The checker counts permits that were granted in the half-open state, have not been reported and have not expired. A
+/// reported failure opens the breaker again, and a report of a later generation replaces the state; in both cases,
+/// active trials no longer count. If sidecars were cut off from Redis, that report may arrive up to half a second after
+/// the finding.
 ///
-/// The checker ignores permits that a sidecar may have granted while Redis was down, because the sidecar cannot count
-/// the fleet's trials then, unless the service has the policy `deny` and the fleet's breaker was not closed. A sidecar
-/// that opened a breaker on its own also grants its own trials. All state is dropped when Redis loses its data or its
-/// clock jumps. A breaker that a limit opens has no trials: its rules have no `halfOpenPermits`. Memory is bounded by
+/// While Redis is down, a sidecar cannot count the fleet's trials. The checker therefore ignores permits that may have
+/// been granted then, unless the service has the policy `deny` and the fleet's breaker was not closed. A sidecar that
+/// opened a breaker on its own also grants its own trials. All state is dropped when Redis loses its data or its clock
+/// jumps. A breaker that a limit opens has no trials: its rules have no `halfOpenPermits`. Memory is bounded by
 /// services and their trial permits.
 struct TrialChecker: HistoryChecker {
     static let promise = Promise.trials
@@ -17,7 +18,7 @@ struct TrialChecker: HistoryChecker {
     private struct Trial: Sendable {
         var permit: PermitNumber
         /// The time from which the trial may no longer count.
-        var lapsesAt: Instant
+        var expiresAt: Instant
     }
 
     private struct Service: Sendable {
@@ -51,7 +52,7 @@ struct TrialChecker: HistoryChecker {
                 services[service].trials.removeAll(keepingCapacity: true)
             }
         case .ended(let call, .done(.permitted(let permit, state: .halfOpen)), _):
-            given(permit, call, at: step.at, faults: faults, into: &violations)
+            granted(permit, call, at: step.at, faults: faults, into: &violations)
         case .breakerSeen(_, let service, let state, let generation, _):
             guard generation > services[service].generation else { return }
             services[service].generation = generation
@@ -70,29 +71,29 @@ struct TrialChecker: HistoryChecker {
         }
     }
 
-    private mutating func given(
+    private mutating func granted(
         _ permit: PermitNumber, _ call: Call, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
-        guard let number = call.demand?.service, let most = services[number].rules.halfOpenPermits else { return }
+        guard let number = call.demand?.service, let maximum = services[number].rules.halfOpenPermits else { return }
         let rules = services[number].rules
         guard !faults.touches(.lostCounts, since: call.invoked) else { return }
         let since = call.invoked.advanced(byMilliseconds: -recovery)
         if faults.touches(.outage, sidecar: call.sidecar, since: since) {
             guard rules.whenRedisIsDown == .deny, let state = services[number].state, state != .closed else { return }
         }
-        services[number].trials.removeAll { $0.lapsesAt <= instant }
+        services[number].trials.removeAll { $0.expiresAt <= instant }
         // Redis rounds down to whole milliseconds.
         let lifetime = Int64(Double(rules.permitLifetime) * (1 - clockDrift)) - 1
-        services[number].trials.append(Trial(permit: permit, lapsesAt: call.invoked.advanced(byMilliseconds: lifetime)))
+        services[number].trials.append(Trial(permit: permit, expiresAt: call.invoked.advanced(byMilliseconds: lifetime)))
         let count = services[number].trials.count
-        guard count > most else { return }
+        guard count > maximum else { return }
         // Each surplus trial is reported once.
         services[number].trials.removeFirst()
         let violation = Violation(
             Self.promise, at: instant,
-            "\(rules.name): \(count) trial permits are in use, the last one \(permit) of client \(call.client); the breaker allows \(most)"
+            "\(rules.name): \(count) trial permits are in use, the last one \(permit) of client \(call.client); the breaker allows \(maximum)"
         )
-        // Two half-open states are at least an open time apart. Only lost news can be that late.
+        // Two half-open states are at least an open time apart. Only an outage can delay a report that long.
         guard faults.touches(.outage, since: call.invoked.advanced(byMilliseconds: -recovery)) else {
             return violations.append(violation)
         }

@@ -10,7 +10,7 @@ struct Call: Sendable {
     /// those.
     var grantsBefore: Int
 
-    /// The most that the call may take from its service's limits; `nil` if it takes nothing.
+    /// The amount that the call may take from its service's limits; `nil` if it takes nothing.
     var demand: Demand? {
         switch operation {
         case .take(let service, let cost, let subject, _): Demand(service: service, cost: cost, subject: subject)

@@ -2,16 +2,19 @@
 package struct CheckReport: Codable, Hashable, Sendable {
     /// The number of operations that were checked.
     package var operations: Int
-    /// The number of granted leases, and of limit decisions (granted or refused).
+    /// The number of granted leases.
     package var lockCycles: Int
+    /// The number of limit decisions, whether granted or refused.
     package var limitDecisions: Int
     /// The number of writes that the guarded resource refused because the lease had ended or a later one had written.
     package var staleWritesRefused: Int
-    /// The number of leases that failovers took from their holders. `lostLeases` lists the first of them.
+    /// The number of leases that failovers took from their holders.
     package var leasesLost: Int
+    /// The first leases that failovers took from their holders, up to the limit of the checker.
     package var lostLeases: [LostLease]
-    /// The first violations; `violationCount` is the number of all.
+    /// The first violations, up to the limit of the check.
     package var violations: [Violation]
+    /// The number of violations, including those not in `violations`.
     package var violationCount: Int
 
     package init(

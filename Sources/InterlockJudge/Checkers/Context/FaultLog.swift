@@ -16,8 +16,8 @@ struct FaultLog: Sendable {
         }
     }
 
-    /// The number of ends of count-losing faults that are kept.
-    private static let keptEnds = 32
+    /// The maximum number of remembered ends of count-losing faults.
+    private static let maximumEnds = 32
 
     private var active: [Int: (kind: FaultKind, sidecar: Int?)] = [:]
     /// Every fault, by effect.
@@ -25,13 +25,13 @@ struct FaultLog: Sendable {
     /// Faults that are not specific to one sidecar, by effect.
     private var common = [Track](repeating: Track(), count: FaultEffect.allCases.count)
     /// Faults of one sidecar, by sidecar and effect.
-    private var own: [Int: [Track]] = [:]
+    private var bySidecar: [Int: [Track]] = [:]
     /// The times at which the latest count-losing faults ended.
-    private var countsLost: [Instant] = []
+    private var lossEnds: [Instant] = []
     /// The time of the last jump of Redis' clock. The jump may have been back to the correct time.
     private(set) var lastClockJump = Instant.distantPast
 
-    /// Whether failovers lose no locks; see `HistoryRules`.
+    /// Whether failovers lose no locks; see `HistoryRules.keepsLocks`.
     private let keepsLocks: Bool
 
     init(keepsLocks: Bool = false) {
@@ -43,7 +43,7 @@ struct FaultLog: Sendable {
     /// The number of active faults.
     var activeCount: Int { active.count }
 
-    /// Returns `false` if a fault with this number is already active.
+    /// Records the start of a fault. Returns `false` if a fault with this number is already active.
     mutating func began(_ fault: Int, _ kind: FaultKind, sidecar: Int?, at instant: Instant) -> Bool {
         guard active.updateValue((kind, sidecar), forKey: fault) == nil else { return false }
         if kind.mayCause(.clockJump) { lastClockJump = instant }
@@ -54,14 +54,14 @@ struct FaultLog: Sendable {
         return true
     }
 
-    /// Returns the fault that ended; `nil` if no active fault has this number.
+    /// Records the end of a fault, and returns the fault; `nil` if no active fault has this number.
     mutating func ended(_ fault: Int, at instant: Instant) -> (kind: FaultKind, sidecar: Int?)? {
         guard let ended = active.removeValue(forKey: fault) else { return nil }
         if ended.kind.mayCause(.clockJump) { lastClockJump = instant }
         change(ended.kind, ended.sidecar) { $0.end(at: instant) }
         if ended.kind.mayCause(.lostCounts) {
-            if countsLost.count == Self.keptEnds { countsLost.removeFirst() }
-            countsLost.append(instant)
+            if lossEnds.count == Self.maximumEnds { lossEnds.removeFirst() }
+            lossEnds.append(instant)
         }
         return ended
     }
@@ -70,7 +70,7 @@ struct FaultLog: Sendable {
         for effect in kind.effects where !(keepsLocks && kind == .failover && effect == .lostExclusivity) {
             body(&all[effect.rawValue])
             if let sidecar {
-                body(&own[sidecar, default: common.map { _ in Track() }][effect.rawValue])
+                body(&bySidecar[sidecar, default: common.map { _ in Track() }][effect.rawValue])
             } else {
                 body(&common[effect.rawValue])
             }
@@ -85,35 +85,36 @@ struct FaultLog: Sendable {
     /// Returns the same as `touches(_:since:)`, but ignores faults of other sidecars.
     func touches(_ effect: FaultEffect, sidecar: Int, since instant: Instant) -> Bool {
         guard touches(effect, since: instant) else { return false }
-        return common[effect.rawValue].touches(since: instant) || own[sidecar]?[effect.rawValue].touches(since: instant) ?? false
+        return common[effect.rawValue].touches(since: instant)
+            || bySidecar[sidecar]?[effect.rawValue].touches(since: instant) ?? false
     }
 
     func isActive(_ effect: FaultEffect, sidecar: Int) -> Bool {
-        common[effect.rawValue].active > 0 || own[sidecar]?[effect.rawValue].active ?? 0 > 0
+        common[effect.rawValue].active > 0 || bySidecar[sidecar]?[effect.rawValue].active ?? 0 > 0
     }
 
     /// Returns when a fault with this effect, of this sidecar or common to all, last ended.
     func lastEnd(of effect: FaultEffect, sidecar: Int) -> Instant {
-        max(common[effect.rawValue].lastEnd, own[sidecar]?[effect.rawValue].lastEnd ?? .distantPast)
+        max(common[effect.rawValue].lastEnd, bySidecar[sidecar]?[effect.rawValue].lastEnd ?? .distantPast)
     }
 
     /// Returns when a fault with this effect, of this sidecar or common to all, last began.
     func lastBegin(of effect: FaultEffect, sidecar: Int) -> Instant {
-        max(common[effect.rawValue].lastBegin, own[sidecar]?[effect.rawValue].lastBegin ?? .distantPast)
+        max(common[effect.rawValue].lastBegin, bySidecar[sidecar]?[effect.rawValue].lastBegin ?? .distantPast)
     }
 
     /// Returns when count-losing faults ended since `instant`. The oldest are missing if there were more than
-    /// `keptEnds`.
+    /// `maximumEnds`.
     func endsOfLostCounts(since instant: Instant) -> [Instant] {
-        countsLost.filter { $0 >= instant }
+        lossEnds.filter { $0 >= instant }
     }
 
     /// Returns how many count-losing faults were active at any time since `instant`. The oldest are missing if more
-    /// than `keptEnds` ended.
+    /// than `maximumEnds` ended.
     func lostCounts(since instant: Instant) -> Int {
         let track = all[FaultEffect.lostCounts.rawValue]
         guard track.touches(since: instant) else { return 0 }
-        return track.active + countsLost.count { $0 >= instant }
+        return track.active + lossEnds.count { $0 >= instant }
     }
 
     var isLosingCounts: Bool { all[FaultEffect.lostCounts.rawValue].active > 0 }

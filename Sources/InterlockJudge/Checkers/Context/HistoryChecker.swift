@@ -1,11 +1,11 @@
 internal import InterlockCore
 
-/// Checks one promise of a history as it happens.
+/// Checks one invariant of a history as it happens.
 ///
 /// Memory is bounded by clients, names and services, never by operations. `HistoryCheck` prepares each `HistoryStep`
 /// once for all checkers.
 protocol HistoryChecker: Sendable {
-    /// The promise as reports name it.
+    /// The invariant that the checker verifies.
     static var promise: Promise { get }
 
     /// Checks the next event, in order of time.
@@ -14,14 +14,14 @@ protocol HistoryChecker: Sendable {
 }
 
 extension HistoryChecker {
-    /// Reports that the promise is broken.
+    /// Reports a violation of the invariant.
     func report(at instant: Instant, into violations: inout [Violation], _ finding: String) {
         violations.append(Violation(Self.promise, at: instant, finding))
     }
 }
 
 extension Instant {
-    /// An instant before any that a clock shows.
+    /// An instant before all others.
     static let distantPast = Instant(nanoseconds: .min)
 
     /// The milliseconds with three decimals, for findings.

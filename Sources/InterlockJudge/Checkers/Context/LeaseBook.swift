@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// Decides which leases clients believe in, and until when.
+/// Tracks which leases clients believe in, and until when.
 ///
 /// A client's belief begins with the answer. It ends when the validity in the answer has passed, counted from the
 /// *request*, or when the client releases the lease or learns that it is lost. Counting from the request is safe
@@ -9,8 +9,9 @@ internal import InterlockCore
 ///
 /// Memory is bounded by clients and the leases that they believe in.
 struct LeaseBook: Sendable {
-    /// The number of leases remembered per client, including expired ones, whose holder may still write.
-    private static let remembered = 4
+    /// The number of leases per client above which the oldest expired one is dropped. Expired leases are kept because
+    /// their holders may still write.
+    private static let maximumLeases = 4
 
     /// The number of leases granted so far, over all locks.
     private(set) var grants = 0
@@ -44,7 +45,7 @@ struct LeaseBook: Sendable {
         case (.acquire(let lock, let mode, _, _, _), .done(.granted(let id, let fence, let validFor))):
             let until = call.invoked.advanced(byMilliseconds: validFor)
             // A repeated grant to the same owner extends the lease and keeps the fence.
-            if let news = extend(id, call, fence: fence, until: until, at: instant) { return news }
+            if let change = extend(id, call, fence: fence, until: until, at: instant) { return change }
             grants += 1
             var lease = RecordedLease(
                 id: id, lock: lock, client: call.client, sidecar: call.sidecar, mode: mode, fence: fence, order: grants,
@@ -54,7 +55,7 @@ struct LeaseBook: Sendable {
             if mode == .exclusive, lease.isBelieved(at: instant), !faults.touches(.lostExclusivity, since: call.invoked) {
                 lease.certainlyAfter = grants - 1
             }
-            leases[lease.client, default: []].add(lease, remembering: Self.remembered, at: instant)
+            leases[lease.client, default: []].add(lease, keeping: Self.maximumLeases, at: instant)
             return .granted(lease)
         case (.renew(_, let id, _), .done(.renewed(let validFor))):
             return extend(id, call, fence: nil, until: call.invoked.advanced(byMilliseconds: validFor), at: instant)
@@ -80,7 +81,7 @@ struct LeaseBook: Sendable {
         return changed.map { .changed($0, beginsAnew: !wasBelieved && $0.isBelieved(at: instant)) }
     }
 
-    /// Ends a lease whose client has left its link.
+    /// Ends a lease whose client has closed the link.
     mutating func left(_ id: LeaseID, by client: Int) -> LeaseChange? { end(id, of: client) }
 
     private mutating func end(_ id: LeaseID, of client: Int) -> LeaseChange? {
@@ -99,7 +100,7 @@ extension [RecordedLease] {
         return self[index]
     }
 
-    fileprivate mutating func add(_ lease: RecordedLease, remembering count: Int, at instant: Instant) {
+    fileprivate mutating func add(_ lease: RecordedLease, keeping count: Int, at instant: Instant) {
         append(lease)
         guard self.count > count, let oldest = firstIndex(where: { !$0.isBelieved(at: instant) }) else { return }
         remove(at: oldest)

@@ -1,9 +1,9 @@
-/// A promise of the product, as reports name it.
+/// An invariant that the product guarantees. Reports show the raw value.
 package enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
     /// Each grant of a name has a higher fence than all earlier grants.
     case risingFences = "rising-fences"
-    /// No two leases of a name are valid at once, unless both are shared or both hold slots of one semaphore. Readers
-    /// and writers never overlap, and a semaphore has no more holders than slots.
+    /// No two leases of a name are valid at the same time, unless both are shared or both hold slots of one semaphore.
+    /// Readers and writers never overlap, and a semaphore has no more holders than slots.
     case exclusion
     /// No client learns that a lease is lost before it has ended.
     case keptLeases = "kept-leases"
@@ -11,7 +11,7 @@ package enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
     case fencedWrites = "fenced-writes"
     /// No limit is exceeded in any window.
     case limits
-    /// A used-up limit is full again after its window.
+    /// A used-up limit refills after its window.
     case limitsRefill = "limits-refill"
     /// No call is permitted after a trip has reached its sidecar.
     case openBreakers = "open-breakers"
@@ -30,7 +30,7 @@ package enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
     case halfOpen = "half-open"
     /// A forced state lasts until its end.
     case forcedStates = "forced-states"
-    /// Every sidecar serves again within the stated time after a fault.
+    /// Every sidecar serves again within the recovery time after a fault.
     case recovery
     /// A permit that the proxy acquired for a call is returned when the call is over.
     case permits
@@ -38,7 +38,7 @@ package enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
     case outcomes
     /// No byte of one answer appears in another.
     case bytes
-    /// The history is consistent: every end has a beginning, and time does not go backward. The recorder makes this
-    /// promise, not the product. If it is broken, the other promises were not fully checked.
+    /// The history is consistent: every end has a beginning, and time does not go backward. The recorder guarantees
+    /// this invariant, not the product. If it is violated, the other invariants were not fully checked.
     case sound = "sound-history"
 }

@@ -9,9 +9,9 @@ struct RecordedLease: Sendable {
     var sidecar: Int
     var mode: LeaseMode
     var fence: Int64
-    /// The position among the grants of all locks, by the time of the answers.
+    /// The number of the grant, counted over all locks in the order of the answers.
     var order: Int
-    /// The position up to which every grant of this lock certainly came before this lease.
+    /// The grant number up to which every grant of this lock certainly came before this lease.
     var certainlyAfter: Int
     /// The time of the request. The grant was not earlier.
     var invoked: Instant

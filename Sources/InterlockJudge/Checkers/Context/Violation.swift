@@ -1,11 +1,16 @@
 package import InterlockCore
 
-/// One broken promise.
+/// A violation of an invariant.
 package struct Violation: Hashable, Sendable, Codable, CustomStringConvertible {
     package var promise: Promise
     package var at: Instant
     /// The observation, with numbers.
     package var finding: String
+
+    enum CodingKeys: String, CodingKey {
+        case promise = "promise"
+        case at, finding
+    }
 
     package init(_ promise: Promise, at: Instant, _ finding: String) {
         self.promise = promise

@@ -1,10 +1,10 @@
 internal import InterlockCore
 
-/// Assigns grants to the windows of one fixed counter. Each answer says how many milliseconds after Redis' decision its
-/// window ends, and the decision fell between request and answer.
+/// Assigns grants to the windows of one fixed counter. Each answer contains the time in ms from Redis' decision to the
+/// end of the window. Redis decided at some time between the request and the answer.
 ///
-/// The ends of two windows are at least one window apart, in whole milliseconds. Two grants are certainly in one window
-/// if all their possible ends are closer together. Ambiguous grants do not count.
+/// The ends of two windows are at least one window apart, in whole milliseconds. Two grants are certainly in the same
+/// window if all their possible ends are closer together. Ambiguous grants do not count.
 struct FixedWindows: Sendable {
     private struct Window: Sendable {
         /// The earliest possible end of the window.
@@ -14,11 +14,11 @@ struct FixedWindows: Sendable {
         var isReported = false
     }
 
-    /// The number of windows that are kept. Answers for older windows come too late and do not count.
-    private static let remembered = 4
-    /// The inaccuracy of the reported ends. Redis reports whole milliseconds, and versions up to 0.2.0 the millisecond
-    /// before a window's end.
-    private static let blur: Int64 = 2_000_000
+    /// The maximum number of windows. The oldest are dropped first.
+    private static let maximumWindows = 4
+    /// The tolerance for reported ends, in nanoseconds. Redis reports whole milliseconds, and versions up to 0.2.0 the
+    /// millisecond before a window's end.
+    private static let tolerance: Int64 = 2_000_000
 
     private let length: Int64
     private let clockDrift: Double
@@ -40,17 +40,17 @@ struct FixedWindows: Sendable {
     /// - Returns: the amount certainly granted in this window when it first exceeds `limit`, otherwise `nil`.
     mutating func add(_ cost: Int64, invoked: Instant, ended: Instant, resetAfter: Int64, limit: Int64) -> Int64? {
         let drift = Int64(Double(resetAfter) * clockDrift * 1e6)
-        let earliest = invoked.advanced(byMilliseconds: resetAfter).nanoseconds - Self.blur - drift
-        let latest = ended.advanced(byMilliseconds: resetAfter).nanoseconds + Self.blur + drift
-        guard latest - earliest < length - Self.blur else {
+        let earliest = invoked.advanced(byMilliseconds: resetAfter).nanoseconds - Self.tolerance - drift
+        let latest = ended.advanced(byMilliseconds: resetAfter).nanoseconds + Self.tolerance + drift
+        guard latest - earliest < length - Self.tolerance else {
             undecided += 1
             return nil
         }
-        var mayBeKnown = false
+        var isAmbiguous = false
         for index in windows.indices.reversed() {
             let span = max(latest, windows[index].latest) - min(earliest, windows[index].earliest)
-            guard span < length - Self.blur else {
-                if earliest <= windows[index].latest, windows[index].earliest <= latest { mayBeKnown = true }
+            guard span < length - Self.tolerance else {
+                if earliest <= windows[index].latest, windows[index].earliest <= latest { isAmbiguous = true }
                 continue
             }
             let (low, high) = (max(earliest, windows[index].earliest), min(latest, windows[index].latest))
@@ -60,11 +60,11 @@ struct FixedWindows: Sendable {
             windows[index].isReported = true
             return windows[index].granted
         }
-        guard !mayBeKnown else {
+        guard !isAmbiguous else {
             undecided += 1
             return nil
         }
-        if windows.count == Self.remembered { windows.removeFirst() }
+        if windows.count == Self.maximumWindows { windows.removeFirst() }
         windows.append(Window(earliest: earliest, latest: latest, granted: cost))
         return nil
     }

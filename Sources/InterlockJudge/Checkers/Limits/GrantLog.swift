@@ -14,23 +14,23 @@ struct GrantLog: Sendable {
         var invoked: Int64
         /// The cost of the grant; negative for an amount that may be granted again.
         var cost: Int64
-        /// The most by which any period that ends here exceeds the rate: the level of a leaky bucket.
+        /// The maximum amount by which a period that ends here exceeds the rate: the level of a leaky bucket.
         var level: Double
     }
 
     /// The maximum number of entries. The oldest are dropped first.
     private static let capacity = 1 << 16
     /// The age in nanoseconds up to which entries outside the window are kept, so that late answers can be sorted in.
-    private static let longestOrder: Int64 = 10_000_000_000
+    private static let reorderingWindow: Int64 = 10_000_000_000
 
     private let window: Int64
     private let rate: Double
     private var entries: Deque<Entry> = []
     /// The number of entries at the front that are older than a window.
-    private var outside = 0
+    private var expiredCount = 0
     private var sum: Int64 = 0
     /// The entry that was dropped last.
-    private var base: Entry?
+    private var lastDropped: Entry?
 
     /// - Parameters:
     ///   - window: the length of a window in nanoseconds.
@@ -41,14 +41,14 @@ struct GrantLog: Sendable {
     }
 
     /// Adds the grant that was answered last.
-    /// - Returns: the amount certainly granted in less than one window that ends now, and the most by which any period
-    ///   that ends now exceeds the rate.
+    /// - Returns: the amount certainly granted in less than one window that ends now, and the maximum amount by which a
+    ///   period that ends now exceeds the rate.
     mutating func add(_ cost: Int64, invoked: Instant, ended: Instant) -> (inWindow: Int64, excess: Double) {
         trim(at: ended.nanoseconds)
-        if base.map({ $0.invoked <= invoked.nanoseconds }) ?? true {
+        if lastDropped.map({ $0.invoked <= invoked.nanoseconds }) ?? true {
             insert(Entry(invoked: invoked.nanoseconds, cost: cost, level: 0), at: ended.nanoseconds)
         }
-        let last = entries.last ?? base
+        let last = entries.last ?? lastDropped
         let excess = last.map { $0.level - Double(ended.nanoseconds - $0.invoked) * rate } ?? 0
         return (sum, excess)
     }
@@ -60,37 +60,39 @@ struct GrantLog: Sendable {
 
     mutating func removeAll() {
         entries.removeAll()
-        (outside, sum, base) = (0, 0, nil)
+        (expiredCount, sum, lastDropped) = (0, 0, nil)
     }
 
     private mutating func trim(at instant: Int64) {
-        while outside < entries.count, entries[outside].invoked <= instant - window {
-            sum -= max(0, entries[outside].cost)
-            outside += 1
+        while expiredCount < entries.count, entries[expiredCount].invoked <= instant - window {
+            sum -= max(0, entries[expiredCount].cost)
+            expiredCount += 1
         }
-        while outside > 0, entries[0].invoked <= instant - Self.longestOrder || entries.count >= Self.capacity { dropFirst() }
+        while expiredCount > 0, entries[0].invoked <= instant - Self.reorderingWindow || entries.count >= Self.capacity {
+            dropFirst()
+        }
         while entries.count >= Self.capacity { dropFirst() }
     }
 
     private mutating func dropFirst() {
         let dropped = entries.removeFirst()
-        if outside > 0 { outside -= 1 } else { sum -= max(0, dropped.cost) }
-        base = dropped
+        if expiredCount > 0 { expiredCount -= 1 } else { sum -= max(0, dropped.cost) }
+        lastDropped = dropped
     }
 
     private mutating func insert(_ entry: Entry, at instant: Int64) {
         var index = entries.count
         while index > 0, entries[index - 1].invoked > entry.invoked { index -= 1 }
         entries.insert(entry, at: index)
-        if index < outside || entry.invoked <= instant - window {
-            outside += 1
+        if index < expiredCount || entry.invoked <= instant - window {
+            expiredCount += 1
         } else {
             sum += max(0, entry.cost)
         }
-        var before = index > 0 ? entries[index - 1] : base
+        var before = index > 0 ? entries[index - 1] : lastDropped
         for later in index..<entries.count {
-            let left = before.map { max(0, $0.level - Double(entries[later].invoked - $0.invoked) * rate) } ?? 0
-            entries[later].level = max(0, left + Double(entries[later].cost))
+            let remaining = before.map { max(0, $0.level - Double(entries[later].invoked - $0.invoked) * rate) } ?? 0
+            entries[later].level = max(0, remaining + Double(entries[later].cost))
             before = entries[later]
         }
     }

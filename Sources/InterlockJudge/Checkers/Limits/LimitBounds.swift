@@ -6,12 +6,12 @@ internal import InterlockCore
 /// - `sliding`: the limit in any window.
 /// - `gcra`: burst + 1 + S · limit ÷ window in a period S.
 /// - `fixed`: a window begins with its first call, so a shorter period meets at most two windows: twice the limit. A
-///   longer period S meets at most S ÷ window + 2: twice the limit + S · limit ÷ window. Whole windows would be
-///   stricter by up to one limit, but this holds for every length.
+///   longer period S meets at most S ÷ window + 2: twice the limit + S · limit ÷ window. Counting whole windows would
+///   be stricter by up to one limit, but this bound holds for every length.
 ///
 /// Each fault that may lose counts allows the limit once more (`gcra`: its burst + 1), because Redis starts from zero.
 struct LimitBounds: Sendable {
-    /// The most in a period shorter than a window; `nil` if the other two bounds suffice.
+    /// The maximum amount in a period shorter than a window; `nil` if the other two bounds suffice.
     var inWindow: Int64?
     /// The constant part of the bound `atOnce + S · perNanosecond` for a period S; `nil` if `inWindow` suffices.
     var atOnce: Int64?
@@ -25,8 +25,8 @@ struct LimitBounds: Sendable {
     init(of rule: LimitRule, clockDrift: Double) {
         let nanoseconds = Double(rule.window) * 1e6
         // The length is capped at about 73 years. A fixed window begins with a whole millisecond of Redis' clock.
-        let shortest = rule.algorithm == .fixed ? max(nanoseconds - 1e6, 1e6) : nanoseconds
-        window = Int64(min(shortest * (1 - clockDrift), 0x1p61))
+        let minimumLength = rule.algorithm == .fixed ? max(nanoseconds - 1e6, 1e6) : nanoseconds
+        window = Int64(min(minimumLength * (1 - clockDrift), 0x1p61))
         perNanosecond = Double(rule.limit) / nanoseconds * (1 + clockDrift)
         switch rule.algorithm {
         case .sliding:
@@ -44,9 +44,9 @@ struct LimitBounds: Sendable {
 }
 
 extension LimitRule {
-    /// Returns the bounds for a fleet of this size without Redis, in addition to the grants of Redis. Each sidecar
-    /// grants its quota by the limit's own algorithm, as `LocalQuota` divides it. Together the quotas are one more
-    /// limit; a quota below one call is rounded up to one call over several windows.
+    /// Returns the bounds that also allow the grants of a fleet of this size without Redis. Each sidecar applies the
+    /// limit's algorithm to its local quota; see `LocalQuota`. Together, the quotas amount to one more limit. A quota
+    /// below one call is rounded up to one call over several windows.
     func boundsWithoutRedis(sidecars: Int, clockDrift: Double) -> LimitBounds {
         let sidecars = Int64(max(1, sidecars))
         var bounds = LimitBounds(of: self, clockDrift: clockDrift)

@@ -1,15 +1,15 @@
 internal import InterlockCore
 
-/// No limit grants more than it allows, in any window; see `LimitBounds`.
+/// Checks that no limit grants more than it allows, in any window; see `LimitBounds`.
 ///
-/// The checker counts calls that were certainly granted within the period. Calls without an answer do not count, so
-/// that every finding is certain.
+/// The checker counts calls that were certainly granted within a period. Calls without an answer do not count, so every
+/// finding is certain.
 ///
 /// While a fault may cut a sidecar off from Redis, and for the recovery time after it, the sidecar may have granted
 /// calls on its own. Such grants are not judged if the service has the policy `allow`. With `local` the sidecars'
 /// quotas are allowed in addition; see `LimitRule.boundsWithoutRedis`. With `deny` a sidecar grants nothing on its own.
 /// Each fault that may lose counts allows the limit once more, and a restarted sidecar gets its quota again.
-/// `fleet_size` must be the number of sidecars, and a call that the proxy resends must not count once.
+/// `fleet_size` must equal the number of sidecars, and the proxy must charge every attempt of a resent call.
 ///
 /// Memory is bounded by services and, for limits by subject, by the subjects with a grant in the last two windows.
 struct LimitChecker: HistoryChecker {
@@ -22,9 +22,9 @@ struct LimitChecker: HistoryChecker {
         /// The counters by subject, then by index of the rule; `nil` for common rules.
         var subjects: [Int: [LimitCounter?]] = [:]
         /// The number of subjects that triggers the removal of idle ones.
-        var subjectsWorthALook = 1024
+        var cleanupThreshold = 1024
         /// The time without a grant after which a subject is dropped, in ms.
-        var idle: Int64
+        var idleTimeout: Int64
     }
 
     private let rules: HistoryRules
@@ -35,7 +35,7 @@ struct LimitChecker: HistoryChecker {
         services = rules.services.map { service in
             Service(
                 rules: service, common: Self.counters(of: service, perSubject: false, rules),
-                idle: 2 * (service.limits.filter(\.isPerSubject).map(\.window).max() ?? 0))
+                idleTimeout: 2 * (service.limits.filter(\.isPerSubject).map(\.window).max() ?? 0))
         }
     }
 
@@ -110,22 +110,25 @@ struct LimitChecker: HistoryChecker {
                     services[demand.service].common[index]?.add(grant, faults: faults)
                 }
             guard let finding else { continue }
-            let whose = rule.isPerSubject ? " of subject \(demand.subject ?? 0)" : ""
+            let subjectSuffix = rule.isPerSubject ? " of subject \(demand.subject ?? 0)" : ""
             report(
                 at: instant, into: &violations,
-                "\(rules.name): limit \(rule.limit) per \(rule.window) ms, \(rule.algorithm.rawValue)\(whose): \(finding)")
+                "\(rules.name): limit \(rule.limit) per \(rule.window) ms, \(rule.algorithm.rawValue)\(subjectSuffix): \(finding)"
+            )
         }
     }
 
     private mutating func openSubject(of demand: Call.Demand, for call: Call, at instant: Instant, faults: FaultLog) {
         let (number, service) = (demand.service, services[demand.service].rules)
-        guard let subject = demand.subject, services[number].idle > 0, services[number].subjects[subject] == nil else { return }
-        if services[number].subjects.count >= services[number].subjectsWorthALook {
-            let oldest = instant.advanced(byMilliseconds: -services[number].idle)
+        guard let subject = demand.subject, services[number].idleTimeout > 0, services[number].subjects[subject] == nil else {
+            return
+        }
+        if services[number].subjects.count >= services[number].cleanupThreshold {
+            let oldest = instant.advanced(byMilliseconds: -services[number].idleTimeout)
             services[number].subjects = services[number].subjects.filter { _, counters in
                 counters.contains { $0.map { $0.lastGrant > oldest } ?? false }
             }
-            services[number].subjectsWorthALook = max(1024, 2 * services[number].subjects.count)
+            services[number].cleanupThreshold = max(1024, 2 * services[number].subjects.count)
         }
         var counters = Self.counters(of: service, perSubject: true, rules)
         for end in faults.endsOfLostCounts(since: call.invoked) {

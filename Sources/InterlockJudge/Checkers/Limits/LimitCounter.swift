@@ -45,10 +45,10 @@ struct LimitCounter: Sendable {
             if rule.hasOwnWindows, let finding = addToWindow(grant, faults: faults) { return finding }
             if let finding = Self.add(grant, to: &log, rule, bounds, faults: faults) { return finding }
         }
-        if var shares = logWithQuotas {
+        if var quotaLog = logWithQuotas {
             logWithQuotas = nil
-            defer { logWithQuotas = shares }
-            if let finding = Self.add(grant, to: &shares, rule, boundsWithoutRedis, faults: faults) {
+            defer { logWithQuotas = quotaLog }
+            if let finding = Self.add(grant, to: &quotaLog, rule, boundsWithoutRedis, faults: faults) {
                 return finding + ", including the local quotas of sidecars without Redis"
             }
         }
@@ -87,7 +87,8 @@ struct LimitCounter: Sendable {
             }
         }
         if let atOnce = bounds.atOnce {
-            // Ended faults were forgiven at their end. The tolerance is for Redis' times, which are whole microseconds.
+            // Faults that have ended were forgiven when they ended. The tolerance is for Redis' times, which are whole
+            // microseconds.
             let lost = faults.isLosingCounts ? Int64(faults.lostCounts(since: grant.ended)) : 0
             let allowed = Double(atOnce + lost * bounds.whenForgotten) + 2000 * bounds.perNanosecond + 1e-6
             if excess > allowed {

@@ -1,11 +1,11 @@
 internal import InterlockCore
 
-/// A used-up limit recovers after its window; it does not refuse every call forever.
+/// Checks that a used-up limit refills after its window, and does not refuse every call forever.
 ///
-/// The promise is broken if calls of cost 1 are refused for longer than the refill time, at least one call is made in
+/// A violation is reported if calls of cost 1 are refused for longer than the refill time, at least one call is made in
 /// each refill time (or second, if longer), and none is granted. The refill time is the window; for `gcra`, it is the
-/// time in which the burst comes back. In addition, a sidecar may rely on a refusal for a second at the beginning and
-/// at the end, and answers take a while. Time during faults and the recovery time after them does not count. A jump of
+/// time in which the burst is restored. In addition, a sidecar may rely on a refusal for a second at the beginning and
+/// at the end, and answers take time. Time during faults and the recovery time after them does not count. A jump of
 /// Redis' clock restarts the count but excuses nothing else, because it makes no counter outlast its window. A call
 /// without an answer counts as granted.
 ///
@@ -15,10 +15,10 @@ internal import InterlockCore
 struct LimitRefillChecker: HistoryChecker {
     static let promise = Promise.limitsRefill
 
-    /// The longest refill time that is judged, in ms.
-    private static let longestWindow: Int64 = 10_000
+    /// The maximum refill time of a judged service, in ms.
+    private static let maximumWindow: Int64 = 10_000
     /// The time for which a sidecar may rely on a refusal, in ms.
-    private static let reliance: Int64 = 1000
+    private static let refusalLifetime: Int64 = 1000
     /// The time that answers may take, in ms.
     private static let slack: Int64 = 1000
     private static let maximumSubjects = 4096
@@ -33,11 +33,11 @@ struct LimitRefillChecker: HistoryChecker {
 
     private struct Service: Sendable {
         var name: String
-        /// The longest refill time in ms; `nil` if the service is not judged.
+        /// The maximum refill time in ms; `nil` if the service is not judged.
         var window: Int64?
-        var countsForAll: Bool
-        /// The droughts by subject. A service with a common limit uses 0.
-        var droughts: [Int: RefusalStreak] = [:]
+        var hasCommonLimit: Bool
+        /// The streaks by subject. A service with a common limit uses subject 0.
+        var streaks: [Int: RefusalStreak] = [:]
     }
 
     private let recovery: Int64
@@ -46,10 +46,10 @@ struct LimitRefillChecker: HistoryChecker {
     init(rules: HistoryRules) {
         recovery = rules.recovery
         services = rules.services.map { service in
-            let longest = service.limits.map(\.refill).max() ?? .max
+            let refillTime = service.limits.map(\.refill).max() ?? .max
             return Service(
-                name: service.name, window: longest <= Self.longestWindow ? longest : nil,
-                countsForAll: service.limits.contains { !$0.isPerSubject })
+                name: service.name, window: refillTime <= Self.maximumWindow ? refillTime : nil,
+                hasCommonLimit: service.limits.contains { !$0.isPerSubject })
         }
     }
 
@@ -57,51 +57,51 @@ struct LimitRefillChecker: HistoryChecker {
         switch step.what {
         case .ended(let call, let ending, _):
             guard let demand = call.demand, let window = services[demand.service].window else { return }
-            let whose = services[demand.service].countsForAll ? 0 : demand.subject ?? 0
+            let subject = services[demand.service].hasCommonLimit ? 0 : demand.subject ?? 0
             switch ending {
             case .done, .unknown, .failed:
-                services[demand.service].droughts[whose] = nil
+                services[demand.service].streaks[subject] = nil
             case .refused(.limited(let retryAfter)):
                 guard demand.cost == 1, retryAfter >= 0 else { return }
-                refused(demand.service, whose, call, window: window, at: step.at, faults: faults, into: &violations)
+                refused(demand.service, subject, call, window: window, at: step.at, faults: faults, into: &violations)
             case .refused:
                 return
             }
         case .faultBegan(_, let kind, _) where kind.mayCause(.lostCounts),
             .faultEnded(_, let kind, _) where kind.mayCause(.lostCounts):
-            for service in services.indices { services[service].droughts = [:] }
+            for service in services.indices { services[service].streaks = [:] }
         case .invoked, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded, .finished:
             return
         }
     }
 
     private mutating func refused(
-        _ service: Int, _ whose: Int, _ call: Call, window: Int64, at instant: Instant, faults: FaultLog,
+        _ service: Int, _ subject: Int, _ call: Call, window: Int64, at instant: Instant, faults: FaultLog,
         into violations: inout [Violation]
     ) {
         let new = RefusalStreak(since: instant, lastInvoked: call.invoked, refusals: 1)
-        guard var drought = services[service].droughts[whose] else {
-            if services[service].droughts.count >= Self.maximumSubjects { services[service].droughts.removeAll() }
-            services[service].droughts[whose] = new
+        guard var streak = services[service].streaks[subject] else {
+            if services[service].streaks.count >= Self.maximumSubjects { services[service].streaks.removeAll() }
+            services[service].streaks[subject] = new
             return
         }
-        let isSteady = call.invoked <= drought.lastInvoked.advanced(byMilliseconds: max(window, Self.reliance))
-        guard isSteady, !faults.touches(.anyExceptClockJump, since: drought.since.advanced(byMilliseconds: -recovery)) else {
-            services[service].droughts[whose] = new
+        let isSteady = call.invoked <= streak.lastInvoked.advanced(byMilliseconds: max(window, Self.refusalLifetime))
+        guard isSteady, !faults.touches(.anyExceptClockJump, since: streak.since.advanced(byMilliseconds: -recovery)) else {
+            services[service].streaks[subject] = new
             return
         }
-        drought.refusals += 1
-        drought.lastInvoked = max(drought.lastInvoked, call.invoked)
-        guard instant > drought.since.advanced(byMilliseconds: window + 2 * min(window, Self.reliance) + Self.slack) else {
-            services[service].droughts[whose] = drought
+        streak.refusals += 1
+        streak.lastInvoked = max(streak.lastInvoked, call.invoked)
+        guard instant > streak.since.advanced(byMilliseconds: window + 2 * min(window, Self.refusalLifetime) + Self.slack) else {
+            services[service].streaks[subject] = streak
             return
         }
-        services[service].droughts[whose] = new
-        let lasted = (instant.nanoseconds - drought.since.nanoseconds) / 1_000_000
+        services[service].streaks[subject] = new
+        let lasted = (instant.nanoseconds - streak.since.nanoseconds) / 1_000_000
         report(
             at: instant, into: &violations,
             """
-            \(services[service].name): all \(drought.refusals) calls in \(lasted) ms were refused as limited, although the longest window \
+            \(services[service].name): all \(streak.refusals) calls in \(lasted) ms were refused as limited, although the longest window \
             is \(window) ms
             """)
     }

@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// A limit refuses no caller for more than a second after capacity became free, the longest time for which a sidecar
-/// may rely on a remembered refusal.
+/// Checks that a limit refuses no caller more than a second after capacity became free. A sidecar may rely on a
+/// remembered refusal for up to that long.
 ///
 /// Free capacity is known from a grant that left some, and after Redis lost its data and every sidecar had time to
 /// notice. Every later call reduces it by its cost unless the call was certainly refused; waiting calls count too.
@@ -12,14 +12,15 @@ internal import InterlockCore
 struct RefusalChecker: HistoryChecker {
     static let promise = Promise.refusals
 
-    /// The time for which a sidecar may rely on its knowledge, and the inaccuracy of answers and clocks, in ms.
-    private static let reliance: Int64 = 1000
-    private static let blur: Int64 = 200
+    /// The time for which a sidecar may rely on a refusal, in ms.
+    private static let refusalLifetime: Int64 = 1000
+    /// The tolerance for delayed answers and inaccurate clocks, in ms.
+    private static let tolerance: Int64 = 200
 
     private struct FreeCapacity: Sendable {
-        /// The free capacity at `known`, less the cost of later calls.
-        var left: Int64
-        var known: Instant
+        /// The free capacity at `knownSince`, less the cost of later calls.
+        var amount: Int64
+        var knownSince: Instant
         /// The source of the information, for findings.
         var source: String
     }
@@ -27,12 +28,13 @@ struct RefusalChecker: HistoryChecker {
     private let services: [ServiceRules]
     private let recovery: Int64
     private var capacities: [Int: FreeCapacity] = [:]
-    /// The cost of active calls, and the cost that ended calls may have taken so far, by service.
+    /// The cost of active calls, by service.
     private var inFlight: [Int: Int64] = [:]
+    /// The cost that ended calls may have taken so far, by service.
     private var taken: [Int: Int64] = [:]
     /// The value of `taken` when Redis last began to lose its data.
     private var takenBeforeWipe: [Int: Int64] = [:]
-    /// The cost of refused calls that had waited. While they waited they delayed later calls.
+    /// The cost of refused calls that had waited, by service. While they waited, they delayed later calls.
     private var awaited: [Int: Int64] = [:]
     /// The values of `taken` and `awaited` when the active call of a client was invoked.
     private var before: [Int: (taken: Int64, awaited: Int64)] = [:]
@@ -59,7 +61,8 @@ struct RefusalChecker: HistoryChecker {
             ended(call, demand, ending, at: step.at, faults: faults, into: &violations)
         case .faultBegan(_, let kind, _) where kind.mayCause(.clockJump),
             .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
-            // An empty counter only frees capacity, but a counter of another time may be full.
+            // Losing a counter only frees capacity, but after a clock jump, Redis may use the full counter of another
+            // time.
             capacities = [:]
         case .faultBegan(_, let kind, _) where kind.mayCause(.emptyRedis):
             takenBeforeWipe = taken
@@ -76,14 +79,14 @@ struct RefusalChecker: HistoryChecker {
             let limit = services[service].limits[0]
             switch limit.algorithm {
             case .fixed, .sliding: break
-            // GCRA may grant fewer than its limit at once.
+            // GCRA may grant fewer calls in a burst than its limit.
             case .gcra: continue
             }
             capacities[service] = FreeCapacity(
-                left: limit.limit - inFlight[service, default: 0] - taken[service, default: 0]
+                amount: limit.limit - inFlight[service, default: 0] - taken[service, default: 0]
                     + takenBeforeWipe[service, default: 0],
                 // The recovery time excuses refusals that the fault left behind.
-                known: instant.advanced(byMilliseconds: recovery + 1), source: "an empty Redis")
+                knownSince: instant.advanced(byMilliseconds: recovery + 1), source: "an empty Redis")
         }
     }
 
@@ -101,22 +104,23 @@ struct RefusalChecker: HistoryChecker {
             guard remaining > 0,
                 !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
             else { return }
-            capacities[service] = FreeCapacity(left: remaining - meanwhile, known: instant, source: "sidecar \(call.sidecar)")
+            capacities[service] = FreeCapacity(
+                amount: remaining - meanwhile, knownSince: instant, source: "sidecar \(call.sidecar)")
         case .refused(.limited(let retryAfter)):
             let wanted = inFlight[service, default: 0] + awaited[service, default: 0] - before.awaited
             if call.operation.wait > 0 { awaited[service, default: 0] += demand.cost }
-            guard let capacity = capacities[service], retryAfter >= 0, capacity.left - wanted >= demand.cost,
-                call.invoked > capacity.known.advanced(byMilliseconds: Self.reliance + Self.blur),
-                !faults.touches(.outage, since: capacity.known.advanced(byMilliseconds: -recovery)),
-                !faults.touches(.silence, since: capacity.known.advanced(byMilliseconds: -recovery))
+            guard let capacity = capacities[service], retryAfter >= 0, capacity.amount - wanted >= demand.cost,
+                call.invoked > capacity.knownSince.advanced(byMilliseconds: Self.refusalLifetime + Self.tolerance),
+                !faults.touches(.outage, since: capacity.knownSince.advanced(byMilliseconds: -recovery)),
+                !faults.touches(.silence, since: capacity.knownSince.advanced(byMilliseconds: -recovery))
             else { return }
-            let since = (call.invoked.nanoseconds - capacity.known.nanoseconds) / 1_000_000
+            let since = (call.invoked.nanoseconds - capacity.knownSince.nanoseconds) / 1_000_000
             capacities[service] = nil
             report(
                 at: instant, into: &violations,
                 """
                 \(services[service].name): sidecar \(call.sidecar) refused client \(call.client) for \(retryAfter) ms, although \
-                \(capacity.left) were free \(since) ms before, according to \(capacity.source)
+                \(capacity.amount) were free \(since) ms before, according to \(capacity.source)
                 """)
         case .refused: return
         default: take(demand.cost, of: service)
@@ -125,6 +129,6 @@ struct RefusalChecker: HistoryChecker {
 
     private mutating func take(_ cost: Int64, of service: Int) {
         taken[service, default: 0] += cost
-        capacities[service]?.left -= cost
+        capacities[service]?.amount -= cost
     }
 }

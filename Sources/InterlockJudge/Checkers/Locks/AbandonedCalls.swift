@@ -1,58 +1,60 @@
 internal import InterlockCore
 
 /// Calls without an OWNER whose clients disconnected while they waited for one lock. Their sidecar releases the lease
-/// if it is granted, unless a fault intervenes. If the lock may just have become free, the answer may already have been
-/// sent, and the sidecar cannot know that it was not read. Memory is bounded by the clients that leave within a moment.
+/// if one is granted, unless a fault intervenes. If the lock may just have become free, the answer may already have
+/// been sent, and the sidecar cannot know that it was not read. Memory is bounded by the clients that leave within a
+/// moment.
 struct AbandonedCalls: Sendable {
     /// The time within which a sidecar releases a lease that was granted to a client that left, in ms.
-    static let givingBack: Int64 = 500
+    static let releaseTime: Int64 = 500
     /// The minimum remaining time of another client's lease for the lock to be certainly held, in ms.
-    private static let certainty: Int64 = 1000
-    /// The time that a release may be active, and the delay until a sidecar notices a closed connection, in ms.
-    private static let release: Int64 = 3000
-    private static let farewell: Int64 = 100
+    private static let minimumHeldTime: Int64 = 1000
+    /// The maximum duration of a release, in ms.
+    private static let maximumReleaseLatency: Int64 = 3000
+    /// The delay until a sidecar notices a closed connection, in ms.
+    private static let disconnectGrace: Int64 = 100
 
-    private var calls: [(left: Instant, isGivenBack: Instant, isOver: Instant)] = []
+    private var calls: [(leftAt: Instant, releasedBy: Instant, isOver: Instant)] = []
     private var lastRelease = Instant.distantPast
 
     /// Handles a client that left. Returns the time until which a lease of its call counts.
     /// - Parameters:
     ///   - heldUntil: the latest end of other clients' leases unless they release them.
-    ///   - isOver: the time at which the lease would expire.
+    ///   - expiry: the time at which the lease would expire.
     mutating func left(
         _ call: Call, at instant: Instant, heldUntil: Instant?, isOver: Instant, recovery: Int64, faults: FaultLog
     ) -> Instant {
-        let isGivenBack = instant.advanced(byMilliseconds: Self.givingBack)
-        guard let heldUntil, heldUntil > instant.advanced(byMilliseconds: Self.certainty),
-            lastRelease.advanced(byMilliseconds: Self.release) < instant,
+        let releasedBy = instant.advanced(byMilliseconds: Self.releaseTime)
+        guard let heldUntil, heldUntil > instant.advanced(byMilliseconds: Self.minimumHeldTime),
+            lastRelease.advanced(byMilliseconds: Self.maximumReleaseLatency) < instant,
             !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery)),
-            isGivenBack < isOver
+            releasedBy < isOver
         else { return isOver }
-        calls.removeAll { $0.isGivenBack < instant }
-        calls.append((instant, isGivenBack, isOver))
-        return isGivenBack
+        calls.removeAll { $0.releasedBy < instant }
+        calls.append((instant, releasedBy, isOver))
+        return releasedBy
     }
 
     /// Handles a client that sent a release and closed its connection. Returns the time until which the lease counts.
-    /// - Parameter isOver: the time at which the lease would expire.
+    /// - Parameter expiry: the time at which the lease would expire.
     mutating func closed(
         behind release: Call, at instant: Instant, isOver: Instant, recovery: Int64, faults: FaultLog
     ) -> Instant {
-        let isGivenBack = instant.advanced(byMilliseconds: Self.givingBack)
+        let releasedBy = instant.advanced(byMilliseconds: Self.releaseTime)
         let since = release.invoked.advanced(byMilliseconds: -recovery)
-        guard isGivenBack < isOver, !faults.touches(.outage, sidecar: release.sidecar, since: since),
+        guard releasedBy < isOver, !faults.touches(.outage, sidecar: release.sidecar, since: since),
             !faults.touches(.cutOff, sidecar: release.sidecar, since: since)
         else { return isOver }
-        calls.removeAll { $0.isGivenBack < instant }
-        calls.append((instant, isGivenBack, isOver))
-        return isGivenBack
+        calls.removeAll { $0.releasedBy < instant }
+        calls.append((instant, releasedBy, isOver))
+        return releasedBy
     }
 
     /// Handles a possible release of the lock. Returns the time until which leases of clients that just left may last;
     /// `nil` if there are none.
     mutating func released(at instant: Instant) -> Instant? {
         lastRelease = instant
-        return calls.filter { $0.left.advanced(byMilliseconds: Self.farewell) >= instant }.map(\.isOver).max()
+        return calls.filter { $0.leftAt.advanced(byMilliseconds: Self.disconnectGrace) >= instant }.map(\.isOver).max()
     }
 
     /// Handles the start of a fault. Returns the time until which unreleased leases may last; `nil` if there are none.
@@ -60,6 +62,6 @@ struct AbandonedCalls: Sendable {
         // Vanishing clients do not keep sidecars from releasing leases.
         guard kind.target != .clients else { return nil }
         defer { calls = [] }
-        return calls.filter { $0.isGivenBack >= instant }.map(\.isOver).max()
+        return calls.filter { $0.releasedBy >= instant }.map(\.isOver).max()
     }
 }

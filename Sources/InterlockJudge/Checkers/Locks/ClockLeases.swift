@@ -2,12 +2,12 @@
 /// is bounded by those leases.
 struct ClockLeases: Sendable {
     private var leases: Set<LeaseID> = []
-    /// Whether there may be more leases, whose grants were not answered.
+    /// Whether there may be further leases, which were granted without an answer.
     private var mayBeMore = false
 
     var isEmpty: Bool { leases.isEmpty && !mayBeMore }
 
-    /// - Parameter mayBeMore: whether calls were active, or some had no answer.
+    /// - Parameter mayIncludeUnanswered: whether calls were active, or some had no answer.
     mutating func clockJumped(_ held: some Sequence<LeaseID>, mayBeMore: Bool) {
         leases.formUnion(held)
         if mayBeMore { self.mayBeMore = true }

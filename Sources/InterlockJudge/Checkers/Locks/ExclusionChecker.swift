@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// No two leases of a lock are believed in at once, unless both are shared, or both hold slots of a semaphore that has
-/// enough slots.
+/// Checks that no two leases of a lock are believed in at the same time, unless both are shared, or both hold slots of
+/// a semaphore that has enough slots.
 ///
 /// `LeaseBook` decides which leases clients believe in. An overlap is excused by a fault that may cost exclusivity and
 /// was active at any time since the older of the two leases was requested. Except in an overfull semaphore, an overlap
@@ -17,8 +17,8 @@ struct ExclusionChecker: HistoryChecker {
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         defer { copies.observe(step) }
         switch step.what {
-        case .invoked(_, let news?), .ended(_, _, let news?), .linked(_, _, _, _, _, let news?):
-            switch news {
+        case .invoked(_, let change?), .ended(_, _, let change?), .linked(_, _, _, _, _, let change?):
+            switch change {
             case .granted(let lease):
                 began(lease, at: step.at, faults: faults, into: &violations)
             case .changed(let lease, let beginsAnew):
@@ -63,8 +63,8 @@ struct ExclusionChecker: HistoryChecker {
     }
 }
 
-/// The clients that believe they hold a lock. Expired ones are dropped when they would matter. Memory is bounded by the
-/// concurrent holders.
+/// The clients that believe they hold a lock. Expired ones are dropped before they could cause a conflict. Memory is
+/// bounded by the concurrent holders.
 struct LockHolders: Sendable {
     struct Holder: Sendable {
         var lease: LeaseID
@@ -89,31 +89,31 @@ struct LockHolders: Sendable {
     }
 
     /// The minimum number of readers that triggers the removal of expired ones.
-    private static let fewReaders = 64
+    private static let minimumCleanupThreshold = 64
 
-    private var alone: [Holder] = []
+    private var writers: [Holder] = []
     private var readers: [LeaseID: Holder] = [:]
     private var slots: [LeaseID: Holder] = [:]
     /// The number of slots according to the holders.
     private var slotCount = 0
-    private var readersWorthALook = Self.fewReaders
+    private var cleanupThreshold = Self.minimumCleanupThreshold
 
     /// Adds a holder and returns its conflicts. O(holders) for exclusive leases and for semaphores that appear full;
     /// otherwise amortized O(1).
     mutating func add(_ new: Holder, _ mode: LeaseMode, at instant: Instant) -> Conflict {
-        alone.removeAll { $0.until <= instant || $0.lease == new.lease }
+        writers.removeAll { $0.until <= instant || $0.lease == new.lease }
         var conflict = Conflict()
         // Sharing the storage of an empty array would make `append` allocate.
-        if !alone.isEmpty { conflict.others = alone }
+        if !writers.isEmpty { conflict.others = writers }
         switch mode {
         case .exclusive:
             dropReaders(at: instant)
             dropSlots(at: instant)
             conflict.others += readers.values
             conflict.others += slots.values
-            alone.append(new)
+            writers.append(new)
         case .shared:
-            if readers.count >= readersWorthALook { dropReaders(at: instant) }
+            if readers.count >= cleanupThreshold { dropReaders(at: instant) }
             dropSlots(at: instant)
             conflict.others += slots.values
             readers[new.lease] = new
@@ -132,7 +132,7 @@ struct LockHolders: Sendable {
     mutating func change(_ lease: RecordedLease) {
         switch lease.mode {
         case .exclusive:
-            if let index = alone.firstIndex(where: { $0.lease == lease.id }) { alone[index].until = lease.until }
+            if let index = writers.firstIndex(where: { $0.lease == lease.id }) { writers[index].until = lease.until }
         case .shared: readers[lease.id]?.until = lease.until
         case .permits: slots[lease.id]?.until = lease.until
         }
@@ -140,7 +140,7 @@ struct LockHolders: Sendable {
 
     mutating func remove(_ lease: RecordedLease) {
         switch lease.mode {
-        case .exclusive: alone.removeAll { $0.lease == lease.id }
+        case .exclusive: writers.removeAll { $0.lease == lease.id }
         case .shared: readers[lease.id] = nil
         case .permits: slots[lease.id] = nil
         }
@@ -149,7 +149,7 @@ struct LockHolders: Sendable {
     private mutating func dropReaders(at instant: Instant) {
         guard !readers.isEmpty else { return }
         readers = readers.filter { $0.value.until > instant }
-        readersWorthALook = max(Self.fewReaders, 2 * readers.count)
+        cleanupThreshold = max(Self.minimumCleanupThreshold, 2 * readers.count)
     }
 
     private mutating func dropSlots(at instant: Instant) {

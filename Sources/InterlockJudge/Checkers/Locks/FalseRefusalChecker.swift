@@ -1,12 +1,12 @@
 internal import InterlockCore
 
-/// A free lock is granted at once to one of its callers: not all are refused as held or unavailable.
+/// Checks that a free lock is granted immediately to one of its callers: not all are refused as held or unavailable.
 ///
-/// A refusal is suspect if the call did not wait, no client can have held the lock during the call, and none waited for
-/// it within the last second. Any overlapping call for the same lock that waits, or is or may be granted, excuses it. A
-/// fault that disturbs locks also excuses it, because a ticket may stay in the queue, and so does a jump of Redis'
-/// clock, as in `FreeLockChecker`. The checker judges exclusive calls only. Memory is bounded by locks and active
-/// calls.
+/// A refusal is suspect if the call did not wait, no client can have held the lock during the call, and no client
+/// waited for it within the last second. An overlapping call for the same lock excuses the refusal if that call waits,
+/// was granted or may have been granted. A fault that disturbs locks also excuses the refusal, because a ticket may
+/// stay in the queue. So does a jump of Redis' clock, as in `FreeLockChecker`. The checker judges exclusive calls only.
+/// Memory is bounded by locks and active calls.
 struct FalseRefusalChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
@@ -27,7 +27,7 @@ struct FalseRefusalChecker: HistoryChecker {
         /// The latest possible end of each lease.
         var held: [LeaseID: Instant] = [:]
         /// The lease that was last granted, if it is exclusive.
-        var alone: LeaseID?
+        var exclusiveLease: LeaseID?
         var clockLeases = ClockLeases()
         /// The latest possible end of the leases that a promoted replica may know, as in `FreeLockChecker`.
         var replicated = Instant.distantPast
@@ -79,7 +79,8 @@ struct FalseRefusalChecker: HistoryChecker {
             case .acquire(let number, let mode, let ttl, let wait, let isJoint):
                 // Shared calls are not judged, but may keep others out.
                 ended(
-                    call, ending, number, ttl, isWaiter: wait > 0 || isJoint || mode != .exclusive, isAlone: mode == .exclusive,
+                    call, ending, number, ttl, isWaiter: wait > 0 || isJoint || mode != .exclusive,
+                    isExclusive: mode == .exclusive,
                     at: step.at, faults: faults,
                     into: &violations)
             case .renew(let number, let lease, let ttl):
@@ -149,13 +150,15 @@ struct FalseRefusalChecker: HistoryChecker {
     /// the lock is free immediately.
     private mutating func end(_ lease: LeaseID, of number: Int, ttl: Int64, at instant: Instant) {
         let isKnown = locks[number]?.held.removeValue(forKey: lease) != nil
-        guard isKnown, ttl == 0, locks[number]?.alone == lease, locks[number]?.held.values.allSatisfy({ $0 <= instant }) ?? false
+        guard isKnown, ttl == 0, locks[number]?.exclusiveLease == lease,
+            locks[number]?.held.values.allSatisfy({ $0 <= instant }) ?? false
         else { return extend(number, ttl, at: instant) }
         locks[number]?.freeFrom = instant
     }
 
     private mutating func ended(
-        _ call: Call, _ ending: OperationEnding, _ number: Int, _ ttl: Int64, isWaiter: Bool, isAlone: Bool, at instant: Instant,
+        _ call: Call, _ ending: OperationEnding, _ number: Int, _ ttl: Int64, isWaiter: Bool, isExclusive: Bool,
+        at instant: Instant,
         faults: FaultLog, into violations: inout [Violation]
     ) {
         var lock = locks[number, default: Lock()]
@@ -170,8 +173,8 @@ struct FalseRefusalChecker: HistoryChecker {
             if isWaiter { lock.suspects.removeAll { $0.open.contains(call.client) } }
             for index in lock.suspects.indices { lock.suspects[index].open.remove(call.client) }
             let isFree = lock.freeFrom < call.invoked && lock.held.values.allSatisfy { $0 < call.invoked }
-            let isLonely = !isWaiter && lock.lastWaiter < call.invoked.advanced(byMilliseconds: -1000)
-            if isFree, isLonely, lock.clockLeases.isEmpty {
+            let isUncontended = !isWaiter && lock.lastWaiter < call.invoked.advanced(byMilliseconds: -1000)
+            if isFree, isUncontended, lock.clockLeases.isEmpty {
                 lock.suspects.append(Suspect(call: call, at: instant, open: lock.open))
             }
         default:
@@ -182,16 +185,16 @@ struct FalseRefusalChecker: HistoryChecker {
                     faults: faults)
             }
             if case .done(.granted(let lease, _, _)) = ending {
-                if isAlone, call.invoked > faults.lastClockJump { lock.clockLeases.removeAll() }
-                lock.alone = isAlone ? lease : nil
+                if isExclusive, call.invoked > faults.lastClockJump { lock.clockLeases.removeAll() }
+                lock.exclusiveLease = isExclusive ? lease : nil
                 lock.hold(lease, until: end, at: instant)
             }
             lock.freeFrom = max(lock.freeFrom, end)
             lock.suspects = []
         }
-        let settled = lock.suspects.filter(\.open.isEmpty)
+        let decided = lock.suspects.filter(\.open.isEmpty)
         lock.suspects.removeAll(where: \.open.isEmpty)
-        for suspect in settled {
+        for suspect in decided {
             let since = suspect.call.invoked.advanced(byMilliseconds: -recovery)
             guard !faults.touches(.disturbedLocks, since: since.advanced(byMilliseconds: -Self.ticketLifetime)),
                 !faults.touches(.lostVotes, since: since),
@@ -207,21 +210,23 @@ struct FalseRefusalChecker: HistoryChecker {
     }
 }
 
-/// A client that is refused as "held" does not hold the lock, so it cannot release a lease that it was never granted.
+/// Checks that a client that is refused as "held" does not hold the lock: it cannot release a lease that it was never
+/// granted.
 ///
 /// Some refused clients try to release the lease that their OWNER may have. Memory is bounded by clients.
 struct GhostLeaseChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
     /// The clients that try to release a lease that they were never granted, and have no answer yet.
-    private var doubters: Set<Int> = []
+    private var unownedReleases: Set<Int> = []
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         switch step.what {
         case .invoked(let call, nil):
-            if case .release = call.operation { doubters.insert(call.client) }
+            if case .release = call.operation { unownedReleases.insert(call.client) }
         case .ended(let call, let ending, _):
-            guard case .release(let lock, _) = call.operation, doubters.remove(call.client) != nil, case .done = ending else {
+            guard case .release(let lock, _) = call.operation, unownedReleases.remove(call.client) != nil, case .done = ending
+            else {
                 return
             }
             report(

@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// A resource that compares fences accepts no write of a lease after a write of a later lease, and refuses no client
-/// whose lease is valid. Requests and answers determine which lease is later, not the fences.
+/// Checks that a resource that compares fences accepts no write of a lease after a write of a later lease, and refuses
+/// no client whose lease is valid. Requests and answers determine which lease is later, not the fences.
 ///
 /// The checker judges exclusive leases only: of several valid leases, such as readers', the resource refuses the older.
 /// Nothing is judged while fences may fall; see `FaultLog.fencesMayFall`. Memory is bounded by locks.
@@ -9,7 +9,7 @@ struct FencedWriteChecker: HistoryChecker {
     static let promise = Promise.fencedWrites
 
     private struct Accepted: Sendable {
-        /// The grant order up to which every grant certainly came before a lease that has written.
+        /// The grant number up to which every grant certainly came before a lease that has written.
         var certainlyAfter: Int
         var by: LeaseID
         /// The lease with the highest fence that has written.
@@ -44,21 +44,23 @@ struct FencedWriteChecker: HistoryChecker {
     private mutating func accepted(
         _ lease: RecordedLease, _ lock: Int, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
-        guard var known = locks[lock] else {
+        guard var previous = locks[lock] else {
             locks[lock] = Accepted(certainlyAfter: lease.certainlyAfter, by: lease.id, highest: lease)
             return
         }
-        if lease.order <= known.certainlyAfter, !faults.fencesMayFall(since: lease.invoked) {
+        if lease.order <= previous.certainlyAfter, !faults.fencesMayFall(since: lease.invoked) {
             report(
                 at: instant, into: &violations,
                 """
                 lock \(lock): a stale write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was accepted \
-                after one of lease \(known.by), which was granted later
+                after one of lease \(previous.by), which was granted later
                 """)
         }
-        if lease.certainlyAfter > known.certainlyAfter { (known.certainlyAfter, known.by) = (lease.certainlyAfter, lease.id) }
-        if lease.fence >= known.highest.fence { known.highest = lease }
-        locks[lock] = known
+        if lease.certainlyAfter > previous.certainlyAfter {
+            (previous.certainlyAfter, previous.by) = (lease.certainlyAfter, lease.id)
+        }
+        if lease.fence >= previous.highest.fence { previous.highest = lease }
+        locks[lock] = previous
     }
 
     /// Returns whether the resource had no reason to refuse: the lease is valid, and all accepted writes belong to

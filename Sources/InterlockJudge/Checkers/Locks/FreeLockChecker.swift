@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// No client keeps waiting for a free lock or a free slot of a semaphore. If a client is refused after a wait, or
-/// granted late, another holder was in the way.
+/// Checks that no client keeps waiting for a free lock or a free slot of a semaphore. If a client is refused after a
+/// wait, or granted the lock late, another holder must have kept it out.
 ///
 /// A lock is free once every lease that would keep the caller out was released or has expired, counted from its last
 /// answer. It may stay free for the rules' `handOver` while only other sidecars are faulty, otherwise for the recovery
@@ -9,8 +9,8 @@ internal import InterlockCore
 /// writer of such a sidecar notice at their next check, at most `readerCheckInterval` later. The checker judges nothing
 /// after any other fault.
 ///
-/// A call without an OWNER ends with its wait if its client leaves while it certainly waits: its sidecar releases the
-/// lease if it is granted. A release is carried out even if its client closes the connection right after sending it.
+/// A call without an OWNER ends with its wait if its client leaves while the call certainly waits: its sidecar releases
+/// the lease if one is granted. A release takes effect even if its client closes the connection right after sending it.
 ///
 /// After a jump of Redis' clock the remaining time of earlier leases is unknown. The checker judges nothing until they
 /// are released or a client gets the lock exclusively. Memory is bounded by locks, valid leases and active calls.
@@ -27,14 +27,15 @@ struct FreeLockChecker: HistoryChecker {
         var holds: [LeaseID: Hold] = [:]
         /// The latest possible ends of other leases, granted or not. Latest first, and no more than `slots`.
         private(set) var ends: [Instant] = []
-        /// The largest number of slots that a client requested.
+        /// The maximum number of slots that a client requested.
         var slots = 1
         /// The number of leases that triggers the removal of expired ones.
         var cleanupThreshold = 16
         /// The active calls, by client.
         var open: [Int: Call] = [:]
         var clockLeases = ClockLeases()
-        /// The latest possible end of the leases that a promoted replica may know, including leases released meanwhile.
+        /// The latest possible end of the leases that a promoted replica may know, including leases released in the
+        /// meantime.
         var replicated = Instant.distantPast
         var lateCalls = LateCalls()
         var abandoned = AbandonedCalls()
@@ -80,7 +81,7 @@ struct FreeLockChecker: HistoryChecker {
         }
     }
 
-    /// The longest extension of a linked lease while its link lasts, in ms.
+    /// The maximum TTL of a linked lease while its link lasts, in ms.
     static let longestLease: Int64 = 60_000
 
     /// The interval at which readers check whether the writer ahead of them still waits, in ms; see
@@ -173,7 +174,7 @@ struct FreeLockChecker: HistoryChecker {
             locks[lock, default: Lock()].hold(lease, mode, until: rules.leaseEnd(ttl, after: instant), at: instant)
         case (.renew(let lock, let lease, let ttl), .done), (.renew(let lock, let lease, let ttl), .failed),
             (.renew(let lock, let lease, let ttl), .unknown):
-            // The renewal may have been carried out, whatever the ending. It never shortens the hold.
+            // The renewal may have taken effect, whatever the ending. It never shortens the hold.
             let before = locks[lock]?.holds[lease]?.end ?? .distantPast
             locks[lock, default: Lock()].hold(lease, nil, until: max(before, rules.leaseEnd(ttl, after: instant)), at: instant)
         case (.acquire(let lock, let mode, _, let wait, let isJoint), .refused(.held)):

@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// A lease can be renewed while Redis is full. The checker judges a renewal if no other fault cuts the sidecar off from
-/// Redis. Keeps no state.
+/// Checks that a lease can be renewed while Redis is full. Judges a renewal only if no other fault cuts the sidecar off
+/// from Redis. Keeps no state.
 struct FullRedisChecker: HistoryChecker {
     static let promise = Promise.renewals
 

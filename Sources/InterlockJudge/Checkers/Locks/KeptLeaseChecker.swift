@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// No client learns that a lease is lost while it may still believe in the lease.
+/// Checks that no client learns of the loss of a lease while it may still believe in the lease.
 ///
 /// The checker judges answers to the holder: to a renewal, and to the first release. A fault that may cost exclusivity
 /// excuses the loss if it was active at any time since the lease was requested. Losses that only a failover explains
@@ -15,7 +15,7 @@ struct KeptLeaseChecker: HistoryChecker {
         var began: Instant
     }
 
-    /// The most losses in the list. Further ones are only counted.
+    /// The maximum number of listed losses. Further ones are only counted.
     private static let listedLosses = 100
 
     private struct Held: Sendable {
@@ -37,10 +37,10 @@ struct KeptLeaseChecker: HistoryChecker {
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         defer { copies.observe(step) }
         switch step.what {
-        case .invoked(let call, let news?):
-            if case .release = call.operation, case .ended(let lease) = news { releasing[call.client] = leases[lease.id] }
-            follow(news, at: step.at)
-        case .ended(let call, let ending, let news):
+        case .invoked(let call, let update?):
+            if case .release = call.operation, case .ended(let lease) = update { releasing[call.client] = leases[lease.id] }
+            follow(update, at: step.at)
+        case .ended(let call, let ending, let update):
             let lost: Held?
             switch (call.operation, ending) {
             case (.renew(_, let id, _), .refused(.lost)): lost = leases[id]
@@ -49,7 +49,7 @@ struct KeptLeaseChecker: HistoryChecker {
             }
             if let lost, lost.lease.isBelieved(at: step.at) { judge(lost, at: step.at, faults: faults, into: &violations) }
             if case .release = call.operation { releasing[call.client] = nil }
-            if let news { follow(news, at: step.at) }
+            if let update { follow(update, at: step.at) }
         case .linked(_, let lease, _, let change, _, _) where change != .began: leases[lease] = nil
         case .faultBegan(let number, let kind, _) where kind.mayCause(.lostWrites):
             failover = Failover(number: number, began: step.at)
@@ -57,8 +57,8 @@ struct KeptLeaseChecker: HistoryChecker {
         }
     }
 
-    private mutating func follow(_ news: LeaseChange, at instant: Instant) {
-        switch news {
+    private mutating func follow(_ update: LeaseChange, at instant: Instant) {
+        switch update {
         case .granted(let lease):
             leases[lease.id] = Held(lease: lease, since: instant)
             dropEnded(at: instant)

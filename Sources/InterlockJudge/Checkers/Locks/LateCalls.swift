@@ -1,11 +1,11 @@
 /// Calls for one lock that got no certain answer while a stopped sidecar, a stopped Redis or the network held messages
-/// back. They may still be carried out later. Memory is bounded by sidecars.
+/// back. They may still take effect later. Memory is bounded by sidecars.
 struct LateCalls: Sendable {
     /// The time that a message may need after the end of the fault, in ms.
     private static let slack: Int64 = 1000
 
-    /// The longest requested TTL in ms, by sidecar.
-    private var longest: [Int: Int64] = [:]
+    /// The maximum requested TTL in ms, by sidecar.
+    private var maximumTTLs: [Int: Int64] = [:]
 
     mutating func unanswered(_ call: Call, ttl: Int64, faults: FaultLog) {
         notHeard(by: call.sidecar, ttl: ttl, faults: faults)
@@ -15,16 +15,16 @@ struct LateCalls: Sendable {
     /// either late may still extend or grant the lease.
     mutating func notHeard(by sidecar: Int, ttl: Int64, faults: FaultLog) {
         guard faults.isActive(.heldBack, sidecar: sidecar) else { return }
-        longest[sidecar] = max(longest[sidecar] ?? 0, ttl)
+        maximumTTLs[sidecar] = max(maximumTTLs[sidecar] ?? 0, ttl)
     }
 
     /// Handles the end of a fault. Returns the time in ms for which a late call may hold the lock from now on; `nil` if
     /// there is none.
     mutating func ended(_ kind: FaultKind, sidecar: Int?, faults: FaultLog) -> Int64? {
         guard kind.mayCause(.heldBack) else { return nil }
-        let concerned = longest.filter { sidecar == nil || sidecar == $0.key }
-        guard let ttl = concerned.values.max() else { return nil }
-        for place in concerned.keys where !faults.isActive(.heldBack, sidecar: place) { longest[place] = nil }
+        let affected = maximumTTLs.filter { sidecar == nil || sidecar == $0.key }
+        guard let ttl = affected.values.max() else { return nil }
+        for number in affected.keys where !faults.isActive(.heldBack, sidecar: number) { maximumTTLs[number] = nil }
         return ttl + Self.slack
     }
 }

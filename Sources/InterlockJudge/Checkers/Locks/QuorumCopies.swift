@@ -1,7 +1,7 @@
 internal import InterlockCore
 
 /// The leases that may be lost if a server of a quorum comes back empty: those that were not renewed twice since the
-/// last fault of the quorum. `docs/reference/quorum.md` promises nothing for them. Memory is bounded by believed
+/// last fault of the quorum. `docs/reference/quorum.md` guarantees nothing for them. Memory is bounded by believed
 /// leases.
 struct QuorumCopies: Sendable {
     private struct Copies: Sendable {
@@ -12,9 +12,9 @@ struct QuorumCopies: Sendable {
     }
 
     /// The number of renewals after which every server has the lease.
-    private static let enough = 2
+    private static let sufficientRenewals = 2
     /// The time that sidecars may take to reconnect after a fault, in ms.
-    private static let connecting: Int64 = 3000
+    private static let reconnectTime: Int64 = 3000
 
     private var leases: [LeaseID: Copies] = [:]
     private var inFlight = 0
@@ -39,12 +39,12 @@ struct QuorumCopies: Sendable {
         case .faultBegan(_, let kind, _) where kind.target == .quorum:
             inFlight += 1
             for (id, copies) in leases {
-                if kind.mayCause(.forgottenVotes), copies.renewals < Self.enough { leases[id]?.mayBeLost = true }
+                if kind.mayCause(.forgottenVotes), copies.renewals < Self.sufficientRenewals { leases[id]?.mayBeLost = true }
                 leases[id]?.renewals = 0
             }
         case .faultEnded(_, let kind, _) where kind.target == .quorum:
             inFlight -= 1
-            calmSince = step.at.advanced(byMilliseconds: Self.connecting)
+            calmSince = step.at.advanced(byMilliseconds: Self.reconnectTime)
             for id in leases.keys { leases[id]?.renewals = 0 }
         default:
             return
