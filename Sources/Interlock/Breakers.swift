@@ -20,7 +20,7 @@ public struct Breakers: Sendable {
     /// - Parameters:
     ///   - service: the service's name.
     ///   - state: the state; `nil` returns the breaker to automatic, closed.
-    ///   - lifetime: the time after which the breaker returns to automatic; `nil` for no end.
+    ///   - lifetime: the time after which the breaker returns to automatic; `nil` if it never does.
     ///   - reason: a description for people, at most 256 bytes on one line.
     ///   - by: the person or program that forces the state, for the fleet's event; `nil` for this program's host.
     /// - Throws: `InterlockError`.

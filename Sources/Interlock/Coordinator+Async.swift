@@ -34,9 +34,8 @@ extension Coordinator {
         }
     }
 
-    /// Starts to follow a lease that was just granted.
-    /// - Parameter isLinked: whether the lease is extended, after a third of its length each time, while it is
-    ///   followed.
+    /// Starts following a lease that was just granted.
+    /// - Parameter isLinked: whether the lease is extended at each third of its length while it is followed.
     /// - Throws: `InterlockError` if too many leases are followed, or if locks are kept on a quorum.
     package func followLease(_ lease: Lease, isLinked: Bool) throws -> FollowedLease {
         let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self, bufferingPolicy: .bufferingNewest(1))
@@ -93,7 +92,7 @@ extension Coordinator {
         return try answer.isReleased
     }
 
-    /// Takes a lock away from its holder, or only from the grant with this fence.
+    /// Ends the lease of a lock's holder, or only the grant with this fence.
     /// - Returns: `false` if there is no such lease.
     package nonisolated func breakLock(_ name: ResourceName, by: String, fence: Int64? = nil) async throws -> Bool {
         let answer: ReleaseAnswer = try await cancellable {
@@ -204,7 +203,7 @@ extension Coordinator {
 
     /// Forces a breaker's state for the whole fleet; `nil` returns it to automatic, closed.
     /// - Parameters:
-    ///   - milliseconds: the time after which it returns to automatic; `nil` for no end.
+    ///   - milliseconds: the time after which it returns to automatic; `nil` if it never does.
     ///   - reason: a description for people, at most `BreakerSnapshot.longestReason` bytes.
     package nonisolated func forceBreaker(
         service: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil, reason: String = "",
@@ -244,7 +243,7 @@ extension Coordinator {
         }.get()
     }
 
-    /// A service's definition, if it is configured.
+    /// Returns a service's definition, or `nil` if it is not configured.
     package func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
 
     private static func decision(_ answer: TakeAnswer) throws(InterlockError) -> LimitAnswer {
@@ -259,7 +258,7 @@ extension Coordinator {
     /// Makes a call, in a span if the program has a tracer.
     /// - Parameters:
     ///   - subject: the name of the lock or the service.
-    ///   - wait: the longest wait, in milliseconds.
+    ///   - wait: the maximum wait, in milliseconds.
     ///   - report: records the answer in the trace.
     private nonisolated func traced<Answer: Sendable>(
         _ step: StepTrace.Step, _ subject: String, wait: Int64, _ report: (StepTrace, Answer) -> Void,
@@ -287,8 +286,7 @@ extension Coordinator {
         }
     }
 
-    /// Makes a call and waits for its answer. An answer that arrives after a cancellation is refused, so that a grant
-    /// is released.
+    /// Makes a call and waits for its answer. A grant that arrives after the cancellation is released.
     ///
     /// Nonisolated, so that the call and its answer each wake one thread. A method of the actor would also have to hop
     /// to the event loop and back.
@@ -336,13 +334,12 @@ extension Coordinator {
 
 /// The continuation of one `async` call. The answer or the cancellation resumes it, whichever comes first.
 ///
-/// Safe to send without a lock because it is used only on the coordinator's event loop; its task merely passes it
-/// there.
+/// Safe to send without a lock, because it is used only on the coordinator's event loop; its task merely passes it on.
 private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
     private var continuation: CheckedContinuation<Answer, any Error>?
     private var pending: PendingCall?
     private var isCancelled = false
-    private var isBeginning = false
+    private var isStarting = false
     /// Whether the calling task also runs on the event loop.
     private let isOnEventLoop: Bool
 
@@ -355,8 +352,8 @@ private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
         _ call: (CoordinatorCalls, Completion<Answer>) -> PendingCall?
     ) {
         self.continuation = continuation
-        isBeginning = true
-        defer { isBeginning = false }
+        isStarting = true
+        defer { isStarting = false }
         guard !isCancelled else { return cancel(calls) }
         pending = call(calls, Completion { [self] _, answer in resume(.success(answer), calls) })
     }
@@ -364,7 +361,7 @@ private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
     private func resume(_ result: Result<Answer, any Error>, _ calls: CoordinatorCalls) -> Bool {
         guard let continuation else { return false }
         self.continuation = nil
-        if isOnEventLoop, isBeginning, calls.isPauseDue() {
+        if isOnEventLoop, isStarting, calls.isPauseDue() {
             calls.runtime.eventLoop.assumeIsolated().scheduleTask(in: CoordinatorCalls.pause) {
                 continuation.resume(with: result)
             }

@@ -33,24 +33,24 @@ public actor Coordinator: Service {
     private let watch: KeyWatch
     /// The connection on which locks are granted; a separate one if grants wait for replicas.
     private let lockPipeline: any RedisSender
-    private let parts: Parts
+    private let components: Components
     private var isStarted = false
     private var isStopped = false
-    private var outage: Deadlines.Entry?
+    private var outageTimer: Deadlines.Entry?
     private var hasLostRedis = false
-    private var reading: Deadlines.Entry?
-    private var awaitingReadiness: [Int: CheckedContinuation<Void, Never>] = [:]
-    private var lastAwaiting = 0
+    private var readTimer: Deadlines.Entry?
+    private var readinessWaiters: [Int: CheckedContinuation<Void, Never>] = [:]
+    private var lastReadinessWaiter = 0
 
     /// The coordinator's event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
         eventLoop.executor.asUnownedSerialExecutor()
     }
 
-    /// The interval, in milliseconds, at which all state that other sidecars may change is read again, in case a
-    /// message was lost.
+    /// The interval, in milliseconds, at which all state that other sidecars may change is read again in case a message
+    /// was lost.
     package static let rereadMilliseconds: Int64 = 5000
-    /// The time, in milliseconds, over which a fleet spreads its reads after Redis is back.
+    /// The time, in milliseconds, over which the sidecars of a fleet spread their reads after an outage.
     package static let returnMilliseconds: Int64 = 500
 
     /// Creates a coordinator on a thread of NIO's global event loop group. It is inactive until `run` or `start`.
@@ -87,19 +87,19 @@ public actor Coordinator: Service {
             runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
         subscriptions = calls.feed.subscriptions
         subscriber = runtime.topology.listener(channels: [runtime.keys.events, runtime.keys.wake(runtime.id)])
-        parts = Parts(calls: calls, lockPipeline: lockPipeline, watch: watch, subscriber: subscriber)
+        components = Components(calls: calls, lockPipeline: lockPipeline, watch: watch, subscriber: subscriber)
     }
 
     deinit {
         subscriptions.finish()
         guard isStarted, !isStopped else { return }
-        // The coordinator was dropped without `stop`. Pending timers and replies still refer to its parts, so all of
-        // them stay alive, on the event loop, until the connections are closed.
-        eventLoop.execute { [parts] in parts.close() }
+        // The coordinator was dropped without `stop`. Pending timers and replies still refer to its components, so the
+        // closure keeps them alive on the event loop until the connections are closed.
+        eventLoop.execute { [components] in components.close() }
     }
 
-    /// The parts of a coordinator that must outlive it until they are closed.
-    private struct Parts: @unchecked Sendable {
+    /// The components of a coordinator that must outlive it until they are closed.
+    private struct Components: @unchecked Sendable {
         // Safe because it is used only on the coordinator's event loop.
         let calls: CoordinatorCalls
         let lockPipeline: any RedisSender
@@ -125,15 +125,15 @@ public actor Coordinator: Service {
         assumeIsolated { UncheckedCalls(calls: $0.calls) }.calls
     }
 
-    /// Carries the calls out of the actor to an API on the actor's own event loop.
+    /// A wrapper that carries the calls out of the actor to an API on the same event loop.
     private struct UncheckedCalls: @unchecked Sendable {
         // Safe because `callsOnEventLoop` wraps and unwraps it in one call on the loop that both sides are confined to.
         let calls: CoordinatorCalls
     }
 
     private var runtime: CoordinatorRuntime { calls.runtime }
-    /// The services in the order of their names, so that every sidecar handles them in the same order.
-    private var guarded: [GuardedService] { calls.servicesInOrder }
+    /// The services, sorted by name, so that every sidecar handles them in the same order.
+    private var guardedServices: [GuardedService] { calls.servicesInOrder }
 
     /// The events of the fleet.
     public nonisolated var events: Events { Events(subscriptions) }
@@ -147,7 +147,7 @@ public actor Coordinator: Service {
         await stop()
     }
 
-    /// Starts connecting. Calls are answered from now on, as unavailable until Redis is connected.
+    /// Starts connecting. Calls made from now on are answered; until Redis is connected, the answer is unavailable.
     public func start() {
         guard !isStarted else { return }
         isStarted = true
@@ -166,7 +166,7 @@ public actor Coordinator: Service {
         }
         subscriber.onSubscribed = { [weak self, subscriptions] in
             subscriptions.note(.following)
-            self?.assumeIsolated { $0.readInTurn() }
+            self?.assumeIsolated { $0.readAfterReconnect() }
         }
         subscriber.onReceivingInvalidations = { [watch] in watch.setListener($0, at: $1) }
         subscriber.onDown = { [watch, subscriptions, weak subscriber] error, server in
@@ -190,7 +190,7 @@ public actor Coordinator: Service {
         watch.start()
         calls.quorum?.start()
         subscriber.start()
-        planReread()
+        scheduleReread()
     }
 
     /// Answers all waiting calls, flushes outcomes, leaves the fleet and disconnects. A stopped coordinator cannot be
@@ -198,15 +198,14 @@ public actor Coordinator: Service {
     public func stop() async {
         defer { isStopped = true }
         drain()
-        calls.executor.flushOutcomes(of: guarded)
+        calls.executor.flushOutcomes(of: guardedServices)
         await withCheckedContinuation { continuation in
             calls.fleet.leave { continuation.resume() }
         }
-        // The releases of grants to cancelled callers are in progress; they complete before this is answered.
+        // Waits for the releases of grants to cancelled callers.
         await withCheckedContinuation { continuation in
             runtime.pipeline.drain { continuation.resume() }
         }
-        // No lease deadline fires after this.
         calls.locks.keeper.close()
         runtime.deadlines.cancelAll()
         // Closing cannot fail, because only this side completes the futures.
@@ -219,15 +218,15 @@ public actor Coordinator: Service {
         subscriptions.finish()
     }
 
-    /// Answers every waiting call as unavailable, and from now on lets no call wait.
+    /// Answers every waiting call as unavailable. Later calls do not wait.
     package func drain() {
         calls.isShuttingDown = true
-        readinessIsDecided()
+        resumeReadinessWaiters()
         calls.locks.failWaiters(.shuttingDown)
         calls.locks.keeper.shutDown()
         calls.locks.shutDown()
         calls.quorum?.drain()
-        calls.executor.shutDown(guarded)
+        calls.executor.shutDown(guardedServices)
     }
 
     /// Applies new definitions. Services that remain keep their state, their waiters and their breaker.
@@ -241,29 +240,29 @@ public actor Coordinator: Service {
         }
         var next: [String: GuardedService] = [:]
         for definition in definitions {
-            if let known = calls.services[definition.name] {
-                let limits = known.gate.definition.limits
-                known.redefine(definition)
-                next[definition.name] = known
-                calls.executor.redefined(known, haveLimitsChanged: limits != definition.limits)
+            if let existing = calls.services[definition.name] {
+                let limits = existing.gate.definition.limits
+                existing.redefine(definition)
+                next[definition.name] = existing
+                calls.executor.redefined(existing, haveLimitsChanged: limits != definition.limits)
             } else {
                 let service = GuardedService(definition: definition)
                 next[definition.name] = service
                 calls.executor.read(CollectionOfOne(service))
             }
         }
-        for service in guarded where next[service.name] == nil {
+        for service in guardedServices where next[service.name] == nil {
             calls.executor.remove(service)
         }
         calls.services = next
         calls.reconfigured()
-        for service in guarded { calls.executor.reconsider(service) }
+        for service in guardedServices { calls.executor.reconsider(service) }
         for action in calls.whenReloaded { action() }
-        runtime.logger.log(.servicesReloaded, ["services": "\(guarded.count)"])
+        runtime.logger.log(.servicesReloaded, ["services": "\(guardedServices.count)"])
     }
 
     /// Makes new connections to Redis use the passwords and certificates of `configuration`, which must name the same
-    /// servers. Open connections keep theirs.
+    /// servers. Does not affect open connections.
     package func reload(secretsOf configuration: InterlockConfiguration) {
         runtime.topology.replaceSecrets(by: configuration.redis)
         calls.quorum?.servers.replaceSecrets(by: configuration.quorum)
@@ -282,38 +281,38 @@ public actor Coordinator: Service {
     }
 
     private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
-    /// Whether every key can be reached, and not only some of them.
-    private var isRedisWhole: Bool { runtime.pipeline.isWhole && lockPipeline.isWhole }
+    /// Whether every key is reachable, on a cluster on every server.
+    private var isEveryKeyReachable: Bool { runtime.pipeline.isWhole && lockPipeline.isWhole }
 
     /// Waits until Redis is connected, the coordinator is stopped or the task is cancelled.
-    /// - Parameter patience: the longest wait; `nil` for no limit.
+    /// - Parameter patience: the maximum wait; `nil` for no limit.
     /// - Returns: whether Redis is connected.
     @discardableResult
     public func untilReady(atMost patience: Duration? = nil) async -> Bool {
         guard !isRedisUp, !calls.isShuttingDown else { return isRedisUp }
-        lastAwaiting += 1
-        let number = lastAwaiting
+        lastReadinessWaiter += 1
+        let number = lastReadinessWaiter
         let end = patience.map { patience in
             runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: patience.wholeMilliseconds)) {
-                [weak self] in self?.assumeIsolated { $0.stopAwaiting(number) }
+                [weak self] in self?.assumeIsolated { $0.endReadinessWait(number) }
             }
         }
         defer { end?.cancel() }
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                if Task.isCancelled { continuation.resume() } else { awaitingReadiness[number] = continuation }
+                if Task.isCancelled { continuation.resume() } else { readinessWaiters[number] = continuation }
             }
         } onCancel: {
-            Task { await stopAwaiting(number) }
+            Task { await endReadinessWait(number) }
         }
         return isRedisUp
     }
 
-    private func stopAwaiting(_ number: Int) { awaitingReadiness.removeValue(forKey: number)?.resume() }
+    private func endReadinessWait(_ number: Int) { readinessWaiters.removeValue(forKey: number)?.resume() }
 
-    private func readinessIsDecided() {
-        let waiting = awaitingReadiness.values
-        awaitingReadiness = [:]
+    private func resumeReadinessWaiters() {
+        let waiting = readinessWaiters.values
+        readinessWaiters = [:]
         for continuation in waiting { continuation.resume() }
     }
 
@@ -348,7 +347,7 @@ public actor Coordinator: Service {
         metrics.leasesWatched.record(calls.locks.keeper.count - calls.locks.keeper.linkedCount)
         metrics.permitsInFlight.record(status.permitsInFlight)
         let now = runtime.time.now()
-        for service in guarded {
+        for service in guardedServices {
             service.metrics.waiting.record(service.gate.limiter.waitingCount)
             service.metrics.subjects.record(service.subjectsKnown(now: now))
             service.metrics.slotsInUse.record(service.gate.bulkhead.taken)
@@ -363,13 +362,13 @@ public actor Coordinator: Service {
     private func redisIsUp(at server: RedisConfiguration.Address) {
         runtime.logger.log(.redisConnected, ["redis": runtime.keys.isOnCluster ? "\(server)" : runtime.redisName])
         runtime.metrics.reconnects.increment()
-        outageMayBeOver()
+        endOutageIfRecovered()
         calls.fleet.redisIsBack(at: server)
         calls.locks.redisIsBack()
-        readInTurn()
-        for service in guarded { calls.executor.redisIsBack(service) }
+        readAfterReconnect()
+        for service in guardedServices { calls.executor.redisIsBack(service) }
         calls.domains.redisIsBack()
-        if isRedisUp { readinessIsDecided() }
+        if isRedisUp { resumeReadinessWaiters() }
     }
 
     /// Handles the move of hash slots to other servers of a cluster.
@@ -378,62 +377,62 @@ public actor Coordinator: Service {
     }
 
     private func lockPipelineIsUp() {
-        outageMayBeOver()
+        endOutageIfRecovered()
         calls.locks.redisIsBack()
-        if isRedisUp { readinessIsDecided() }
+        if isRedisUp { resumeReadinessWaiters() }
     }
 
-    private func outageMayBeOver() {
-        guard isRedisWhole else { return }
-        outage?.cancel()
-        outage = nil
+    private func endOutageIfRecovered() {
+        guard isEveryKeyReachable else { return }
+        outageTimer?.cancel()
+        outageTimer = nil
     }
 
     private func redisIsDown(_ error: RedisError) {
         runtime.metrics.connectionFailures.increment()
         hasLostRedis = true
-        guard outage == nil else { return }
-        planOutageCheck(isFirst: true)
+        guard outageTimer == nil else { return }
+        scheduleOutageCheck(isFirst: true)
     }
 
-    /// Schedules the check that fails waiting calls once Redis has been down for as long as an answer may take. It
-    /// repeats until Redis is back, for calls that start to wait later.
-    private func planOutageCheck(isFirst: Bool) {
-        let patience = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
-        outage = runtime.deadlines.schedule(at: patience) { [weak self] in
+    /// Schedules the check that fails waiting calls when Redis has been down for `redis.timeout`. It repeats until
+    /// Redis is back, for calls that start waiting later.
+    private func scheduleOutageCheck(isFirst: Bool) {
+        let deadline = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
+        outageTimer = runtime.deadlines.schedule(at: deadline) { [weak self] in
             self?.assumeIsolated { $0.checkOutage(isFirst: isFirst) }
         }
     }
 
     private func checkOutage(isFirst: Bool) {
-        guard !isRedisWhole else { return outage = nil }
+        guard !isEveryKeyReachable else { return outageTimer = nil }
         let reason =
             runtime.pipeline.lastFailure ?? lockPipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
-        // A server that is only restarting does not deserve a warning; each outage gets exactly one.
+        // A brief restart gets no warning; each outage gets exactly one.
         if isFirst {
             runtime.logger.log(
                 .redisLost, ["redis": configuration.redis.displayName, "error": "\(reason)"])
         }
         calls.locks.failUnreachable(reason)
-        planOutageCheck(isFirst: false)
+        scheduleOutageCheck(isFirst: false)
     }
 
     // MARK: Following the fleet
 
-    private func planReread() {
-        // The random part keeps the sidecars of a fleet from asking in step.
+    private func scheduleReread() {
+        // The jitter keeps the sidecars of a fleet from reading in lockstep.
         let pause =
             Self.rereadMilliseconds * 9 / 10 + Int64.random(in: 0...(Self.rereadMilliseconds / 10), using: &runtime.entropy)
         runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [weak self] in
-            self?.assumeIsolated { $0.rereadAndPlan() }
+            self?.assumeIsolated { $0.rereadAndReschedule() }
         }
     }
 
-    private func rereadAndPlan() {
-        calls.executor.removeLapsedPermits(of: guarded)
+    private func rereadAndReschedule() {
+        calls.executor.removeLapsedPermits(of: guardedServices)
         calls.fleet.beat()
         reread()
-        planReread()
+        scheduleReread()
     }
 
     private func reread() {
@@ -444,17 +443,18 @@ public actor Coordinator: Service {
 
     private func readBreakers() {
         guard runtime.pipeline.isUp else { return }
-        calls.executor.read(guarded)
-        calls.executor.flushOutcomes(of: guarded)
+        calls.executor.read(guardedServices)
+        calls.executor.flushOutcomes(of: guardedServices)
     }
 
-    /// Reads at once on the first connection. After an outage the reads of a fleet are spread over time.
-    private func readInTurn() {
+    /// Reads immediately on the first connection. After an outage, the sidecars of a fleet spread their reads over
+    /// time.
+    private func readAfterReconnect() {
         guard hasLostRedis else { return reread() }
         calls.locks.wakeAll()
-        reading?.cancel()
+        readTimer?.cancel()
         let pause = Int64.random(in: 0...Self.returnMilliseconds, using: &runtime.entropy)
-        reading = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [weak self] in
+        readTimer = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [weak self] in
             self?.assumeIsolated { $0.readBreakers() }
         }
     }
@@ -474,7 +474,7 @@ public actor Coordinator: Service {
             case .broken: calls.lockBroken(event.lock)
             }
         case .limit:
-            // Events of this sidecar were already delivered when they were published.
+            // This sidecar's own events were already delivered when they were published.
             if received.event?.origin == id { return }
         case .fleet(let event):
             calls.fleet.received(event)

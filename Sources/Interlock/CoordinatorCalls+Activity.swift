@@ -2,15 +2,15 @@ internal import InterlockCore
 
 /// Counters and gauges for status displays.
 extension CoordinatorCalls {
-    /// The decisions of this sidecar since it started. O(n) in services.
+    /// The number of decisions that this sidecar has made since it started. O(n) in services.
     package var counts: DecisionCounts {
         var counts = DecisionCounts(
             locksGranted: runtime.metrics.locksGranted.count, locksHeld: runtime.metrics.locksHeld.count,
             locksReleased: runtime.metrics.locksReleased.count, redisCommands: redisCommands)
         for service in servicesInOrder {
-            let own = service.metrics.counts
-            counts.services[service.name] = own
-            counts.ofServices.add(own)
+            let serviceCounts = service.metrics.counts
+            counts.services[service.name] = serviceCounts
+            counts.ofServices.add(serviceCounts)
         }
         return counts
     }
@@ -32,21 +32,23 @@ extension CoordinatorCalls {
         }
     }
 
-    /// Increases with each change of the recent grants, except for leases that expire.
+    /// A number that increases with each change to the recent grants, except when a lease expires.
     package var grantChanges: Int { history.changes }
 
-    /// The time at which the limit decision being delivered now was sent to Redis or made without it; `nil` between
-    /// deliveries. Until then, the call waited for its turn.
+    /// The time at which the limit decision that is being delivered was requested from Redis or made without it; `nil`
+    /// between deliveries. Before that time, the call was waiting.
     package var limitsAskedAt: Instant? { executor.limitsAskedAt }
 
-    /// The number of locks that one command inspects: 1 if their keys are spread over several servers.
-    package var locksOfCommand: Int { runtime.keys.isOnCluster || quorum != nil ? 1 : LockCoordinator.maximumAtOnce }
+    /// The maximum number of locks that one command inspects: 1 if their keys may be on several servers.
+    package var locksOfCommand: Int {
+        runtime.keys.isOnCluster || quorum != nil ? 1 : LockCoordinator.maximumAtOnce
+    }
 
     /// The wall-clock time, in milliseconds since 1970.
     package func wallTime() -> Int64 { runtime.wallClock.milliseconds() }
 }
 
-/// The decisions of this sidecar since it started.
+/// The number of decisions that this sidecar has made since it started.
 package struct DecisionCounts: Hashable, Sendable {
     package var locksGranted: Int64
     /// Requests that were refused because the lock was held.

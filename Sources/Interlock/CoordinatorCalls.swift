@@ -18,8 +18,8 @@ package struct ServiceReference: Equatable {
     package static func == (left: ServiceReference, right: ServiceReference) -> Bool { left.service === right.service }
 }
 
-/// The calls for an API on the same event loop. `completion` runs on the event loop, exactly once unless the call is
-/// cancelled, possibly before the method returns. There is no thread change and no task per call.
+/// The calls for an API on the same event loop, without a thread change or a task per call. `completion` runs on the
+/// event loop, exactly once unless the call is cancelled, and possibly before the method returns.
 ///
 /// Confined to the coordinator's event loop: only `Coordinator.callsOnEventLoop` returns it, and only there.
 package final class CoordinatorCalls {
@@ -34,11 +34,11 @@ package final class CoordinatorCalls {
     let quotas: QuotaCoordinator
     let fleet: FleetCoordinator
     let feed: EventFeed
-    private var joint: [UInt64: JointAcquisition] = [:]
+    private var jointAcquisitions: [UInt64: JointAcquisition] = [:]
     private var lastJointID: UInt64 = 0
-    private var answersAtOnce = 0
-    /// The number of leases in force, and the time until which it is not counted again.
-    private var held = (count: 0, until: Instant(nanoseconds: .min))
+    private var immediateAnswers = 0
+    /// The last count of the valid leases, and the time until which it is reused.
+    private var heldCache = (count: 0, until: Instant(nanoseconds: .min))
     var services: [String: GuardedService] = [:] {
         didSet {
             servicesVersion += 1
@@ -49,7 +49,7 @@ package final class CoordinatorCalls {
     private(set) var servicesInOrder: [GuardedService] = []
     /// Increases whenever the services are replaced.
     package private(set) var servicesVersion = 0
-    /// `locks.max_wait` in milliseconds: the longest wait for any call, including those at a limit.
+    /// `locks.max_wait` in milliseconds: the maximum wait of any call, including those that wait for a limit.
     private let longestWait: Int64
     /// Whether the sidecar is shutting down and no new call may wait.
     var isShuttingDown = false
@@ -87,9 +87,9 @@ package final class CoordinatorCalls {
         fleet.reconfigured(ConfigurationDigest(services: services.mapValues(\.digest), domains: domains.digests))
     }
 
-    /// Actions that bring metrics up to date before they are read.
+    /// The actions that refresh metrics before they are read.
     package var beforeMetrics: [() -> Void] = []
-    /// Called when new service definitions are in force.
+    /// The actions that run after new service definitions were applied.
     package var whenReloaded: [() -> Void] = []
 
     /// A summary of the coordinator's state.
@@ -110,16 +110,15 @@ package final class CoordinatorCalls {
             redisCommands: redisCommands)
     }
 
-    /// Returns the number of leases in force. Counting takes time in proportion, so a large number is counted at most
-    /// once a second.
+    /// Returns the number of valid leases. Counting is O(n), so a count above the threshold is reused for a second.
     private func locksHeld() -> Int {
         let now = runtime.time.now()
-        guard held.count <= Self.countedEachTime || held.until <= now else { return held.count }
-        held = (provider.held(now: now), now.advanced(byMilliseconds: 1000))
-        return held.count
+        guard heldCache.count <= Self.heldCacheThreshold || heldCache.until <= now else { return heldCache.count }
+        heldCache = (provider.held(now: now), now.advanced(byMilliseconds: 1000))
+        return heldCache.count
     }
 
-    private static let countedEachTime = 1000
+    private static let heldCacheThreshold = 1000
 
     var redisCommands: Int64 {
         runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0)
@@ -127,12 +126,12 @@ package final class CoordinatorCalls {
 
     var history: GrantHistory { provider.history }
 
-    /// Whether Redis, or the handling of its replies, has such a backlog that a new command would have to wait.
+    /// Whether Redis, or the handling of its replies, has a backlog that would delay a new command.
     package var isRedisBusy: Bool {
-        max(runtime.pipeline.awaited, locks.awaited) >= Self.busy || executor.backedUp > 0
-            || quorum?.isBusy(from: Self.busy) ?? false
+        max(runtime.pipeline.awaited, locks.awaited) >= Self.busyThreshold || executor.backedUp > 0
+            || quorum?.isBusy(from: Self.busyThreshold) ?? false
     }
-    private static let busy = 64
+    private static let busyThreshold = 64
 
     private var redisFailure: String? {
         runtime.pipeline.lastFailure?.message ?? fleet.refusal ?? runtime.pipeline.recentRefusal?.message
@@ -152,8 +151,8 @@ package final class CoordinatorCalls {
     /// Reports on all domains, by name. Does not use Redis.
     package func allDomains() -> [DomainReport] { domains.reports() }
 
-    /// Answers how a descriptor of cost 1 would be decided by the rule that matches it, without taking anything. A
-    /// refusal without a known retry time gives the time of the reset.
+    /// Answers how the matching rule would decide a descriptor of cost 1, without taking anything. If the retry time of
+    /// a refusal is unknown, the answer has the reset time instead.
     /// - Parameter descriptor: the entries as in the key of the counter, `key=value,key=value`.
     package func peek(domain name: String, descriptor: String, completion: Completion<TakeAnswer>) {
         func fail(_ message: String) { completion(.failed(InterlockError(.invalid, message))) }
@@ -183,22 +182,23 @@ package final class CoordinatorCalls {
         fail("no domain \"\(Excerpt(name))\" is configured; \(hint)")
     }
 
-    /// Returns a question that suggests the closest name; `nil` if no name is close, or if there are too many names to
+    /// Returns a hint that suggests the closest name; `nil` if no name is close, or if there are too many names to
     /// compare on the event loop.
     private static func suggestion(for name: String, among names: some Collection<String>) -> String? {
         guard names.count <= 100 else { return nil }
         return ConfigurationText.closest(to: name, among: names.sorted()).map { "did you mean \($0)?" }
     }
 
-    /// Begins a session of a data plane that enforces quotas of a domain itself and reports its use.
+    /// Begins a session of a data plane that enforces a domain's quotas itself and reports its usage.
     /// - Parameters:
     ///   - address: the host that reports.
     ///   - client: the name of its API key, whose limits on sessions and buckets apply; empty if it has none.
     ///   - isReturning: whether it has reported before, on another stream.
     ///   - send: called with new assignments until the session ends.
-    /// - Returns: the session, or `nil` if this client, or all clients together, have too many sessions.
+    /// - Returns: the session, or `nil` if this client has too many sessions or all clients together have.
     package func beginQuotas(
-        domain: String, address: String, client: String = "", isReturning: Bool, send: @escaping ([QuotaAction.Of]) -> Void
+        domain: String, address: String, client: String = "", isReturning: Bool,
+        send: @escaping ([QuotaAction.Of]) -> Void
     ) -> QuotaSession? {
         quotas.begin(domain: domain, address: address, client: client, isReturning: isReturning, send: send)
     }
@@ -222,8 +222,11 @@ package final class CoordinatorCalls {
 
     /// Acquires all of the locks or none, one after another in the order of their names.
     package func acquireLocks(_ request: JointLockRequest, completion: Completion<JointLockAnswer>) -> PendingCall? {
-        if let wrong = quorum == nil ? JointAcquisition.violation(in: request) : .notOnQuorum("acquiring several locks at once") {
-            completion(.failed(wrong))
+        let violation =
+            quorum == nil
+            ? JointAcquisition.violation(in: request) : .notOnQuorum("acquiring several locks at once")
+        if let violation {
+            completion(.failed(violation))
             return nil
         }
         if let name = request.names.first(where: { runtime.keys.isTaken(lockName: $0.text) }) {
@@ -235,18 +238,18 @@ package final class CoordinatorCalls {
         lastJointID += 1
         let id = lastJointID
         let acquisition = JointAcquisition(request, locks: locks, time: runtime.time, completion: completion)
-        joint[id] = acquisition
-        acquisition.onEnd = { [unowned self] in joint[id] = nil }
+        jointAcquisitions[id] = acquisition
+        acquisition.onEnd = { [unowned self] in jointAcquisitions[id] = nil }
         acquisition.takeNext()
         return .locks(id)
     }
 
-    /// Starts to follow a lease that was just granted.
+    /// Starts following a lease that was just granted.
     /// - Parameters:
-    ///   - isLinked: whether the lease is extended, after a third of its length each time, while it is followed.
+    ///   - isLinked: whether the lease is extended at each third of its length while it is followed.
     ///   - client: the client, which follows a lease at most once; `nil` if each call is a new follower.
-    ///   - onEnd: called once, after this method has returned, when the lease is released or lost, and at its deadline
-    ///     at the latest; not called after `unfollowLease`. It must not block. One closure may serve many leases.
+    ///   - onEnd: called once, after this method has returned, when the lease is released or lost, and no later than
+    ///     its deadline; not called after `unfollowLease`. It must not block. One closure may serve many leases.
     /// - Returns: the follower to pass to `unfollowLease`.
     package func followLease(
         _ lease: Lease, isLinked: Bool, client: AnyObject? = nil, onEnd: @escaping (LeaseEnd) -> Void
@@ -296,7 +299,7 @@ package final class CoordinatorCalls {
     /// Handles another sidecar's report that a lock was broken.
     func lockBroken(_ name: String) { provider.broken(name) }
 
-    /// Takes a lock away from its holder. `by` names the operator in the event that the fleet receives; with a `fence`,
+    /// Ends the lease of a lock's holder. `by` names the operator in the event that the fleet receives; with a `fence`,
     /// only that grant is ended.
     package func breakLock(
         _ name: ResourceName, by: String, fence: Int64? = nil, completion: Completion<ReleaseAnswer>
@@ -312,7 +315,7 @@ package final class CoordinatorCalls {
     }
 
     /// Answers with the state of each of these locks, in the same order, or `nil` for one that has no holder and no
-    /// waiters. One command covers fifty locks; on a cluster each lock takes one.
+    /// waiters. One command covers up to fifty locks; on a cluster each lock needs one.
     package func inspectLocks(
         _ names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
     ) {
@@ -354,33 +357,33 @@ package final class CoordinatorCalls {
         }
     }
 
-    /// Returns whether an answer that is available immediately should be delayed by `pause`. A task on the event loop
-    /// continues without leaving it, so one that calls in a loop would otherwise starve everything else there.
+    /// Returns whether an answer that is available immediately should be delayed by `pause`. Without the delay, a task
+    /// that calls in a loop on the event loop would starve everything else there.
     func isPauseDue() -> Bool {
-        answersAtOnce += 1
-        guard answersAtOnce == Self.maximumAnswersAtOnce else { return false }
-        answersAtOnce = 0
+        immediateAnswers += 1
+        guard immediateAnswers == Self.maximumImmediateAnswers else { return false }
+        immediateAnswers = 0
         return true
     }
 
     /// A delay that lets the event loop run a full tick.
     static let pause = TimeAmount.microseconds(50)
-    private static let maximumAnswersAtOnce = 64
+    private static let maximumImmediateAnswers = 64
 
     /// Returns the current time of the coordinator's clock. One reading may serve all calls that arrived together.
     package func now() -> Instant { runtime.time.now() }
 
     /// Takes `cost` from all limits that apply to a call of the service, or from none.
     /// - Parameters:
-    ///   - count: the number of equal calls made at once. Each is answered separately, under consecutive tags. Must be
-    ///     1 if the call waits.
-    ///   - waitMilliseconds: the longest wait; 0 for none.
+    ///   - count: the number of equal calls. Each is answered separately, under consecutive tags. Must be 1 if the call
+    ///     waits.
+    ///   - waitMilliseconds: the maximum wait; 0 for none.
     package func take(
         _ reference: ServiceReference, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<TakeAnswer>
     ) -> PendingCall? {
-        if subject == nil, let demand = reference.service.subjectDemand {
-            for call in 0..<count { completion(.failed(demand), offset: call) }
+        if subject == nil, let error = reference.service.subjectDemand {
+            for call in 0..<count { completion(.failed(error), offset: call) }
             return nil
         }
         let wait = isShuttingDown ? 0 : min(waitMilliseconds, longestWait)
@@ -418,14 +421,14 @@ package final class CoordinatorCalls {
 
     /// Asks a service's breaker, its limits and its bulkhead in this sidecar in one step. An open breaker answers
     /// without Redis.
-    /// - Parameter waitMilliseconds: the longest wait, for a limit, for a slot of the bulkhead, and through a pause
-    ///   that a limit has caused; 0 for none.
+    /// - Parameter waitMilliseconds: the maximum wait, for a limit, for a slot of the bulkhead and for the end of a
+    ///   pause that a limit has caused; 0 for none.
     package func acquirePermit(
         _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
     ) -> PendingCall? {
-        if subject == nil, let demand = reference.service.subjectDemand {
-            completion(.failed(demand))
+        if subject == nil, let error = reference.service.subjectDemand {
+            completion(.failed(error))
             return nil
         }
         let wait = isShuttingDown ? 0 : min(waitMilliseconds, longestWait)
@@ -437,10 +440,10 @@ package final class CoordinatorCalls {
     /// Returns whether the service has limits.
     package func hasLimits(_ reference: ServiceReference) -> Bool { !reference.service.gate.definition.limits.isEmpty }
 
-    /// Returns why the breaker forbids a call whose outcome will not be reported, or `nil` if it permits it. A
-    /// half-open breaker permits such calls, because a trial without an outcome would decide nothing. Does not use
-    /// Redis.
-    /// - Returns: the breaker's state, and the time in milliseconds after which it may end, -1 if unknown.
+    /// Decides a call whose outcome will not be reported. A half-open breaker admits it, because a trial without an
+    /// outcome would decide nothing. Does not use Redis.
+    /// - Returns: `nil` if the breaker admits the call; otherwise its state, and the time in milliseconds after which
+    ///   that state may end, -1 if unknown.
     package func refusalByBreaker(
         of reference: ServiceReference, now: Instant
     ) -> (state: BreakerSnapshot.State, retryAfter: Int64)? {
@@ -481,7 +484,7 @@ package final class CoordinatorCalls {
 
     /// Forces a breaker's state for the whole fleet; `nil` returns it to automatic, closed.
     /// - Parameters:
-    ///   - milliseconds: the time after which it returns to automatic; `nil` for no end.
+    ///   - milliseconds: the time after which it returns to automatic; `nil` if it never does.
     ///   - reason: a description for people, at most `BreakerSnapshot.longestReason` bytes.
     package func forceBreaker(
         service name: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil,
@@ -494,9 +497,9 @@ package final class CoordinatorCalls {
 
     /// Reports a finding of the outage monitor to a service's breaker; answers with the breaker's state after it.
     ///
-    /// `.down` must be repeated with every further failed probe: without a report, an outage ends after
-    /// `ProbeSettings.outageLapse`. `.up` is repeated until the answer is no longer `.open`; if the breaker has changed
-    /// in the meantime, a late report has no effect. While Redis is unreachable both apply to this sidecar only.
+    /// Repeat `.down` with every further failed probe: without reports, an outage ends after
+    /// `ProbeSettings.outageLapse`. Repeat `.up` until the answer is no longer `.open`. A late report has no effect if
+    /// the breaker has changed in the meantime. While Redis is unreachable, both apply to this sidecar only.
     package func reportOutage(
         service name: String, _ finding: OutageFinding,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
@@ -506,12 +509,12 @@ package final class CoordinatorCalls {
         }
     }
 
-    /// A service's definition, if it is configured.
+    /// Returns a service's definition, or `nil` if it is not configured.
     package func definition(ofService name: String) -> ServiceDefinition? {
         services[name]?.gate.definition
     }
 
-    /// Answers with the live sidecars, by ID, and the description that each publishes.
+    /// Answers with the live sidecars, sorted by ID, and the description that each publishes.
     package func listFleet(completion: Completion<Result<[FleetMember], InterlockError>>) {
         fleet.list { completion($0.mapError(InterlockError.init)) }
     }
@@ -524,7 +527,7 @@ package final class CoordinatorCalls {
         case .lock(let id):
             provider.cancel(id)
         case .locks(let id):
-            joint.removeValue(forKey: id)?.cancel()
+            jointAcquisitions.removeValue(forKey: id)?.cancel()
         case .limit(let name, let id):
             guard let service = services[name] else { return }
             executor.cancelTake(id, of: service)
@@ -533,8 +536,8 @@ package final class CoordinatorCalls {
         }
     }
 
-    /// Calls `follower` with each event until `unfollow`: as it was published and, if its type is known, decoded. The
-    /// follower must not block.
+    /// Calls `follower` with each event until `unfollow`: the published message and, if its type is known, the decoded
+    /// event. The follower must not block.
     package func follow(
         _ follower: @escaping (_ message: EventMessage, _ event: InterlockEvent<EventPayload>?) -> Void
     ) -> UInt64 {

@@ -12,8 +12,8 @@ package struct CoordinatorStatus: Sendable {
     /// The hosts that can share the Redis.
     package var redisScope: RedisScope
     package var isRedisUp: Bool
-    /// The reason why Redis is down, or the error with which it rejected a command in the last ten seconds (at
-    /// `maxmemory`, by its ACL); `nil` if neither.
+    /// The reason why Redis is down, or the error with which it rejected a command in the last ten seconds, for example
+    /// at `maxmemory` or because of an ACL; `nil` if neither.
     package var redisFailure: String?
     /// The primary of a Redis behind Sentinels; `nil` if Redis has a fixed address.
     package var primary: PrimaryStatus?
@@ -30,13 +30,13 @@ package struct CoordinatorStatus: Sendable {
     package var fleet: [String]
     package var locksHeld: Int
     package var locksWaiting: Int
-    /// `locks.max_wait` in milliseconds. Longer waits are cut to it.
+    /// `locks.max_wait` in milliseconds. Longer waits are shortened to it.
     package var longestWait: Int64
     package var services: Int
     /// The services that another live sidecar defines differently.
     package var servicesDiffering: [String]
     package var permitsInFlight: Int
-    /// The number of calls that wait for a slot of a bulkhead, or through a pause that a limit has caused.
+    /// The number of calls that wait for a slot of a bulkhead or for the end of a pause that a limit has caused.
     package var permitsWaiting: Int
     package var redisCommands: Int64
 }

@@ -2,7 +2,7 @@ internal import InterlockCore
 
 /// Rate limits of the configured services: `coordinator.limits`.
 ///
-/// `coordinator.services.call` takes from a service's limits automatically; this is for calls that are made in another
+/// `coordinator.services.call` takes from a service's limits automatically. Use this for calls that are made in another
 /// way.
 public struct Limits: Sendable {
     private let coordinator: Coordinator
@@ -17,7 +17,7 @@ public struct Limits: Sendable {
     ///   - service: the service's name.
     ///   - cost: the amount to take, 1 or more.
     ///   - subject: the tenant that the call counts for in limits per subject.
-    ///   - wait: the longest wait; zero for none. At most the configuration's `maximumWait`.
+    ///   - wait: the maximum wait; zero for none. It is limited to the configuration's `maximumWait`.
     /// - Throws: `InterlockError`, with the code `invalid` also for a cost above what a limit can ever grant at once.
     ///   Cancelling the task cancels the wait.
     public func take(
@@ -42,7 +42,6 @@ public struct Limits: Sendable {
         try LimitRequest.check(cost: 1, subject: subject)
         return try await coordinator.listLimits(service: service, subject: subject)
     }
-
 }
 
 extension LimitRequest {

@@ -1,7 +1,7 @@
 public import InterlockCore
 
-/// Leased locks: `coordinator.locks`. The calls are documented at `LockService`; `SidecarClient.locks` has the same
-/// ones.
+/// Leased locks: `coordinator.locks`. The calls are documented in `LockService`; `SidecarClient.locks` has the same
+/// calls.
 public struct Locks: LockService {
     private let coordinator: Coordinator
 
@@ -26,8 +26,8 @@ public struct Locks: LockService {
             JointLockRequest(names: checked, template: try Self.request(first, options)))
     }
 
-    /// Acquires a lock whose lease is extended, after a third of its length each time, until it is released, lost or
-    /// dropped. See `LockService`.
+    /// Acquires a lock whose lease is extended at each third of its length until it is released, lost or dropped. See
+    /// `LockService`.
     public func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease? {
         guard let lease = try await acquire(name, options: options) else { return nil }
         do {
@@ -60,7 +60,7 @@ public struct Locks: LockService {
     /// Reports the loss of a lease, until the lease ends, until `unfollow`, or until the returned value is dropped.
     /// - Parameters:
     ///   - lease: the lease as it was granted.
-    ///   - extends: whether to extend the lease meanwhile, after a third of its length each time.
+    ///   - extends: whether to extend the lease in the meantime, at each third of its length.
     /// - Throws: `InterlockError` if too many leases are followed, if the coordinator was stopped, or if locks are kept
     ///   on a quorum.
     public func follow(_ lease: Lease, extends: Bool) async throws -> FollowedLease {

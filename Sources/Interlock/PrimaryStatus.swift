@@ -10,7 +10,6 @@ package struct PrimaryStatus: Hashable, Sendable {
     /// The epoch of the failover that made it the primary; increases with each failover.
     package var epoch: Int64?
     package var sentinels: Int
-    /// The number of Sentinels that answer.
     package var sentinelsAnswering: Int
     /// The number of times the primary has changed since this sidecar started.
     package var switches: Int

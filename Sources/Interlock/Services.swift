@@ -11,16 +11,16 @@ public struct Services: Sendable {
     /// Makes a call to a service.
     ///
     /// If the service may be called, `operation` runs once, with the isolation of the caller; otherwise it does not
-    /// run. The time it takes is the call's latency. Cancelling the task ends the wait; `operation` itself sees the
-    /// cancellation as any other code does. A call that ends because of it is not counted.
+    /// run. Its duration is the call's latency. Cancelling the task ends the wait for a permit. A running `operation`
+    /// sees the cancellation like any other code; if it throws because of it, the call is not counted.
     ///
     /// - Parameters:
     ///   - service: the name of a configured service.
     ///   - cost: the amount to take from the service's limits, 1 or more.
     ///   - subject: the tenant that the call counts for in limits per subject.
-    ///   - patience: the longest wait, for a limit, for a slot of the bulkhead, and through a pause that a limit has
-    ///     caused. By default that of the service's `onLimit` if its action is `wait` or `trip`, otherwise none. At
-    ///     most the configuration's `maximumWait`.
+    ///   - patience: the maximum wait, for a limit, for a slot of the bulkhead and for the end of a pause that a limit
+    ///     has caused; limited to the configuration's `maximumWait`. By default that of the service's `onLimit` if its
+    ///     action is `wait` or `trip`, otherwise none.
     ///   - judge: derives the outcome from the call's result. By default a value is a success and an error a failure,
     ///     except that a cancelled call has no outcome. If the judge gives no latency, the measured one is reported.
     ///   - isolation: the isolation of `operation`, by default that of the caller.
@@ -37,14 +37,14 @@ public struct Services: Sendable {
         try await ProgramSpan.within("call", of: service) { span in
             _ = isolation
             let permit = try await permit(service, cost: cost, subject: subject, patience: patience)
-            let begun = coordinator.clock.now()
+            let startedAt = coordinator.clock.now()
             let result = await Result(awaiting: {
                 try await ProgramSpan.within("upstream", kind: .client, of: service, isolation: isolation) { _ in
                     _ = isolation
                     return try await operation()
                 }
             })
-            let latency = Duration.nanoseconds(coordinator.clock.now().nanoseconds - begun.nanoseconds)
+            let latency = Duration.nanoseconds(coordinator.clock.now().nanoseconds - startedAt.nanoseconds)
             var report = judge(result)
             if report.latency == nil { report.latency = latency }
             span?.set("interlock.outcome", report.outcome.rawValue)
@@ -77,7 +77,7 @@ extension Coordinator {
 }
 
 extension Coordinator {
-    /// Acquires a permit. The call waits for `patience`, or by default as its service is configured.
+    /// Acquires a permit. The call waits for at most `patience`, by default as configured for the service.
     func acquirePermit(
         service: String, cost: Int64, subject: String?, patience: Duration?
     ) async throws -> PermitAnswer {

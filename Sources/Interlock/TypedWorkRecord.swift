@@ -73,7 +73,7 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
                 return end(.finished(.failure), .failure(error))
             }
             end(WorkError(cause, name: name))
-        // The work was started, but made to end before its operation could begin.
+        // The work was started, but cancelled before its operation could begin.
         case nil: end(WorkError(cause ?? .cancelled, name: name))
         }
     }

@@ -42,7 +42,7 @@ public struct WorkError: Error, CustomStringConvertible {
 }
 
 extension WorkError {
-    /// The reason for which work is made to end.
+    /// The reason why work is cancelled.
     enum Cause {
         case cancelled
         case shutDown

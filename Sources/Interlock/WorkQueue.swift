@@ -2,8 +2,8 @@ internal import InterlockCore
 internal import NIOConcurrencyHelpers
 public import ServiceLifecycle
 
-/// Guarded calls with an order: each begins when the work on which it depends has succeeded, up to a maximum number at
-/// once.
+/// Guarded calls with an order: each begins when the work on which it depends has succeeded. The number of concurrent
+/// operations is limited.
 ///
 /// Work may be added at any time and begins while the queue runs, in a `ServiceGroup` or in the scope of
 /// `Services.withWork`. A piece of work that fails or is cancelled cancels all work that depends on it. There can be no
@@ -12,11 +12,11 @@ public final class WorkQueue: Service {
     private struct Entry {
         var record: any WorkRecord
         var task: Task<Void, Never>?
-        /// The reason for which it was made to end.
+        /// The reason why it was cancelled.
         var cause: WorkError.Cause?
     }
 
-    private struct Contents {
+    private struct State {
         var order: WorkOrder
         var entries: [UInt64: Entry] = [:]
         /// Whether the queue accepts no more work.
@@ -24,22 +24,22 @@ public final class WorkQueue: Service {
     }
 
     private let services: Services
-    private let contents: NIOLockedValueBox<Contents>
-    /// The IDs of work that may begin, consumed by the running queue. There are never more than may execute at once.
-    private let starts: AsyncStream<UInt64>
-    private let start: AsyncStream<UInt64>.Continuation
+    private let state: NIOLockedValueBox<State>
+    /// The IDs of work that may begin, consumed by the running queue. There are never more than `maximumExecuting`.
+    private let startIDs: AsyncStream<UInt64>
+    private let startContinuation: AsyncStream<UInt64>.Continuation
 
     /// Creates an empty queue.
     /// - Parameters:
     ///   - services: makes the calls of work that names a service.
-    ///   - maximumExecuting: the maximum number of operations that run at once, including those that wait for a permit;
+    ///   - maximumExecuting: the maximum number of concurrent operations, including those that wait for a permit;
     ///     1 or more.
     ///   - maximumPending: the maximum amount of work that has not ended; more is refused. 1 or more.
     public init(_ services: Services, maximumExecuting: Int = 8, maximumPending: Int = 1000) {
         self.services = services
-        contents = NIOLockedValueBox(
-            Contents(order: WorkOrder(maximumStarted: maximumExecuting, capacity: maximumPending)))
-        (starts, start) = AsyncStream.makeStream(of: UInt64.self)
+        state = NIOLockedValueBox(
+            State(order: WorkOrder(maximumStarted: maximumExecuting, capacity: maximumPending)))
+        (startIDs, startContinuation) = AsyncStream.makeStream(of: UInt64.self)
     }
 
     // MARK: Adding
@@ -51,7 +51,7 @@ public final class WorkQueue: Service {
     ///   - service: the service that the operation calls, as by `Services.call`; `nil` if the call is not guarded.
     ///   - cost: the number of calls that this one counts for.
     ///   - subject: the tenant that the call counts for in limits per subject.
-    ///   - patience: the longest wait for a permit; `nil` for the service's `onLimit`.
+    ///   - patience: the maximum wait for a permit; `nil` for that of the service's `onLimit`.
     ///   - judge: derives the outcome for the service from the call's result.
     ///   - dependencies: the items of this queue that must succeed before the work begins. Their values are then
     ///     available immediately.
@@ -82,13 +82,13 @@ public final class WorkQueue: Service {
         }
         return WorkItem(
             record: record,
-            reference: WorkReference(queue: self, id: try enter(record, after: references), record: record))
+            reference: WorkReference(queue: self, id: try insert(record, after: references), record: record))
     }
 
-    /// Adds the work. Returns `nil` if it was cancelled at once because a dependency has not succeeded.
-    private func enter(_ record: any WorkRecord, after dependencies: [WorkReference]) throws(WorkError) -> UInt64? {
-        let entered: Result<UInt64?, WorkError> = contents.withLockedValue { contents in
-            guard !contents.isClosed else {
+    /// Inserts the work. Returns `nil` if it was cancelled immediately because a dependency did not succeed.
+    private func insert(_ record: any WorkRecord, after dependencies: [WorkReference]) throws(WorkError) -> UInt64? {
+        let result: Result<UInt64?, WorkError> = state.withLockedValue { state in
+            guard !state.isClosed else {
                 return .failure(WorkError(.closed, "\"\(record.name)\" was not accepted: the queue is closed"))
             }
             for dependency in dependencies {
@@ -99,18 +99,18 @@ public final class WorkQueue: Service {
                     return .success(nil)
                 }
             }
-            guard let id = contents.order.add(after: dependencies.compactMap(\.id)) else {
+            guard let id = state.order.add(after: dependencies.compactMap(\.id)) else {
                 return .failure(
                     WorkError(
-                        .full, "\"\(record.name)\" was not accepted: the queue is full (\(contents.order.capacity) items)"
+                        .full, "\"\(record.name)\" was not accepted: the queue is full (\(state.order.capacity) items)"
                     ))
             }
-            contents.entries[id] = Entry(record: record)
-            if contents.order.stage(of: id) == .ready { record.move(to: .ready) }
-            beginNext(&contents)
+            state.entries[id] = Entry(record: record)
+            if state.order.stage(of: id) == .ready { record.move(to: .ready) }
+            beginNext(&state)
             return .success(id)
         }
-        return try entered.get()
+        return try result.get()
     }
 
     // MARK: Cancelling
@@ -122,45 +122,45 @@ public final class WorkQueue: Service {
 
     func cancel(_ reference: WorkReference) {
         guard let id = reference.id else { return }
-        let task: Task<Void, Never>? = contents.withLockedValue { contents in
-            guard contents.order.stage(of: id) == .started else {
-                apply(contents.order.cancel(id), cause: .cancelled, to: &contents)
-                closeIfDone(contents)
+        let task: Task<Void, Never>? = state.withLockedValue { state in
+            guard state.order.stage(of: id) == .started else {
+                apply(state.order.cancel(id), cause: .cancelled, to: &state)
+                closeIfDone(state)
                 return nil
             }
-            return Self.report(id, .cancelled, in: &contents)
+            return Self.markCancelled(id, .cancelled, in: &state)
         }
         // Outside the lock, because a cancellation handler may call back.
         task?.cancel()
     }
 
     private func endAll(_ cause: WorkError.Cause) {
-        let tasks = contents.withLockedValue { contents in
+        let tasks = state.withLockedValue { state in
             if cause == .shutDown {
-                contents.isClosed = true
-                start.finish()
+                state.isClosed = true
+                startContinuation.finish()
             }
             var tasks: [Task<Void, Never>] = []
-            for id in contents.order.all {
-                if contents.order.stage(of: id) == .started {
-                    if let task = Self.report(id, cause, in: &contents) { tasks.append(task) }
+            for id in state.order.all {
+                if state.order.stage(of: id) == .started {
+                    if let task = Self.markCancelled(id, cause, in: &state) { tasks.append(task) }
                 } else {
-                    for cancelled in contents.order.cancel(id).cancelled {
-                        guard let record = contents.entries.removeValue(forKey: cancelled.id)?.record else { continue }
+                    for cancelled in state.order.cancel(id).cancelled {
+                        guard let record = state.entries.removeValue(forKey: cancelled.id)?.record else { continue }
                         record.end(WorkError(cause, name: record.name))
                     }
                 }
             }
-            closeIfDone(contents)
+            closeIfDone(state)
             return tasks
         }
         for task in tasks { task.cancel() }
     }
 
-    /// Marks started work to end, and returns the task to cancel. The first cause is the one reported.
-    private static func report(_ id: UInt64, _ cause: WorkError.Cause, in contents: inout Contents) -> Task<Void, Never>? {
-        if contents.entries[id]?.cause == nil { contents.entries[id]?.cause = cause }
-        return contents.entries[id]?.task
+    /// Marks started work as cancelled, and returns the task to cancel. The first cause is the one reported.
+    private static func markCancelled(_ id: UInt64, _ cause: WorkError.Cause, in state: inout State) -> Task<Void, Never>? {
+        if state.entries[id]?.cause == nil { state.entries[id]?.cause = cause }
+        return state.entries[id]?.task
     }
 
     // MARK: Running
@@ -175,10 +175,10 @@ public final class WorkQueue: Service {
 
     /// Marks the queue as running. Returns `false` if it was already.
     func beginRunning() -> Bool {
-        contents.withLockedValue { contents in
-            guard !contents.order.isRunning else { return false }
-            contents.order.isRunning = true
-            beginNext(&contents)
+        state.withLockedValue { state in
+            guard !state.order.isRunning else { return false }
+            state.order.isRunning = true
+            beginNext(&state)
             return true
         }
     }
@@ -187,62 +187,62 @@ public final class WorkQueue: Service {
     func serve() async {
         await withTaskCancellationOrGracefulShutdownHandler {
             await withDiscardingTaskGroup { group in
-                for await id in starts { group.addTask { await self.execute(id) } }
+                for await id in startIDs { group.addTask { await self.execute(id) } }
             }
         } onCancelOrGracefulShutdown: {
             self.endAll(.shutDown)
         }
         endAll(.shutDown)
-        contents.withLockedValue { contents in
-            for id in contents.order.all { end(id, in: &contents) }
+        state.withLockedValue { state in
+            for id in state.order.all { end(id, in: &state) }
         }
     }
 
     /// Stops accepting work. `serve` returns when the work already added has ended.
     func close() {
-        contents.withLockedValue { contents in
-            contents.isClosed = true
-            closeIfDone(contents)
+        state.withLockedValue { state in
+            state.isClosed = true
+            closeIfDone(state)
         }
     }
 
-    private func closeIfDone(_ contents: borrowing Contents) {
-        if contents.isClosed, contents.order.count == 0 { start.finish() }
+    private func closeIfDone(_ state: borrowing State) {
+        if state.isClosed, state.order.count == 0 { startContinuation.finish() }
     }
 
     private func execute(_ id: UInt64) async {
-        let task: Task<Void, Never>? = contents.withLockedValue { contents in
-            guard let entry = contents.entries[id], entry.cause == nil else { return nil }
-            let task = Task { await entry.record.perform { self.begun(id) } }
-            contents.entries[id]?.task = task
+        let task: Task<Void, Never>? = state.withLockedValue { state in
+            guard let entry = state.entries[id], entry.cause == nil else { return nil }
+            let task = Task { await entry.record.perform { self.operationBegan(id) } }
+            state.entries[id]?.task = task
             return task
         }
         if let task {
             await withTaskCancellationHandler {
                 await task.value
             } onCancel: {
-                // The queue's own task was cancelled, which the work reports as a shutdown.
+                // The task that runs the queue was cancelled, which the work reports as a shutdown.
                 self.endAll(.shutDown)
             }
         }
-        contents.withLockedValue { end(id, in: &$0) }
+        state.withLockedValue { end(id, in: &$0) }
     }
 
-    private func begun(_ id: UInt64) {
-        contents.withLockedValue { $0.entries[id]?.record.move(to: .executing) }
+    private func operationBegan(_ id: UInt64) {
+        state.withLockedValue { $0.entries[id]?.record.move(to: .executing) }
     }
 
-    private func end(_ id: UInt64, in contents: inout Contents) {
-        guard let entry = contents.entries.removeValue(forKey: id) else { return }
+    private func end(_ id: UInt64, in state: inout State) {
+        guard let entry = state.entries.removeValue(forKey: id) else { return }
         entry.record.end(cause: entry.cause)
-        let effects = contents.order.ended(id, succeeded: entry.record.state == .finished(.success))
-        apply(effects, cause: entry.cause ?? .cancelled, after: entry.record, id: id, to: &contents)
-        beginNext(&contents)
-        closeIfDone(contents)
+        let effects = state.order.ended(id, succeeded: entry.record.state == .finished(.success))
+        apply(effects, cause: entry.cause ?? .cancelled, after: entry.record, id: id, to: &state)
+        beginNext(&state)
+        closeIfDone(state)
     }
 
-    private func beginNext(_ contents: inout Contents) {
-        while let id = contents.order.takeNext() { start.yield(id) }
+    private func beginNext(_ state: inout State) {
+        while let id = state.order.takeNext() { startContinuation.yield(id) }
     }
 
     /// - Parameters:
@@ -250,16 +250,16 @@ public final class WorkQueue: Service {
     ///   - ended: the work that has just ended, if any.
     private func apply(
         _ effects: WorkOrder.Effects, cause: WorkError.Cause, after ended: (any WorkRecord)? = nil, id: UInt64? = nil,
-        to contents: inout Contents
+        to state: inout State
     ) {
-        for id in effects.ready { contents.entries[id]?.record.move(to: .ready) }
+        for id in effects.ready { state.entries[id]?.record.move(to: .ready) }
         // Work that is cancelled because of a dependency comes after that dependency.
-        var gone: [UInt64: any WorkRecord] = [:]
-        if let id { gone[id] = ended }
+        var endedRecords: [UInt64: any WorkRecord] = [:]
+        if let id { endedRecords[id] = ended }
         for cancellation in effects.cancelled {
-            guard let record = contents.entries.removeValue(forKey: cancellation.id)?.record else { continue }
-            gone[cancellation.id] = record
-            if let dependency = cancellation.cause.flatMap({ gone[$0] }) {
+            guard let record = state.entries.removeValue(forKey: cancellation.id)?.record else { continue }
+            endedRecords[cancellation.id] = record
+            if let dependency = cancellation.cause.flatMap({ endedRecords[$0] }) {
                 record.end(WorkError(name: record.name, dependency: dependency))
             } else {
                 record.end(WorkError(cause, name: record.name))
@@ -269,13 +269,13 @@ public final class WorkQueue: Service {
 }
 
 extension Services {
-    /// Runs ordered work for as long as `body` takes, for example a login and then a fetch.
+    /// Runs ordered work while `body` runs, for example a login and then a fetch.
     ///
     /// When `body` returns, the work it has added and not cancelled is completed first, as in a task group. When it
     /// throws or its task is cancelled, the work is cancelled.
     ///
     /// - Parameters:
-    ///   - maximumExecuting: the maximum number of operations that run at once; 1 or more.
+    ///   - maximumExecuting: the maximum number of concurrent operations; 1 or more.
     ///   - maximumPending: the maximum amount of work that has not ended; more is refused. 1 or more.
     ///   - body: adds work and takes its values.
     /// - Returns: the result of `body`.

@@ -16,8 +16,8 @@ public enum WorkState: Hashable, Sendable {
     case executing
     /// The operation has ended.
     case finished(Ending)
-    /// Cancelled, because it was cancelled itself, its queue was shut down or work on which it depends did not succeed.
-    /// An operation that was running has ended.
+    /// The work was cancelled, its queue was shut down, or work on which it depends did not succeed. A running
+    /// operation has ended.
     case cancelled
 
     /// Whether the state is final.

@@ -99,8 +99,8 @@ BUGS = [
     Bug(
         "split-vote-is-held",
         "QuorumLocks.swift",
-        "guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.maximumTries else {",
-        "guard case .contended = outcome, mayTryAgain, tries < 0 else {",
+        "guard case .contended = outcome, mayRetry, tries < QuorumRetry.maximumTries else {",
+        "guard case .contended = outcome, mayRetry, tries < 0 else {",
         ("free-locks",),
         story="SimulationTests.QuorumFaultTests/splitVote\\(",
     ),
@@ -130,8 +130,8 @@ BUGS = [
     Bug(
         "outage-forgets-waiters",
         "LockCoordinator.swift",
-        "let all = (Array(waiters.values) + Array(trying.values)).sorted",
-        "let all = Array(trying.values).sorted",
+        "let all = (Array(waiters.values) + Array(attempting.values)).sorted",
+        "let all = Array(attempting.values).sorted",
         ("answers",),
         # The deadline of the wait answers the waiter too, but much later.
         story="SimulationTests.LockFaultTests/waitersFail\\(",

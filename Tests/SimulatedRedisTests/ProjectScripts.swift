@@ -60,7 +60,7 @@ struct ProjectScripts {
         case 16:
             let keys = ["lock", "fence", "holders", "grants"]
             let both = ["one", "two"].flatMap { name in keys.map { "i:\($0):{\(name)}" } }
-            return call("standing", both, [token(), fence(), token(), fence()])
+            return call("lease-state", both, [token(), fence(), token(), fence()])
         case 0: return call("acquire", lockKeys(name, 3), [token(), ttl(), "wake:", clock()])
         case 1:
             return call(
@@ -119,7 +119,7 @@ struct ProjectScripts {
         case 3:
             let algorithm = pick(["0", "1", "2"])
             let since = pick(["1700000000000000", "1700000003000000", "1700000001000", "1700000002500000"])
-            return call("give-back", ["rate:\(algorithm)"], [algorithm, pick(["1", "2"]), since, "5", "1000", "5"])
+            return call("refund", ["rate:\(algorithm)"], [algorithm, pick(["1", "2"]), since, "5", "1000", "5"])
         default:
             return call("throttle", ["throttle"], [pick(["3", "10"]), pick(["5", "7"]), "1000000", pick(["0", "1", "2"])])
         }

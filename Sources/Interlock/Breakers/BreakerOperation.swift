@@ -13,10 +13,11 @@ package enum BreakerOperation: Sendable {
     case trial(id: String, lifetime: Int64, known: Int64)
     case trialOutcome(id: String, Outcome, expect: Int64, retryAfter: Int64?, pause: Int64?)
     case close(BreakerCause, expect: Int64)
-    /// Reports an outage, for `lapse` milliseconds unless it is repeated; with `quorum`, that many sidecars must report
-    /// it. A seconding report has no effect alone. Nothing is changed in a state older than the generation `known`.
+    /// Reports an outage, which lasts for `lapse` milliseconds unless it is reported again; with `quorum`, that many
+    /// sidecars must report it. A confirmation counts only if another sidecar has reported the outage. Has no effect if
+    /// the breaker's generation is lower than `known`, because Redis has lost its state.
     case down(reason: String, lapse: Int64, quorum: Int?, isConfirmation: Bool, known: Int64)
     case up(expect: Int64, isFollowedByTrial: Bool, quorum: Int?)
-    /// Forces the state, or ends a forced state. The new generation is always later than `known`.
+    /// Forces the state, or ends a forced state. The new generation is always higher than `known`.
     case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String, known: Int64)
 }

@@ -90,8 +90,8 @@ struct BreakerScript: ScriptCommand {
             call.add(expect: expect)
             call.add("cause", text: cause.rawValue)
             call.add("reporters", settings.reporters)
-            let ownPause = pause ?? settings.openFor.lowerBound.wholeMilliseconds
-            call.add("lapse", settings.voteMilliseconds(pause: ownPause))
+            let effectivePause = pause ?? settings.openFor.lowerBound.wholeMilliseconds
+            call.add("lapse", settings.voteMilliseconds(pause: effectivePause))
             call.add(openFor: settings.openFor)
             call.add(pause: pause, atMost: settings.longestPause)
         case .trip(let cause, let expect, let openFor, let pause):
@@ -140,7 +140,7 @@ struct BreakerScript: ScriptCommand {
 
 /// The reply of a breaker's script.
 package struct BreakerReply: Hashable, Sendable {
-    /// Whether the call had its effect.
+    /// Whether the operation took effect.
     package var isDone: Bool
     /// The time at Redis, in milliseconds of the Unix epoch.
     package var redisTime: Int64
@@ -163,7 +163,7 @@ extension BreakerSnapshot {
             rate: { hash[$0].flatMap(Double.init) })
     }
 
-    /// The fields of the hash, to restore it.
+    /// The fields with which the hash is restored.
     package var hash: [(String, String)] {
         [
             ("state", state.rawValue), ("cause", cause), ("since", "\(sinceMilliseconds)"), ("until", "\(untilMilliseconds)"),
@@ -199,7 +199,7 @@ struct BreakerCall {
     /// Adds the generation as a string, because Lua prints only 14 digits of a number.
     mutating func add(expect generation: Int64) { add("expect", text: "\(generation)") }
 
-    /// Adds the numbers as strings, which the script compares with those in the hash.
+    /// Adds the numbers as strings, because the script compares them with the strings in the hash.
     mutating func add(_ end: BreakerEnds.End?, _ name: String, over: String) {
         guard let end else { return }
         add(name, text: "\(end.number)")
@@ -212,11 +212,11 @@ struct BreakerCall {
         add("open_max", range.upperBound.wholeMilliseconds)
     }
 
-    /// The time for which the upstream asked for no calls, in milliseconds.
-    mutating func add(pause milliseconds: Int64?, atMost longest: Int64) {
+    /// Adds the time, in milliseconds, for which the upstream asked its callers to pause.
+    mutating func add(pause milliseconds: Int64?, atMost maximum: Int64) {
         guard let milliseconds else { return }
         add("pause", milliseconds)
-        add("longest", longest)
+        add("longest", maximum)
     }
 
     mutating func add(_ sums: OutcomeSums) {

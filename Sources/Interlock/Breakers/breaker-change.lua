@@ -1,5 +1,5 @@
 -- needs: breaker, breaker-votes
--- The change of a breaker's state.
+-- Changes a breaker's state.
 --
 -- KEYS and ARGV: see `breaker.lua`
 

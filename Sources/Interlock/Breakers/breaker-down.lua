@@ -6,18 +6,18 @@
 --         quorum (how many sidecars must report), seconds (whether this report counts only with an earlier one)
 -- Reply see `breaker.lua`; result is 1 if the breaker is open because of the outage
 --
--- Guarantees that an outage ends when no sidecar repeats the report, that an open time is not shortened, and that a
--- breaker older than the generation at_least, because Redis has lost it, does not change: it is restored first.
+-- Guarantees that an outage ends when no sidecar repeats the report, and that an open time is not shortened. A breaker
+-- whose generation is below at_least does not change: Redis has lost its state, which must be restored first.
 
 apply_ends()
--- A sidecar's vote is its own: it counts whatever the generation is.
+-- A vote belongs to its sidecar, so it counts whatever the generation is.
 if call.quorum then
-  if call.seconds and count_voters(true) == 0 then return reply(0) end
+  if call.seconds and count_votes(true) == 0 then return reply(0) end
   cast_vote('outage', call.lapse)
 end
 if generation < (tonumber(call.at_least) or 0) then return reply(0) end
 if not is_expected() or is_forced() then return reply(0) end
-if call.quorum and count_voters(true) < call.quorum then return reply(0) end
+if call.quorum and count_votes(true) < call.quorum then return reply(0) end
 local ends = now + call.lapse
 if state == 'open' then ends = math.max(ends, tonumber(hash['until'])) end
 if state == 'open' and hash.cause == 'outage' then

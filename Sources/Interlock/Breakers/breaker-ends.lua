@@ -1,12 +1,12 @@
 -- needs: breaker, breaker-change
--- Decides whether the open time and the forced time have ended. A state ends when a sidecar has measured its time, not
--- because Redis' clock jumps.
+-- Decides whether the open time and the forced time have ended. A state ends when a sidecar has measured its duration,
+-- not because Redis' clock jumps.
 --
 -- ARGV  the call may also have the ends that its sidecar knows: until and forced_until, as stored in the hash; until_to
 --         and forced_until_to, the corrected values if Redis' clock has jumped since they were written; over and
 --         forced_over, if the end has passed by the sidecar's clock
 --
--- Guarantees that an end is never further away than the whole time of its state.
+-- Guarantees that the remaining time of a state never exceeds the full duration of that state.
 
 -- A sidecar that knows the stored end has measured it by its own clock.
 local function is_over(name, over)

@@ -1,5 +1,5 @@
 -- needs: breaker, breaker-ends, breaker-open, breaker-window
--- Adds outcomes of calls to the window, and opens the breaker if too many are bad.
+-- Adds outcomes of calls to the window, and opens the breaker if too many failed or were slow.
 --
 -- KEYS  see `breaker.lua`
 -- ARGV  1 the call; it also has: expect, trailing (failures after the last success), minimum, failure_rate,

@@ -6,8 +6,8 @@
 --         lifetime (ms)
 -- Reply see `breaker.lua`; result is 1 if the call may proceed: it has a permit, or the breaker is closed
 --
--- Guarantees that no more permits are in use than there are trials left, that a permit that is never reported lapses
--- after its lifetime, and that a breaker older than the generation at_least, because Redis has lost it, gives none.
+-- Guarantees that no more permits are in use than there are trials left, and that a permit that is never reported
+-- lapses after its lifetime. A breaker whose generation is below at_least grants none: Redis has lost its state.
 
 local is_due = apply_ends()
 if not is_expected() or is_forced() or generation < tonumber(call.at_least) then return reply(0) end
@@ -15,7 +15,7 @@ if state == 'open' and is_due then change('half_open', hash.cause, 0, {reason = 
 if state == 'closed' then return reply(1) end
 if state ~= 'half_open' then return reply(0) end
 local successes = tonumber(hash.successes or 0)
--- The number of trials was reduced, so no further trial would be given.
+-- The number of trials was reduced, so no further trial would be granted.
 if successes >= call.permits then
   change('closed', 'trials', 0)
   return reply(1)

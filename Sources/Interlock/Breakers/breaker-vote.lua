@@ -11,6 +11,6 @@
 apply_ends()
 if not is_expected() or is_forced() or state ~= 'closed' then return reply(0) end
 cast_vote(call.cause, call.lapse)
-if count_voters(false) < call.reporters then return reply(0) end
+if count_votes(false) < call.reporters then return reply(0) end
 open(call.cause)
 return reply(1)

@@ -1,5 +1,5 @@
 -- needs: breaker
--- The votes of sidecars that calls fail, or that there is an outage. A vote lapses unless it is repeated.
+-- Sidecars' votes that calls fail, or that there is an outage. A vote lapses unless it is repeated.
 --
 -- KEYS and ARGV: see `breaker.lua`
 
@@ -12,7 +12,7 @@ local function cast_vote(cause, lapse)
 end
 
 -- Returns the number of sidecars that report an outage (`of_outage`) or failing calls.
-local function count_voters(of_outage)
+local function count_votes(of_outage)
   redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', now)
   local seen, count = {}, 0
   for _, member in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do

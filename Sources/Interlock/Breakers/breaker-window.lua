@@ -1,5 +1,5 @@
 -- needs: breaker
--- The window of outcomes that a closed breaker is judged by.
+-- The window of outcomes by which a closed breaker is judged.
 --
 -- KEYS  see `breaker.lua`; 3 is the window
 -- ARGV  the call also has: calls, failures, slow (sums to add), slices (of the window), and window (ms) or window_calls
@@ -7,41 +7,41 @@
 -- A window of calls does not depend on time. Without any calls, it is dropped after a day.
 local IDLE_WINDOW = 86400000
 
-local function counts(slice) return string.match(slice, '(%d+):(%d+):(%d+)') end
+local function parse(slice) return string.match(slice, '(%d+):(%d+):(%d+)') end
 
 -- Adds the call's sums to the current slice. Returns its number, the number of slices in the window, and the window's
 -- lifetime in ms.
 local function add_by_time(slices)
   local width = math.max(1, math.floor(call.window / call.slices))
   local current = math.floor(now / width)
-  local mine = slices[current] or {0, 0, 0}
-  slices[current] = {mine[1] + call.calls, mine[2] + call.failures, mine[3] + call.slow}
+  local slice = slices[current] or {0, 0, 0}
+  slices[current] = {slice[1] + call.calls, slice[2] + call.failures, slice[3] + call.slow}
   return current, call.slices, call.window + width
 end
 
--- Spreads the call's sums evenly over slices, the last of which is not full. Returns the same.
+-- Spreads the call's sums evenly over slices, the last of which is not full. Returns the same as `add_by_time`.
 local function add_by_calls(slices)
   local width = math.ceil(call.window_calls / call.slices)
   local current = 0
   for number in pairs(slices) do current = math.max(current, number) end
-  local left = {call.calls, call.failures, call.slow}
-  local most = width * (call.slices + 1)
-  if left[1] > most then
-    local share = most / left[1]
-    left = {most, math.floor(left[2] * share + 0.5), math.floor(left[3] * share + 0.5)}
+  local remaining = {call.calls, call.failures, call.slow}
+  local max_calls = width * (call.slices + 1)
+  if remaining[1] > max_calls then
+    local share = max_calls / remaining[1]
+    remaining = {max_calls, math.floor(remaining[2] * share + 0.5), math.floor(remaining[3] * share + 0.5)}
   end
-  while left[1] > 0 do
+  while remaining[1] > 0 do
     local slice = slices[current] or {0, 0, 0}
     if slice[1] >= width then
       current = current + 1
       slice = {0, 0, 0}
     end
-    local share = math.min(1, (width - slice[1]) / left[1])
+    local share = math.min(1, (width - slice[1]) / remaining[1])
     slices[current] = {slice[1], slice[2], slice[3]}
     for i = 1, 3 do
-      local part = i == 1 and math.min(left[1], width - slice[1]) or math.floor(left[i] * share + 0.5)
+      local part = i == 1 and math.min(remaining[1], width - slice[1]) or math.floor(remaining[i] * share + 0.5)
       slices[current][i] = slice[i] + part
-      left[i] = left[i] - part
+      remaining[i] = remaining[i] - part
     end
   end
   return current, call.slices + 1, IDLE_WINDOW
@@ -55,21 +55,25 @@ local function add_to_window()
     if stored[i] == 'generation' then
       stored_generation = stored[i + 1]
     else
-      local c, f, s = counts(stored[i + 1])
+      local c, f, s = parse(stored[i + 1])
       slices[tonumber(stored[i])] = {tonumber(c), tonumber(f), tonumber(s)}
     end
   end
-  -- A sidecar with another kind of window that changed the state has emptied only its own window.
+  -- If a sidecar with another kind of window changed the state, it emptied only its own window.
   if stored_generation ~= integer(generation) then
     redis.call('DEL', KEYS[3])
     slices = {}
   end
-  local current, kept, lifetime
-  if call.window then current, kept, lifetime = add_by_time(slices) else current, kept, lifetime = add_by_calls(slices) end
+  local current, slice_count, lifetime
+  if call.window then
+    current, slice_count, lifetime = add_by_time(slices)
+  else
+    current, slice_count, lifetime = add_by_calls(slices)
+  end
   local sums, written, dropped = {0, 0, 0}, {}, {}
   for number, slice in pairs(slices) do
-    -- A slice from the future was counted with another length.
-    if number <= current - kept or number > current then
+    -- A slice with a number from the future belongs to slices of another length.
+    if number <= current - slice_count or number > current then
       dropped[#dropped + 1] = integer(number)
     else
       for i = 1, 3 do sums[i] = sums[i] + slice[i] end

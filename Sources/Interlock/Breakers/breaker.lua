@@ -8,7 +8,7 @@
 -- ARGV  1 the call as a JSON object. Every call has: service, by, origin, db, channel, history, random (0…1).
 --         "expect" is the generation that the caller acts on; if the breaker has another one, nothing changes.
 --         A call may pass the ends that its sidecar knows: see `breaker-ends.lua`
--- Reply {result, time in ms, {field, value, …}}; result is 1 if the call did or got what it asked for, otherwise 0
+-- Reply {result, time in ms, {field, value, …}}; result is 1 if the call succeeded, otherwise 0
 --
 -- Guarantees that the generation increases with every change of state, even after a wipe, so that only one of two
 -- sidecars that act on the same generation decides; and that every change of state is in the history and on the event

@@ -10,19 +10,18 @@ final class DomainCoordinator {
         struct Caller {
             var completion: Completion<DescriptorDecision>
             var asks: [DescriptorAsk]
-            /// Whether the call only peeks and is left out of the metrics.
+            /// Whether the call only peeks and is excluded from the metrics.
             var isUncounted = false
         }
 
         var limiter: DomainLimiter
         var metrics: DomainMetrics
-        /// The digest of the rules, kept because computing it for a thousand rules is too slow to repeat at every
-        /// reload.
+        /// The digest of the rules, cached because computing it for a thousand rules at every reload is too slow.
         var digest: String
         var callers = Slab<Caller>()
         /// The counters used while Redis is unreachable or late. They are kept until their grants no longer count.
         var localCounters: LocalCounters?
-        var isFlushPlanned = false
+        var isFlushScheduled = false
         /// Whether a timer is set for requests whose time is up.
         var isAlarmSet = false
 
@@ -39,10 +38,10 @@ final class DomainCoordinator {
     private static let maximumLocalCounters = 50_000
 
     private let runtime: CoordinatorRuntime
-    /// The longest time to wait for Redis before a request is decided without it.
+    /// The maximum time to wait for Redis before a request is decided without it.
     private let timeoutMilliseconds: Int64
     private var domains: [ExactText: Domain] = [:]
-    private var planned: [Domain] = []
+    private var domainsToFlush: [Domain] = []
     private var settlements: [DomainLimiter.Settlement] = []
 
     init(runtime: CoordinatorRuntime, domains: [RateLimitDomain], timeout: Duration) {
@@ -52,7 +51,7 @@ final class DomainCoordinator {
     }
 
     /// Decides a request. The completion is called once, within the timeout and possibly before this returns.
-    /// - Parameter isUncounted: whether the request is left out of the metrics.
+    /// - Parameter isUncounted: whether the request is excluded from the metrics.
     /// - Returns: whether the domain is configured; if not, the completion is not called.
     func ask(
         _ name: String, _ asks: [DescriptorAsk], isUncounted: Bool = false, completion: Completion<DescriptorDecision>
@@ -63,7 +62,7 @@ final class DomainCoordinator {
         switch domain.limiter.admit(asks, id: id, now: now) {
         case .answered(let answer): deliver(domain, id, answer)
         case .queued:
-            planFlush(of: domain)
+            scheduleFlush(of: domain)
             setAlarm(domain, now: now)
         }
         return true
@@ -89,7 +88,7 @@ final class DomainCoordinator {
         domains = next
     }
 
-    /// The rule that matches a quota bucket, whose entries are unordered; `nil` if none does.
+    /// Returns the rule that matches a quota bucket, whose entries are unordered; `nil` if no rule does.
     func match(unordered entries: [DescriptorEntry], in domain: String) -> DescriptorIndex.Match? {
         domains[ExactText(domain)]?.limiter.index.match(unordered: entries)
     }
@@ -99,7 +98,7 @@ final class DomainCoordinator {
         Dictionary(domains.values.map { ($0.name, $0.digest) }, uniquingKeysWith: { $1 })
     }
 
-    /// All domains, by name.
+    /// Reports on all domains, sorted by name.
     func reports() -> [DomainReport] {
         domains.values.sorted { $0.name < $1.name }.map { domain in
             DomainReport(
@@ -129,17 +128,17 @@ final class DomainCoordinator {
 
     // MARK: Batches
 
-    /// Plans a flush, so that all requests of one tick are sent together.
-    private func planFlush(of domain: Domain) {
-        guard !domain.isFlushPlanned, domain.limiter.mayFlush else { return }
-        domain.isFlushPlanned = true
-        planned.append(domain)
-        guard planned.count == 1 else { return }
+    /// Schedules a flush at the end of the tick, so that all requests of one tick share a batch.
+    private func scheduleFlush(of domain: Domain) {
+        guard !domain.isFlushScheduled, domain.limiter.mayFlush else { return }
+        domain.isFlushScheduled = true
+        domainsToFlush.append(domain)
+        guard domainsToFlush.count == 1 else { return }
         runtime.eventLoop.assumeIsolated().execute { [self] in
-            let domains = planned
-            planned.removeAll(keepingCapacity: true)
+            let domains = domainsToFlush
+            domainsToFlush.removeAll(keepingCapacity: true)
             for domain in domains {
-                domain.isFlushPlanned = false
+                domain.isFlushScheduled = false
                 flush(domain)
             }
         }
@@ -151,7 +150,7 @@ final class DomainCoordinator {
         guard runtime.pipeline.isUp else {
             _ = domain.limiter.end(batch)
             decideLocally(domain, batch, now: sentAt)
-            return planFlushOfRest(domain)
+            return scheduleNextFlush(domain)
         }
         runtime.pipeline.send(TakeScript(keys: runtime.keys, scope: .domain(domain.name), batch: batch.limits)) { [self] result in
             let now = runtime.time.now()
@@ -165,11 +164,11 @@ final class DomainCoordinator {
                 if error.isUnavailability { decideLocally(domain, batch, now: now) } else { fail(domain, batch, error) }
             case .failure: break
             }
-            planFlushOfRest(domain)
+            scheduleNextFlush(domain)
         }
     }
 
-    private func planFlushOfRest(_ domain: Domain) { if domain.limiter.hasArrivals { planFlush(of: domain) } }
+    private func scheduleNextFlush(_ domain: Domain) { if domain.limiter.hasArrivals { scheduleFlush(of: domain) } }
 
     private func apply(
         _ domain: Domain, _ batch: DescriptorBatch, _ verdict: LimitVerdict, cause: DescriptorAnswer.Cause = .limit,
@@ -214,7 +213,7 @@ final class DomainCoordinator {
         }
     }
 
-    /// Sets one timer for all requests of a domain. It fires for the oldest and is then set again for the next oldest.
+    /// Sets one timer for all requests of a domain. It fires for the oldest request and is then set for the next one.
     private func setAlarm(_ domain: Domain, now: Instant) {
         guard !domain.isAlarmSet, let oldest = domain.limiter.oldest else { return }
         domain.isAlarmSet = true

@@ -1,8 +1,8 @@
 internal import CoreMetrics
 internal import InterlockCore
 
-/// The metrics of one domain: the decisions of each rule and, for rules with detailed metrics, of each value up to a
-/// maximum number.
+/// The metrics of one domain: the decisions of each rule and, for rules with detailed metrics, of each value, up to a
+/// maximum number of values.
 final class DomainMetrics {
     /// The maximum number of values, over all rules of a domain, that are counted separately. The rest are counted as
     /// `other`.
@@ -26,10 +26,10 @@ final class DomainMetrics {
         }
 
         /// - Parameters:
-        ///   - isRefused: whether the whole request was refused. If not, a status over its limit belongs to a shadow
-        ///     domain.
-        ///   - inSumOnly: whether the metrics of this rule are kept per value instead.
-        func count(_ status: DescriptorStatus, isRefused: Bool, inSumOnly: Bool = false) {
+        ///   - isRefused: whether the whole request was refused. A status over its limit in a request that was not
+        ///     refused belongs to a shadow domain.
+        ///   - skipsCounter: whether the rule has a counter for each value instead.
+        func count(_ status: DescriptorStatus, isRefused: Bool, skipsCounter: Bool = false) {
             let counter: Counter
             if status.isOverLimit && isRefused {
                 counter = overLimit
@@ -41,7 +41,7 @@ final class DomainMetrics {
                 counter = ok
                 sum.ok += 1
             }
-            if !inSumOnly { counter.increment() }
+            if !skipsCounter { counter.increment() }
         }
 
         func destroy() { for counter in [ok, overLimit, shadow] { counter.destroy() } }
@@ -78,7 +78,7 @@ final class DomainMetrics {
                 rules[rule]?.count(status, isRefused: answer.isOverLimit)
                 continue
             }
-            rules[rule]?.count(status, isRefused: answer.isOverLimit, inSumOnly: true)
+            rules[rule]?.count(status, isRefused: answer.isOverLimit, skipsCounter: true)
             var name = CounterName()
             for entry in ask.entries { name.append(key: entry.key, value: entry.value) }
             decisions(ofValue: name.text).count(status, isRefused: answer.isOverLimit)

@@ -12,7 +12,7 @@ package struct DomainReport: Sendable {
 
     package var domain: RateLimitDomain
     package var rules: [Rule]
-    /// The number of combinations of values with a counter, as far as this sidecar knows.
+    /// The number of counters that this sidecar knows: one for each combination of values.
     package var counters: Int
 }
 

@@ -6,8 +6,8 @@ internal import RedisClient
 /// Divides limits among data planes that enforce their quotas themselves between reports. Confined to the coordinator's
 /// event loop.
 final class QuotaCoordinator {
-    /// The time within which an assignment must arrive; after it the quota would be used although Redis no longer
-    /// counts it.
+    /// The time within which an assignment must arrive. After it, the data plane would use a quota that Redis no longer
+    /// counts.
     static let delayMilliseconds: Int64 = 5000
     static var keptMilliseconds: Int64 { QuotaRate.lifetimeSeconds * 1000 + delayMilliseconds }
     /// The maximum number of data planes of one bucket.
@@ -19,11 +19,11 @@ final class QuotaCoordinator {
     private let buckets = Gauge(label: "interlock_quota_buckets")
     private var sessions: [ObjectIdentifier: QuotaSession] = [:]
     private var sessionsByOrigin: [Origin: Int] = [:]
-    /// Data planes whose stream has ended but which may still use their assignments.
-    private var left: [(dataPlane: String, origin: Origin, until: Instant)] = []
-    /// Origins that have had several data planes, and the time until which that counts: a returning one cannot be
-    /// identified there.
-    private var shared: [Origin: Instant] = [:]
+    /// The data planes whose stream has ended but that may still use their assignments.
+    private var departed: [(dataPlane: String, origin: Origin, until: Instant)] = []
+    /// The origins that have had several data planes, and the time until which that matters: a returning data plane
+    /// cannot be identified there.
+    private var sharedOrigins: [Origin: Instant] = [:]
     private var lastNumber = 0
     var budget = QuotaBudget()
 
@@ -40,7 +40,7 @@ final class QuotaCoordinator {
         self.domains = domains
     }
 
-    /// Handles a data plane that has opened a stream.
+    /// Begins a session for a data plane that has opened a stream.
     /// - Parameters:
     ///   - address: the data plane's host.
     ///   - client: the API key whose limits apply.
@@ -58,46 +58,48 @@ final class QuotaCoordinator {
         return session
     }
 
-    /// Returns the ID of a data plane. One that returns keeps its ID, and with it its quotas, if it is the only one of
-    /// its origin. A different one that got the same ID would use the quotas twice.
+    /// Returns the ID of a data plane. A returning data plane keeps its ID, and with it its quotas, if it is the only
+    /// one of its origin. If another data plane got the same ID, the quotas would be used twice.
     private func dataPlane(from origin: Origin, isReturning: Bool) -> String {
-        let now = forgetPast()
-        let gone = left.firstIndex { $0.origin == origin }
-        let isAlone = sessionsByOrigin[origin] == nil
-        if let gone, isAlone, isReturning, shared[origin] == nil, shared.count < Self.maximumOrigins {
-            return left.remove(at: gone).dataPlane
+        let now = dropExpired()
+        let departedIndex = departed.firstIndex { $0.origin == origin }
+        let isOnlySession = sessionsByOrigin[origin] == nil
+        if let departedIndex, isOnlySession, isReturning, sharedOrigins[origin] == nil,
+            sharedOrigins.count < Self.maximumOrigins
+        {
+            return departed.remove(at: departedIndex).dataPlane
         }
-        if gone != nil || !isAlone { divide(origin, now) }
+        if departedIndex != nil || !isOnlySession { markShared(origin, now) }
         lastNumber += 1
         return "\(runtime.id):\(lastNumber)"
     }
 
-    private func divide(_ origin: Origin, _ now: Instant) {
-        if shared[origin] != nil || shared.count < Self.maximumOrigins {
-            shared[origin] = now.advanced(byMilliseconds: 2 * Self.keptMilliseconds)
+    private func markShared(_ origin: Origin, _ now: Instant) {
+        if sharedOrigins[origin] != nil || sharedOrigins.count < Self.maximumOrigins {
+            sharedOrigins[origin] = now.advanced(byMilliseconds: 2 * Self.keptMilliseconds)
         }
     }
 
     /// Drops expired entries.
     /// - Returns: the current time.
-    private func forgetPast() -> Instant {
+    private func dropExpired() -> Instant {
         let now = runtime.time.now()
-        left.removeAll { $0.until <= now }
-        shared = shared.filter { $0.value > now }
+        departed.removeAll { $0.until <= now }
+        sharedOrigins = sharedOrigins.filter { $0.value > now }
         return now
     }
 
     func ended(_ session: QuotaSession) {
         let origin = session.origin
-        let now = forgetPast()
+        let now = dropExpired()
         sessions[ObjectIdentifier(session)] = nil
         budget.endSession(of: session.client)
         let others = (sessionsByOrigin[origin] ?? 1) - 1
         sessionsByOrigin[origin] = others > 0 ? others : nil
-        // Both may still use their assignments, and the first to return could be either.
-        if others > 0 || left.contains(where: { $0.origin == origin }) { divide(origin, now) }
-        left.append((session.dataPlane, origin, now.advanced(byMilliseconds: Self.keptMilliseconds)))
-        if left.count > Self.maximumOrigins { left.removeFirst() }
+        // Several data planes of this origin may use assignments, and the next to return could be any of them.
+        if others > 0 || departed.contains(where: { $0.origin == origin }) { markShared(origin, now) }
+        departed.append((session.dataPlane, origin, now.advanced(byMilliseconds: Self.keptMilliseconds)))
+        if departed.count > Self.maximumOrigins { departed.removeFirst() }
     }
 
     func refreshGauges() { buckets.record(sessions.values.reduce(0) { $0 + $1.bucketCount }) }

@@ -5,13 +5,13 @@ internal import RedisClient
 struct QuotaScript: ScriptCommand {
     static let source = RedisScript(library: "quota")
 
-    /// The demand of a data plane for one bucket, in tokens per fill.
+    /// The demand of a data plane for one bucket, in tokens per fill interval.
     struct Bucket {
         /// The bucket's name, as in the keys of counters.
         var name: String
         /// The part of the key after the name.
         var limit: String
-        /// The data plane, for this bucket.
+        /// The data plane's name for this bucket.
         var dataPlane: String
         var rate: QuotaRate
         var needs: Int64

@@ -3,7 +3,7 @@ internal import InterlockCore
 internal import NIOCore
 internal import RedisClient
 
-/// One session of a data plane: the use of its buckets that it reports, and its assignments. Confined to the
+/// One session of a data plane: the usage that it reports for its buckets, and its assignments. Confined to the
 /// coordinator's event loop.
 package final class QuotaSession {
     private struct Bucket {
@@ -12,21 +12,21 @@ package final class QuotaSession {
         /// The time covered by `requests`, in milliseconds; 0 if there was no earlier report.
         var elapsed: Int64 = 0
         var requests: Int64 = 0
-        var busyAt: Instant
-        var hasShare = false
-        var isPlanned = false
+        var lastUsedAt: Instant
+        var hasQuota = false
+        var isScheduled = false
         /// The bytes of the bucket's keys and values.
         var bytes = 0
         /// The time until which Redis may have the bucket's key.
-        var keptUntil = Instant(nanoseconds: .min)
+        var retainedUntil = Instant(nanoseconds: .min)
     }
 
-    private static let longestBatch = 100
+    private static let maximumBatchSize = 100
     /// The maximum number of requests in a report, beyond any plausible value.
     private static let maximumRequests: Int64 = 1 << 40
     private static let maximumBatches = 2
     /// The time without requests after which a bucket is forgotten.
-    private static let patienceMilliseconds: Int64 = 300_000
+    private static let idleLifetimeMilliseconds: Int64 = 300_000
 
     private let coordinator: QuotaCoordinator
     let origin: QuotaCoordinator.Origin
@@ -34,10 +34,10 @@ package final class QuotaSession {
     let dataPlane: String
     private let send: ([QuotaAction.Of]) -> Void
     private var buckets: [[DescriptorEntry]: Bucket] = [:]
-    private var planned: [[DescriptorEntry]] = []
+    private var scheduled: [[DescriptorEntry]] = []
     private var batchesInFlight = 0
     private var sweptAt = Instant(nanoseconds: 0)
-    private var isFlushPlanned = false
+    private var isFlushScheduled = false
     private var hasEnded = false
 
     init(
@@ -54,14 +54,14 @@ package final class QuotaSession {
     private var domain: String { origin.domain }
     var bucketCount: Int { buckets.count }
 
-    /// Handles a report. Assignments follow soon.
+    /// Handles a report. Assignments are sent soon after.
     package func report(_ usages: [QuotaUsage]) {
         guard !hasEnded else { return }
         let now = coordinator.runtime.time.now()
-        if sweptAt.advanced(byMilliseconds: Self.patienceMilliseconds / 10) <= now {
+        if sweptAt.advanced(byMilliseconds: Self.idleLifetimeMilliseconds / 10) <= now {
             sweptAt = now
-            let oldest = now.advanced(byMilliseconds: -Self.patienceMilliseconds)
-            for (name, bucket) in buckets where !bucket.isPlanned && bucket.reportedAt ?? now <= oldest { drop(name, now: now) }
+            let oldest = now.advanced(byMilliseconds: -Self.idleLifetimeMilliseconds)
+            for (name, bucket) in buckets where !bucket.isScheduled && bucket.reportedAt ?? now <= oldest { drop(name, now: now) }
         }
         var unlimited: [QuotaAction.Of] = []
         for usage in usages {
@@ -78,22 +78,23 @@ package final class QuotaSession {
             if let before = bucket.reportedAt { bucket.elapsed += now.millisecondsRoundedUp(since: before) }
             bucket.requests = min(Self.maximumRequests, bucket.requests + min(Self.maximumRequests, usage.requests))
             bucket.reportedAt = now
-            if usage.requests > 0 { bucket.busyAt = now }
-            if !bucket.isPlanned { planned.append(name) }
-            bucket.isPlanned = true
+            if usage.requests > 0 { bucket.lastUsedAt = now }
+            if !bucket.isScheduled { scheduled.append(name) }
+            bucket.isScheduled = true
             buckets[name] = bucket
         }
         if !unlimited.isEmpty { send(unlimited) }
-        planFlush()
+        scheduleFlush()
     }
 
     /// Returns a new bucket; `nil` if there is no room for it.
     private func newBucket(_ name: [DescriptorEntry], now: Instant) -> Bucket? {
         let bytes = name.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
-        guard let keptUntil = coordinator.budget.take(counted(name), bytes: bytes, of: client, now: now) else { return nil }
-        var bucket = Bucket(busyAt: now)
+        let budgetBucket = budgetBucket(for: name)
+        guard let retainedUntil = coordinator.budget.take(budgetBucket, bytes: bytes, of: client, now: now) else { return nil }
+        var bucket = Bucket(lastUsedAt: now)
         bucket.bytes = bytes
-        bucket.keptUntil = keptUntil
+        bucket.retainedUntil = retainedUntil
         return bucket
     }
 
@@ -103,10 +104,11 @@ package final class QuotaSession {
     }
 
     private func returnBucket(_ name: [DescriptorEntry], _ bucket: Bucket, now: Instant) {
-        coordinator.budget.returnBucket(counted(name), bytes: bucket.bytes, of: client, until: bucket.keptUntil, now: now)
+        coordinator.budget.returnBucket(
+            budgetBucket(for: name), bytes: bucket.bytes, of: client, until: bucket.retainedUntil, now: now)
     }
 
-    private func counted(_ name: [DescriptorEntry]) -> QuotaBudget.Bucket {
+    private func budgetBucket(for name: [DescriptorEntry]) -> QuotaBudget.Bucket {
         QuotaBudget.Bucket(dataPlane: dataPlane, digest: name.hashValue)
     }
 
@@ -117,29 +119,29 @@ package final class QuotaSession {
         let now = coordinator.runtime.time.now()
         for (name, bucket) in buckets { returnBucket(name, bucket, now: now) }
         buckets = [:]
-        planned = []
+        scheduled = []
         coordinator.ended(self)
     }
 
-    private func planFlush() {
-        guard !isFlushPlanned, !planned.isEmpty, batchesInFlight < Self.maximumBatches else { return }
-        isFlushPlanned = true
+    private func scheduleFlush() {
+        guard !isFlushScheduled, !scheduled.isEmpty, batchesInFlight < Self.maximumBatches else { return }
+        isFlushScheduled = true
         coordinator.runtime.eventLoop.assumeIsolated().execute { [self] in
-            isFlushPlanned = false
+            isFlushScheduled = false
             flush()
         }
     }
 
     private func flush() {
         guard !hasEnded else { return }
-        let names = planned.prefix(Self.longestBatch)
-        planned.removeFirst(names.count)
+        let names = scheduled.prefix(Self.maximumBatchSize)
+        scheduled.removeFirst(names.count)
         let now = coordinator.runtime.time.now()
         var known: [QuotaAction.Of] = []
         var asked: [[DescriptorEntry]] = []
         var batch: [QuotaScript.Bucket] = []
         for name in names {
-            if let action = settled(name, now: now) {
+            if let action = localAction(for: name, now: now) {
                 known.append((name, action))
             } else if let ask = ask(name, now: now) {
                 asked.append(name)
@@ -148,14 +150,14 @@ package final class QuotaSession {
         }
         if !known.isEmpty { send(known) }
         if !batch.isEmpty { send(batch, of: asked, at: now) }
-        planFlush()
+        scheduleFlush()
     }
 
     /// Returns the action that is known without Redis; `nil` if Redis has to be asked.
-    private func settled(_ name: [DescriptorEntry], now: Instant) -> QuotaAction? {
+    private func localAction(for name: [DescriptorEntry], now: Instant) -> QuotaAction? {
         guard let bucket = buckets[name] else { return nil }
-        buckets[name]?.isPlanned = false
-        if bucket.busyAt.advanced(byMilliseconds: Self.patienceMilliseconds) <= now {
+        buckets[name]?.isScheduled = false
+        if bucket.lastUsedAt.advanced(byMilliseconds: Self.idleLifetimeMilliseconds) <= now {
             drop(name, now: now)
             return .abandon
         }
@@ -174,15 +176,15 @@ package final class QuotaSession {
         let rate = QuotaRate(limit)
         bucket.needs.report(requests: bucket.requests, over: bucket.elapsed, of: rate)
         (bucket.requests, bucket.elapsed) = (0, 0)
-        // Redis counts from the time of its answer, which may be late.
-        bucket.keptUntil = now.advanced(
+        // Redis keeps the quota from the time of its answer, which may be late.
+        bucket.retainedUntil = now.advanced(
             byMilliseconds: QuotaCoordinator.keptMilliseconds + QuotaCoordinator.delayMilliseconds)
         buckets[name] = bucket
-        var own = CounterName()
-        for entry in name { own.append(key: entry.key, value: entry.value) }
+        var fullName = CounterName()
+        for entry in name { fullName.append(key: entry.key, value: entry.value) }
         // If several buckets share a counter, this data plane has a separate quota for each.
         return QuotaScript.Bucket(
-            name: match.counter, limit: ":" + limit.name, dataPlane: dataPlane + "/" + TextDigest.of(own.text), rate: rate,
+            name: match.counter, limit: ":" + limit.name, dataPlane: dataPlane + "/" + TextDigest.of(fullName.text), rate: rate,
             needs: bucket.needs.tokens(of: rate))
     }
 
@@ -194,7 +196,7 @@ package final class QuotaSession {
             maximumDataPlanes: QuotaCoordinator.maximumDataPlanes, buckets: batch)
         coordinator.runtime.pipeline.send(script) { [self] result in
             batchesInFlight -= 1
-            planFlush()
+            scheduleFlush()
             guard !hasEnded else { return }
             switch result {
             case .success(let quotas):
@@ -211,12 +213,12 @@ package final class QuotaSession {
         for (index, name) in names.enumerated() {
             guard let bucket = buckets[name] else { continue }
             if quotas[index] > 0 {
-                buckets[name]?.hasShare = true
+                buckets[name]?.hasQuota = true
                 actions.append((name, .quota(quotas[index], of: batch[index].rate)))
             } else {
                 coordinator.unassigned.increment()
                 // An assignment from another stream may still apply until it expires.
-                if bucket.hasShare { actions.append((name, .deny)) }
+                if bucket.hasQuota { actions.append((name, .deny)) }
             }
         }
         if !actions.isEmpty { send(actions) }
@@ -232,6 +234,6 @@ package final class QuotaSession {
         }
     }
 
-    /// Sends no assignment. Earlier assignments last until they expire, and the data planes report again.
+    /// Sends no assignment. Earlier assignments last until they expire, and the data plane reports again.
     private func leaveUnassigned(_ names: [[DescriptorEntry]]) { coordinator.unassigned.increment(by: names.count) }
 }

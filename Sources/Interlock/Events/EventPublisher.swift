@@ -5,11 +5,11 @@ internal import RedisClient
 
 /// Publishes the events of decisions that no script can publish. Confined to the coordinator's event loop.
 ///
-/// Local followers get each event exactly once, even if Redis is unreachable: the copy that returns on the channel is
-/// skipped.
+/// Local followers get each event exactly once, even if Redis is unreachable, because the copy that arrives on the
+/// channel is ignored.
 final class EventPublisher {
-    /// The maximum number of messages in progress. Further events are dropped, because windows may be as short as a
-    /// millisecond.
+    /// The maximum number of messages in progress. Further events are dropped, so that limits with windows as short as
+    /// a millisecond do not flood Redis.
     private static let maximumInFlight = 64
 
     private let runtime: CoordinatorRuntime
@@ -24,7 +24,7 @@ final class EventPublisher {
     func publish(_ event: LimitEvent) {
         guard inFlight < Self.maximumInFlight else { return runtime.metrics.eventsDropped.increment() }
         inFlight += 1
-        // Deferred until the decision has been carried out, because a follower may cancel calls that wait for it.
+        // Deferred until the decision was applied, because a follower may cancel calls that wait for it.
         runtime.eventLoop.assumeIsolated().execute { [self] in send(event) }
     }
 

@@ -1,7 +1,7 @@
 internal import InterlockCore
 
 extension LockEvent {
-    /// The message about a broken lock, before and after Redis' time.
+    /// Returns the message about a broken lock: the parts before and after the time, which Redis inserts.
     static func broken(_ lock: String, by: String, origin: String, database: Int) -> (start: String, end: String) {
         let start =
             #"{"v":1,"type":"\#(Kind.broken.rawValue)","origin":\#(JSONText.quoted(origin)),"db":\#(database),"#
@@ -11,7 +11,7 @@ extension LockEvent {
 }
 
 extension LimitEvent {
-    /// The event's JSON up to the value of `at_ms`, which is its last field.
+    /// Returns the event's JSON up to the value of `at_ms`, which is its last field.
     func json(origin: String, database: Int) -> String {
         var fields = [
             #""v":1"#, #""type":"\#(kind.rawValue)""#, #""origin":"# + JSONText.quoted(origin), #""db":\#(database)"#,

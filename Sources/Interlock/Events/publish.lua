@@ -1,4 +1,4 @@
--- Publishes an event with the present time.
+-- Publishes an event with the current time.
 --
 -- KEYS  none
 -- ARGV  1 the event channel  2 the event's JSON, up to the value of its last field, at_ms

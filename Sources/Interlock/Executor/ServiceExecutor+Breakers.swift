@@ -6,7 +6,7 @@ internal import RedisClient
 
 /// Keeps the local copy of each service's breaker up to date, and asks Redis to change its state.
 extension ServiceExecutor {
-    /// The maximum number of breaker states read at once. Without it, calls could queue behind a thousand reads.
+    /// The maximum number of concurrent reads of breaker states. Without it, calls could queue behind a thousand reads.
     private static let maximumReads = 25
 
     func status(of service: GuardedService) -> BreakerStatus {
@@ -24,10 +24,10 @@ extension ServiceExecutor {
             service.isToBeRead = true
             unread.append(service)
         }
-        readOn()
+        startReads()
     }
 
-    private func readOn() {
+    private func startReads() {
         // A read that fails synchronously calls this method again.
         guard !isReadingOn else { return }
         isReadingOn = true
@@ -36,15 +36,15 @@ extension ServiceExecutor {
             service.isToBeRead = false
             guard service.gate.isConfigured else { continue }
             readingCount += 1
-            synchronise(service) { [self] in
+            synchronize(service) { [self] in
                 readingCount -= 1
-                readOn()
+                startReads()
             }
         }
     }
 
-    /// Reads a service's state, restores what Redis has lost, and half-opens the breaker if that is overdue.
-    private func synchronise(_ service: GuardedService, then: @escaping () -> Void = {}) {
+    /// Reads a service's breaker, restores state that Redis has lost, and half-opens the breaker if that is overdue.
+    private func synchronize(_ service: GuardedService, then: @escaping () -> Void = {}) {
         let snapshot = service.gate.breaker.snapshot
         let digest = service.digest
         let operation = BreakerOperation.sync(
@@ -63,7 +63,7 @@ extension ServiceExecutor {
 
     /// Handles a change that another sidecar made.
     func received(_ snapshot: BreakerSnapshot, redisTime: Int64, of service: GuardedService) {
-        // A message is news only if it has a newer generation, or a later end of the known one.
+        // Ignores a message unless it has a newer generation, or a later end for the known generation.
         let known = service.gate.breaker.snapshot
         guard
             snapshot.generation > known.generation
@@ -75,7 +75,7 @@ extension ServiceExecutor {
     /// Handles a reload of the service's definition.
     func redefined(_ service: GuardedService, haveLimitsChanged: Bool) {
         let snapshot = service.gate.breaker.snapshot
-        // The changed limits may have room, so a breaker that a limit opened closes and lets calls find out.
+        // The changed limits may have room, so a breaker that a limit opened is closed.
         let isOver = service.gate.definition.breaker.isMetricsOnly || (haveLimitsChanged && service.gate.breaker.isOpenByLimit)
         if isOver, snapshot.forced == nil, snapshot.state != .closed {
             run(.close(.auto, expect: snapshot.generation), on: service) { _ in }
@@ -101,7 +101,7 @@ extension ServiceExecutor {
         }
     }
 
-    /// Restores the breaker's state in Redis if Redis lost it, or if Redis' clock jumped after an end was written.
+    /// Restores the breaker's state in Redis if Redis lost it, or corrects its ends if Redis' clock jumped.
     private func restoreIfLost(_ service: GuardedService, _ reply: BreakerReply) {
         let isLost = reply.snapshot.generation < service.gate.breaker.snapshot.generation
         guard isLost || service.gate.breaker.knowsBetter, !service.isRestoring else { return }
@@ -112,21 +112,21 @@ extension ServiceExecutor {
     }
 
     private func apply(_ snapshot: BreakerSnapshot, redisTime: Int64, sentAt: Instant? = nil, to service: GuardedService) {
-        // The service may have been removed while the answer was in transit. Nothing may be scheduled for it then.
+        // The service may have been removed while the command was in progress. Nothing may be scheduled for it then.
         guard service.gate.isConfigured else { return }
         let before = service.gate.breaker.snapshot
         let openUntil = service.gate.breaker.openUntil
         let forcedUntil = service.gate.breaker.forcedUntil
         let now = runtime.time.now()
         guard service.gate.breaker.apply(snapshot, redisTime: redisTime, sentAt: sentAt, receivedAt: now) else {
-            if service.gate.breaker.openUntil != openUntil { planReopening(of: service) }
-            if service.gate.breaker.forcedUntil != forcedUntil { planForcedEnd(of: service) }
+            if service.gate.breaker.openUntil != openUntil { scheduleHalfOpen(of: service) }
+            if service.gate.breaker.forcedUntil != forcedUntil { scheduleForcedEnd(of: service) }
             return
         }
         service.metrics.record(state: service.gate.breaker.actingState(now: now), forced: service.gate.breaker.forced(now: now))
         if snapshot.state == .open, before.state != .open { service.metrics.trips.increment() }
-        planReopening(of: service)
-        planForcedEnd(of: service)
+        scheduleHalfOpen(of: service)
+        scheduleForcedEnd(of: service)
         defer { resume(service) }
         // The first read after a start brings a newer generation, but no change worth logging if the state is the same.
         guard (before.state, before.forced) != (snapshot.state, snapshot.forced) else { return }
@@ -153,9 +153,9 @@ extension ServiceExecutor {
 
     // MARK: Scheduled changes
 
-    /// Schedules the half-opening of an open breaker, even if no call arrives. Every sidecar schedules it, and the
+    /// Schedules half-opening an open breaker, which does not depend on a call. Every sidecar schedules it, and the
     /// generation ensures that only one succeeds.
-    private func planReopening(of service: GuardedService) {
+    private func scheduleHalfOpen(of service: GuardedService) {
         service.reopening?.cancel()
         service.reopening = nil
         guard service.gate.breaker.snapshot.forced == nil, let until = service.gate.breaker.openUntil else { return }
@@ -178,10 +178,10 @@ extension ServiceExecutor {
     }
 
     /// Schedules a check at the end of a forced state. Every sidecar checks, and the first to do so ends the state.
-    private func planForcedEnd(of service: GuardedService) {
+    private func scheduleForcedEnd(of service: GuardedService) {
         service.forcedEnd?.cancel()
         service.forcedEnd = service.gate.breaker.forcedUntil.map { until in
-            runtime.deadlines.schedule(at: until) { [unowned self, unowned service] in synchronise(service) }
+            runtime.deadlines.schedule(at: until) { [unowned self, unowned service] in synchronize(service) }
         }
     }
 }

@@ -4,8 +4,8 @@ internal import RedisClient
 extension ServiceExecutor {
     // MARK: The limit
 
-    /// Opens the breaker, if the service is configured so, after a limit of the whole service refused a call. The limit
-    /// has room again after `retryAfter` milliseconds.
+    /// Opens the breaker, if it is configured to trip on limits, after a limit of the whole service refused a call. The
+    /// limit has room again after `retryAfter` milliseconds.
     func limitReached(_ service: GuardedService, retryAfter: Int64) {
         guard let pause = service.gate.beginLimitTrip(retryAfter: retryAfter) else { return }
         let generation = service.gate.breaker.snapshot.generation
@@ -22,7 +22,7 @@ extension ServiceExecutor {
         guard service.gate.beginClosingAfterLimit(now: runtime.time.now()) else { return }
         run(.close(.limit, expect: service.gate.breaker.snapshot.generation), on: service) { [self] result in
             service.gate.breakerChangeEnded()
-            // The breaker may have half-opened meanwhile, under a new generation: try once more.
+            // The breaker may have half-opened in the meantime, under a new generation: try once more.
             if case .success(let reply) = result, !reply.isDone, !isAgain { limitHasRoom(service, isAgain: true) }
         }
     }
@@ -74,7 +74,7 @@ extension ServiceExecutor {
         let lapse = probe.outageLapse.wholeMilliseconds
         let generation = service.gate.breaker.snapshot.generation
         func down(_ reason: String, quorum: Int?, isConfirmation: Bool = false) -> BreakerOperation {
-            .down(reason: Self.cut(reason), lapse: lapse, quorum: quorum, isConfirmation: isConfirmation, known: generation)
+            .down(reason: Self.truncated(reason), lapse: lapse, quorum: quorum, isConfirmation: isConfirmation, known: generation)
         }
         let operation: BreakerOperation
         switch finding {
@@ -104,11 +104,11 @@ extension ServiceExecutor {
         }
     }
 
-    private static func cut(_ words: String) -> String {
+    private static func truncated(_ words: String) -> String {
         let reason = BreakerSnapshot.oneLine(words)
         guard reason.utf8.count > BreakerSnapshot.longestReason else { return reason }
-        var cut = reason.prefix(BreakerSnapshot.longestReason)
-        while cut.utf8.count > BreakerSnapshot.longestReason { cut.removeLast() }
-        return String(cut)
+        var truncated = reason.prefix(BreakerSnapshot.longestReason)
+        while truncated.utf8.count > BreakerSnapshot.longestReason { truncated.removeLast() }
+        return String(truncated)
     }
 }

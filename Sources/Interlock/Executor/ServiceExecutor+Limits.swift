@@ -18,10 +18,10 @@ extension ServiceExecutor {
         switch service.gate.limiter.admit(request, now: now) {
         case .queued:
             noteBacklog(of: service)
-            planFlush(of: service)
+            scheduleFlush(of: service)
         case .waiting(let answer):
             reportLimited(service, by: answer, cost: cost)
-            planWakeUp(of: service, now: now)
+            scheduleWakeUp(of: service, now: now)
         case .answered(let answer):
             service.metrics.remembered.increment(by: count)
             reportLimited(service, by: answer, cost: cost)
@@ -32,24 +32,24 @@ extension ServiceExecutor {
         return id
     }
 
-    /// Cancels a wait. If the call's batch is in progress, a grant is refunded when it arrives.
+    /// Cancels a wait. If the call's batch is in progress, its grant is refunded.
     func cancelTake(_ id: Int, of service: GuardedService) {
         guard service.gate.limiter.remove(id) else { return }
         _ = service.callers.remove(id)
-        planNextFlush(of: service)
+        scheduleNextFlush(of: service)
     }
 
-    /// Fails the calls that wait for the limits, and prevents calls in progress from starting to wait.
+    /// Fails the calls that wait for the limits. Calls in progress no longer start to wait.
     func failWaiting(_ service: GuardedService, _ error: InterlockError) {
         service.waitingEnd = error
         service.wakeUp?.cancel()
         service.wakeUp = nil
         for id in service.gate.limiter.removeWaiting() { failed(service, id: id, error) }
         // Calls that do not wait may have queued behind them.
-        if service.gate.limiter.hasArrivals { planFlush(of: service) }
+        if service.gate.limiter.hasArrivals { scheduleFlush(of: service) }
     }
 
-    /// Forgets remembered refusals when Redis is back, because it may have lost the counters behind them.
+    /// Drops remembered refusals when Redis is back, because it may have lost their counters.
     func redisIsBack(_ service: GuardedService) {
         service.gate.limiter.forgetRefusals()
         reconsiderLimits(of: service)
@@ -62,14 +62,14 @@ extension ServiceExecutor {
         limitReached(service, retryAfter: Self.pause(forCost: cost, retryAfter))
     }
 
-    /// The time for which the limit is known to have no room at all, in milliseconds. The refusal of a call that costs
+    /// Returns the time, in milliseconds, for which the limit is known to be full. The refusal of a call that costs
     /// more than 1 says little about cheaper calls.
     private static func pause(forCost cost: Int64, _ retryAfter: Int64) -> Int64 { cost == 1 ? retryAfter : 1 }
 
     /// Asks the limits again for all waiting calls, after the limits have changed or Redis is back.
     func reconsiderLimits(of service: GuardedService) {
-        planFlush(of: service)
-        planWakeUp(of: service, now: runtime.time.now())
+        scheduleFlush(of: service)
+        scheduleWakeUp(of: service, now: runtime.time.now())
     }
 
     // MARK: Batches
@@ -81,7 +81,7 @@ extension ServiceExecutor {
     }
 
     /// Schedules a flush at the end of the tick, so that all calls of one tick share a batch.
-    private func planFlush(of service: GuardedService) {
+    private func scheduleFlush(of service: GuardedService) {
         guard !service.isFlushPlanned, service.gate.limiter.mayFlush else { return }
         service.isFlushPlanned = true
         planned.append(service)
@@ -99,15 +99,15 @@ extension ServiceExecutor {
     private func flush(_ service: GuardedService) {
         let sentAt = runtime.time.now()
         answerUnlimited(service)
-        // Refunds leave first, so that the calls of this batch can use them.
-        returnUnwanted(of: service)
+        // Refunds are sent first, so that the calls of this batch can use them.
+        sendPendingRefunds(of: service)
         let next = service.gate.limiter.nextBatch(now: sentAt, sidecars: runtime.sidecars)
         noteBacklog(of: service)
-        guard let batch = next else { return planWakeUp(of: service, now: sentAt) }
+        guard let batch = next else { return scheduleWakeUp(of: service, now: sentAt) }
         guard runtime.pipeline.isUp else {
             let reason = runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected yet")
             decideLocally(service, batch, reason: reason, now: sentAt)
-            return planNextFlush(of: service)
+            return scheduleNextFlush(of: service)
         }
         runtime.pipeline.send(TakeScript(keys: runtime.keys, scope: .service(service.name), batch: batch.limits)) {
             [self] result in
@@ -120,14 +120,14 @@ extension ServiceExecutor {
             case .failure(let error):
                 decideLocally(service, batch, reason: error, now: now)
                 answerUnlimited(service)
-                // The calls queued behind the batch must not wait for another timeout: their answers are due within
-                // `redis.timeout`.
+                // The calls queued behind the batch must be answered within `redis.timeout`, so they cannot wait for
+                // another timeout.
                 if error.isUnavailability, let next = service.gate.limiter.nextBatch(now: now, sidecars: runtime.sidecars) {
                     decideLocally(service, next, reason: error, now: now)
                 }
             }
             // Calls that are read later in this tick join the next batch.
-            planFlush(of: service)
+            scheduleFlush(of: service)
         }
     }
 
@@ -176,9 +176,9 @@ extension ServiceExecutor {
         service.metrics.limited.increment(by: limited)
         results.removeAll(keepingCapacity: true)
         settlements = results
-        // Calls that were in progress when waiting ended must not start to wait.
+        // Calls that were in progress when `failWaiting` was called must not start to wait.
         if let end = service.waitingEnd { failWaiting(service, end) }
-        planWakeUp(of: service, now: now)
+        scheduleWakeUp(of: service, now: now)
     }
 
     /// Reports to the breaker whether the limits of the whole service had room for the batch.
@@ -259,11 +259,11 @@ extension ServiceExecutor {
     }
 
     /// Schedules a flush for calls that have arrived, or else the next wake-up of waiting calls.
-    private func planNextFlush(of service: GuardedService) {
+    private func scheduleNextFlush(of service: GuardedService) {
         if service.gate.limiter.hasArrivals {
-            planFlush(of: service)
+            scheduleFlush(of: service)
         } else {
-            planWakeUp(of: service, now: runtime.time.now())
+            scheduleWakeUp(of: service, now: runtime.time.now())
         }
     }
 
@@ -290,7 +290,7 @@ extension ServiceExecutor {
 
     // MARK: Waiting
 
-    private func planWakeUp(of service: GuardedService, now: Instant) {
+    private func scheduleWakeUp(of service: GuardedService, now: Instant) {
         service.wakeUp?.cancel()
         service.wakeUp = nil
         guard let next = service.gate.limiter.nextWakeUp(now: now) else { return }
@@ -299,29 +299,29 @@ extension ServiceExecutor {
             let now = runtime.time.now()
             var expired: [ServiceLimiter.Settlement] = []
             service.gate.limiter.expire(now: now, into: &expired)
-            // The cost matters only in the answer to calls that can never be granted, and such calls do not wait.
+            // The cost matters only for calls that can never be granted, and those do not wait.
             for settlement in expired { deliverRefusal(service, settlement, cost: 1) }
-            // The flush plans the next wake-up; so does the verdict on a batch in progress.
-            planFlush(of: service)
+            // The flush schedules the next wake-up; so does the verdict on a batch in progress.
+            scheduleFlush(of: service)
         }
     }
 
     // MARK: Refunds
 
-    /// The maximum number of refunds in one script, because Redis serves no other client while it runs.
+    /// The maximum number of refunds in one script, which blocks Redis while it runs.
     private static let maximumRefundsPerScript = 128
 
-    /// Refunds unused grants whose window has not ended. The refunds of one tick are sent together, because a client
-    /// that disconnects can leave a thousand calls behind.
+    /// Refunds unused grants whose window has not ended. The refunds of one tick are sent together, because a
+    /// disconnected client can leave a thousand calls behind.
     func refund(_ service: GuardedService, _ charges: [CounterCharge]) {
         guard !charges.isEmpty else { return }
-        let isPlanned = !service.pendingRefunds.isEmpty
+        let isScheduled = !service.pendingRefunds.isEmpty
         for charge in charges { service.pendingRefunds.add(charge) }
-        guard !isPlanned else { return }
-        runtime.eventLoop.assumeIsolated().execute { [self] in returnUnwanted(of: service) }
+        guard !isScheduled else { return }
+        runtime.eventLoop.assumeIsolated().execute { [self] in sendPendingRefunds(of: service) }
     }
 
-    private func returnUnwanted(of service: GuardedService) {
+    private func sendPendingRefunds(of service: GuardedService) {
         var pendingRefunds = service.pendingRefunds[...]
         service.pendingRefunds = []
         while !pendingRefunds.isEmpty {
@@ -334,7 +334,7 @@ extension ServiceExecutor {
         runtime.pipeline.send(RefundScript(charges: charges)) { [self] result in
             guard case .success = result else { return }
             for charge in charges { service.gate.limiter.refunded(definition: charge.definition, subject: charge.subject) }
-            planFlush(of: service)
+            scheduleFlush(of: service)
         }
     }
 
@@ -348,7 +348,7 @@ extension ServiceExecutor {
 
     // MARK: Reading
 
-    /// Answers as for a call of cost 1, but takes nothing.
+    /// Answers how a call of cost 1 would be decided, without taking anything.
     func peek(_ service: GuardedService, subject: String?, completion: Completion<TakeAnswer>) {
         list(service, subject: subject) { result in
             switch result {
@@ -418,7 +418,7 @@ extension LimitEvent {
 }
 
 extension InterlockError {
-    /// The error for a call to which no limit of the service applies.
+    /// Returns the error for a call to which no limit of the service applies.
     static func noLimit(of service: GuardedService) -> InterlockError {
         InterlockError(
             .invalid,
@@ -427,7 +427,7 @@ extension InterlockError {
                 : "the limits of the service \(service.name) count per subject; pass SUBJECT")
     }
 
-    /// The error for a call that costs more than a limit can ever grant at once. Waiting cannot help it.
+    /// Returns the error for a call that costs more than a limit can ever grant at once, so that waiting cannot help.
     static func neverGranted(cost: Int64, by answer: LimitAnswer, of service: GuardedService) -> InterlockError {
         var reason = "the limit is \(answer.limit)"
         if let definition = service.gate.definition.limits.first(where: { $0.name == answer.limitName }) {

@@ -4,7 +4,7 @@ internal import RedisClient
 extension ServiceExecutor {
     // MARK: Trials
 
-    /// Returns to the fleet the trial permit of a call that was not made.
+    /// Returns the trial permit of a call that was not made, so that another sidecar can use it.
     func returnTrial(_ trial: PermitID, of service: GuardedService, generation: Int64) {
         let operation = BreakerOperation.trialOutcome(
             id: trial.description, .ignore, expect: generation, retryAfter: nil, pause: nil)
@@ -53,7 +53,7 @@ extension ServiceExecutor {
         }
     }
 
-    /// Opens the breaker for as long as the upstream asked its callers to wait.
+    /// Opens the breaker for the time that the upstream asked its callers to wait.
     private func tripForPause(_ service: GuardedService, _ pause: Int64, then done: @escaping () -> Void) {
         let settings = service.gate.definition.breaker
         let generation = service.gate.breaker.snapshot.generation
@@ -116,7 +116,7 @@ extension ServiceExecutor {
         }
     }
 
-    /// Sends all outcomes that are counted but not sent yet.
+    /// Sends all outcomes that were counted but not sent yet.
     func flushOutcomes(of services: [GuardedService]) {
         for service in services { sendSums(of: service) {} }
     }

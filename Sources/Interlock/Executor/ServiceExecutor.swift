@@ -4,8 +4,8 @@ internal import InterlockCore
 internal import Logging
 internal import RedisClient
 
-/// Carries out the steps that each `ServiceGate` decides: runs the scripts of limits and breakers, sets alarms, and
-/// answers callers. Confined to the coordinator's event loop.
+/// Executes the steps that each `ServiceGate` decides: runs the scripts of limits and breakers, sets alarms and answers
+/// callers. Confined to the coordinator's event loop.
 final class ServiceExecutor {
     /// The minimum time between two log entries about one service's unreported permits, in milliseconds.
     private static let warningIntervalMilliseconds: Int64 = 60_000
@@ -41,7 +41,7 @@ final class ServiceExecutor {
 
     // MARK: Permits
 
-    /// Asks for a permit. Returns a number with which to cancel the call; `nil` if it is answered or cannot wait.
+    /// Requests a permit. Returns a number with which to cancel the call; `nil` if it was answered or cannot wait.
     func acquirePermit(
         _ service: GuardedService, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
@@ -90,17 +90,17 @@ final class ServiceExecutor {
 
     // MARK: Steps
 
-    /// Carries out the steps in order. Returns `false` unless the call keeps what it took from the limits: because its
-    /// permit was delivered, or while it asks for a trial permit.
+    /// Executes the steps in order. Returns whether the call keeps the amounts that it took from the limits: it does if
+    /// its permit was delivered, or while it requests a trial permit.
     @discardableResult
     func carryOut(
         _ steps: GateSteps, of service: GuardedService, now: Instant, charges: () -> [CounterCharge] = { [] }
     ) -> Bool {
         for step in steps.before { _ = carryOut(step, of: service, now: now) { [] } }
         if !service.proceeding.isEmpty { proceed(service) }
-        guard let own = steps.own else { return false }
-        let isKept = carryOut(own, of: service, now: now, charges: charges)
-        if case .proceed = own { proceed(service) }
+        guard let ownStep = steps.own else { return false }
+        let isKept = carryOut(ownStep, of: service, now: now, charges: charges)
+        if case .proceed = ownStep { proceed(service) }
         return isKept
     }
 
@@ -144,14 +144,14 @@ final class ServiceExecutor {
         return false
     }
 
-    /// Takes a step of a call that still awaits its answer.
+    /// Executes a step of a call that was not answered yet.
     private func carryOut(
         _ step: GateStep, for call: GateCall, of service: GuardedService, now: Instant, charges: () -> [CounterCharge]
     ) -> Bool {
         switch step {
         case .askTrial:
-            let kept = charges()
-            if !kept.isEmpty { service.permitCallers[call.callerKey]?.charges = kept }
+            let taken = charges()
+            if !taken.isEmpty { service.permitCallers[call.callerKey]?.charges = taken }
             askTrial(call, of: service)
             return true
         case .askLimits(_, let wait): askLimits(call, of: service, waitMilliseconds: wait, now: now)
@@ -205,11 +205,11 @@ final class ServiceExecutor {
         let key = take(
             service, cost: call.cost, subject: call.subject, waitMilliseconds: waitMilliseconds, now: now,
             caller: .permit(call))
-        // The limits may have decided already, and the call may have asked them again.
+        // The limits may have answered already, and the call may have asked them again.
         if call.stage == .limits, call.limitsKey == nil { call.limitsKey = key }
     }
 
-    /// Handles the limits' decision on a call. Returns `false` if what was taken must be refunded.
+    /// Handles the decision of the limits on a call. Returns `false` if the amounts taken must be refunded.
     func decided(
         _ call: GateCall, of service: GuardedService, _ answer: LimitAnswer, charges: () -> [CounterCharge]
     ) -> Bool {
@@ -280,7 +280,7 @@ final class ServiceExecutor {
         carryOut(service.gate.ended(call, wasGranted: wasGranted, now: now), of: service, now: now)
     }
 
-    /// Counts and logs a refusal that is caused by unreported permits.
+    /// Counts and logs a refusal that unreported permits have caused.
     private func logUnreported(_ service: GuardedService, now: Instant) {
         service.metrics.refusedForUnreported.increment()
         guard service.nextWarningAt <= now else { return }
@@ -296,7 +296,7 @@ final class ServiceExecutor {
         carryOut(service.gate.slotsAreDue(now: now), of: service, now: now)
     }
 
-    /// Resumes or refuses paused calls after the breaker has changed or the pause may have ended.
+    /// Resumes or refuses paused calls after the breaker changed or when the pause may have ended.
     func resume(_ service: GuardedService) {
         let now = runtime.time.now()
         carryOut(service.gate.reevaluatePause(now: now), of: service, now: now)

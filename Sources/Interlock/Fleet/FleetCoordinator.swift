@@ -11,14 +11,14 @@ final class FleetCoordinator {
     private let runtime: CoordinatorRuntime
     let version: String
     private let startedAt: Int64
-    /// The digest of the definitions that this sidecar runs with.
+    /// The digest of this sidecar's current definitions.
     private var configuration: ConfigurationDigest
     /// The IDs of the live sidecars, including this one, as of the last reply from Redis.
     private(set) var members: [String] = []
-    /// The time at which each sidecar was last listed. After Redis has lost the list it fills up again only gradually.
+    /// The time at which each sidecar was last listed. After Redis has lost the list, it fills up again only gradually.
     private var lastSeen: [String: Instant] = [:]
-    /// The number of sidecars among which limits are divided: all that were on the list within a lifetime and have not
-    /// signed off. While Redis is down, all that were on the list when Redis last answered.
+    /// The number of sidecars among which limits are divided: those that were listed within the last lifetime and have
+    /// not left. While Redis is down, those that were listed when Redis last answered.
     private var size = 0 {
         didSet { runtime.fleetSizeChanged(to: size) }
     }
@@ -26,22 +26,22 @@ final class FleetCoordinator {
     private(set) var differences: [ConfigurationDifference] = []
     /// The configuration digest of each other live sidecar, by ID. Older versions publish none.
     private var digests: [String: String] = [:]
-    /// The definitions behind each digest. They are read once, however many sidecars share the digest.
-    private var read: [String: ConfigurationDigest] = [:]
+    /// The definitions behind each digest, which are read once, however many sidecars share the digest.
+    private var definitions: [String: ConfigurationDigest] = [:]
     /// The maximum number of digests that are read per heartbeat, on average.
-    private static let comparedAtEachSign = 16
-    private var signsUntilComparison = 0
+    private static let digestsPerHeartbeat = 16
+    private var heartbeatsUntilComparison = 0
     /// The maximum number of sidecars named in one log line.
     private static let maximumNamed = 10
-    /// Callers that wait for the list being read.
-    private var listeners: [(Result<[FleetMember], RedisError>) -> Void] = []
+    /// The callers that wait for the current listing.
+    private var pendingListings: [(Result<[FleetMember], RedisError>) -> Void] = []
     /// Whether Redis has the current description of this sidecar.
-    private var isIntroduced = false
+    private var isRegistered = false
     /// Whether this sidecar has left the list for good.
     private var isLeaving = false
     /// The fields of `INFO`, among them the version and the eviction policy.
     private(set) var server: [String: String] = [:]
-    /// The server's own version, not that of the Redis it is compatible with; `nil` if unknown.
+    /// The version of the server itself, not that of the Redis with which it is compatible; `nil` if unknown.
     var redisVersion: String? { server["valkey_version"].map { "Valkey \($0)" } ?? server["redis_version"] }
     /// The reason why this sidecar cannot work with its Redis; `nil` if it can.
     var refusal: String? {
@@ -55,12 +55,12 @@ final class FleetCoordinator {
         startedAt = runtime.wallClock.milliseconds() / 1000
     }
 
-    /// Handles a new connection to a server: publishes this sidecar's description and reads that of the server.
+    /// Handles a new connection to a server: publishes this sidecar's description and reads the server's `INFO`.
     func redisIsBack(at server: RedisConfiguration.Address) {
-        // During the outage no heartbeat could be seen, so every known sidecar gets a full lifetime to report again.
+        // No heartbeat could be seen during the outage, so every known sidecar gets a full lifetime to report again.
         let now = runtime.time.now()
         for member in lastSeen.keys { lastSeen[member] = now }
-        introduce()
+        register()
         guard let connection = runtime.pipeline.connections.first(where: { $0.address == server }) else { return }
         connection.send(Info(section: "everything")) { [self] result in
             guard case .success(let fields) = result else { return }
@@ -76,7 +76,7 @@ final class FleetCoordinator {
         guard new != configuration else { return }
         configuration = new
         compare()
-        if runtime.pipeline.isUp { introduce() }
+        if runtime.pipeline.isUp { register() }
     }
 
     /// The fields of a member's hash.
@@ -91,10 +91,10 @@ final class FleetCoordinator {
         static let services = "services"
     }
 
-    private func introduce() {
+    private func register() {
         guard !isLeaving else { return }
-        isIntroduced = false
-        signsUntilComparison = 0
+        isRegistered = false
+        heartbeatsUntilComparison = 0
         let fields: [(name: String, value: String)] = [
             (Field.host, runtime.host), (Field.processID, "\(runtime.processID)"), (Field.version, version),
             (Field.started, "\(startedAt)"), (Field.configuration, configuration.whole),
@@ -104,38 +104,38 @@ final class FleetCoordinator {
         runtime.pipeline.send(SetFields(key: key, fields: fields)) { [self] result in
             // If this fails, a later heartbeat tries again.
             guard case .success = result else { return }
-            isIntroduced = true
+            isRegistered = true
             extend { _ in }
         }
-        signOfLife()
+        sendHeartbeat()
     }
 
-    /// Sends a heartbeat and extends the member's own hash.
+    /// Sends a heartbeat and extends this sidecar's hash.
     func beat() {
         guard runtime.pipeline.isUp else { return }
-        guard isIntroduced else { return introduce() }
-        signOfLife()
+        guard isRegistered else { return register() }
+        sendHeartbeat()
         extend { [self] result in
             // Redis has lost the hash, so it is published again.
-            if case .success(false) = result { introduce() }
+            if case .success(false) = result { register() }
         }
     }
 
-    private func signOfLife(then done: @escaping (RedisError?) -> Void = { _ in }) {
+    private func sendHeartbeat(then done: @escaping (RedisError?) -> Void = { _ in }) {
         guard !isLeaving else { return done(nil) }
         let compares = isComparisonDue()
         runtime.pipeline.send(script(lifetime: Self.lifetimeMilliseconds, asksForDigests: compares)) { [self] result in
             switch result {
             case .failure(let error):
                 // The next heartbeat asks for the digests instead.
-                if compares { signsUntilComparison = 0 }
+                if compares { heartbeatsUntilComparison = 0 }
                 done(error)
             case .success(let reply):
                 members = reply.members
                 let now = runtime.time.now()
                 for member in members { lastSeen[member] = now }
-                forgetTheGone(now: now)
-                if let digests = reply.digests { compare(at: digests) }
+                dropExpired(now: now)
+                if let digests = reply.digests { update(digests) }
                 done(nil)
             }
         }
@@ -144,29 +144,29 @@ final class FleetCoordinator {
     /// Returns whether this heartbeat asks for digests. Redis reads a hash for each other sidecar, so in a large fleet
     /// only some heartbeats do.
     private func isComparisonDue() -> Bool {
-        signsUntilComparison -= 1
-        guard signsUntilComparison < 0 else { return false }
-        signsUntilComparison = max(0, members.count - 1) / Self.comparedAtEachSign
+        heartbeatsUntilComparison -= 1
+        guard heartbeatsUntilComparison < 0 else { return false }
+        heartbeatsUntilComparison = max(0, members.count - 1) / Self.digestsPerHeartbeat
         return true
     }
 
     // MARK: Configuration differences
 
     /// Reads the definitions behind unknown digests, and compares.
-    private func compare(at published: [String: String]) {
-        // A sidecar that is not listed, or has no hash, may be about to publish it again after Redis has lost it.
+    private func update(_ published: [String: String]) {
+        // If a sidecar is not listed or has no hash, Redis may have lost it; the sidecar then publishes it again.
         digests = digests.filter { lastSeen[$0.key] != nil }.merging(published) { $1 }
         digests[runtime.id] = nil
-        let wanted = Set(digests.values)
-        read = read.filter { wanted.contains($0.key) }
-        var unread = wanted.subtracting(read.keys).subtracting([configuration.whole])
-        for (id, digest) in digests where unread.remove(digest) != nil {
+        let current = Set(digests.values)
+        definitions = definitions.filter { current.contains($0.key) }
+        var unknown = current.subtracting(definitions.keys).subtracting([configuration.whole])
+        for (id, digest) in digests where unknown.remove(digest) != nil {
             runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { [self] result in
-                guard let fields = try? result.get() else { return signsUntilComparison = 0 }
+                guard let fields = try? result.get() else { return heartbeatsUntilComparison = 0 }
                 guard let text = fields[Field.services], let other = ConfigurationDigest(text: text) else { return }
                 // The sidecar may have reloaded in the meantime.
                 digests[id] = other.whole
-                read[other.whole] = other
+                definitions[other.whole] = other
                 compare()
             }
         }
@@ -176,9 +176,9 @@ final class FleetCoordinator {
     /// Logs each service that other sidecars define differently and each that no longer differs, once per change.
     private func compare() {
         let before = differences.map(\.service)
-        let unread = digests.filter { read[$0.value] == nil && $0.value != configuration.whole }.keys
+        let unknown = digests.filter { definitions[$0.value] == nil && $0.value != configuration.whole }.keys
         differences = configuration.differences(
-            from: digests.compactMapValues { read[$0] }, keeping: differences, of: Set(unread))
+            from: digests.compactMapValues { definitions[$0] }, keeping: differences, of: Set(unknown))
         for difference in differences where !before.contains(difference.service) {
             let named = difference.sidecars.prefix(Self.maximumNamed).joined(separator: ",")
             let others = difference.sidecars.count - Self.maximumNamed
@@ -193,16 +193,14 @@ final class FleetCoordinator {
 
     // MARK: Listing
 
-    /// Lists the live sidecars, by ID, in two round trips. O(n) in sidecars.
-    ///
-    /// Concurrent callers share one reading of the list.
+    /// Lists the live sidecars, sorted by ID, in two round trips. O(n) in sidecars. Concurrent calls share one listing.
     func list(then done: @escaping (Result<[FleetMember], RedisError>) -> Void) {
-        listeners.append(done)
-        guard listeners.count == 1 else { return }
-        signOfLife { [self] failure in
-            if let failure { return listed(.failure(failure)) }
+        pendingListings.append(done)
+        guard pendingListings.count == 1 else { return }
+        sendHeartbeat { [self] failure in
+            if let failure { return finishListing(.failure(failure)) }
             let ids = members.sorted()
-            guard !ids.isEmpty else { return listed(.success([])) }
+            guard !ids.isEmpty else { return finishListing(.success([])) }
             var list: [FleetMember] = []
             var failure: RedisError?
             var unanswered = ids.count
@@ -217,15 +215,15 @@ final class FleetCoordinator {
                     }
                     unanswered -= 1
                     guard unanswered == 0 else { return }
-                    listed(failure.map { .failure($0) } ?? .success(list.sorted { $0.id < $1.id }))
+                    finishListing(failure.map { .failure($0) } ?? .success(list.sorted { $0.id < $1.id }))
                 }
             }
         }
     }
 
-    private func listed(_ result: Result<[FleetMember], RedisError>) {
-        let reported = listeners
-        listeners = []
+    private func finishListing(_ result: Result<[FleetMember], RedisError>) {
+        let reported = pendingListings
+        pendingListings = []
         for done in reported { done(result) }
     }
 
@@ -234,8 +232,8 @@ final class FleetCoordinator {
         runtime.pipeline.send(ExpireKey(key: key, milliseconds: Self.lifetimeMilliseconds), completion: done)
     }
 
-    /// Applies the news that a sidecar has joined or left, so that quotas and majorities follow the fleet at once. A
-    /// sidecar that disappears silently is dropped when its last heartbeat expires.
+    /// Handles the event of a sidecar that joined or left, so that quotas and majorities change immediately. A sidecar
+    /// that disappears without an event is dropped when its last heartbeat expires.
     func received(_ event: FleetEvent) {
         switch event.kind {
         case .joined:
@@ -250,7 +248,7 @@ final class FleetCoordinator {
         size = lastSeen.count
     }
 
-    private func forgetTheGone(now: Instant) {
+    private func dropExpired(now: Instant) {
         lastSeen = lastSeen.filter { $0.value.advanced(byMilliseconds: Self.lifetimeMilliseconds) > now }
         size = lastSeen.count
     }

@@ -18,7 +18,7 @@ struct FleetScript: ScriptCommand {
     var database: Int
     /// The time for which the sidecar counts as alive, in milliseconds; 0 to leave.
     var lifetime: Int64
-    /// Whether to return the digests of the others, which costs one read for each.
+    /// Whether to return the digests of all sidecars, which costs one read for each.
     var asksForDigests: Bool
 
     var script: RedisScript { Self.source }
@@ -26,7 +26,7 @@ struct FleetScript: ScriptCommand {
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         encoder.append(keys.fleet)
-        if let still = keys.fleetMigrationGuard { encoder.append(still) }
+        if let migrationGuard = keys.fleetMigrationGuard { encoder.append(migrationGuard) }
         encoder.append(id)
         encoder.append(lifetime)
         encoder.append(keys.events)

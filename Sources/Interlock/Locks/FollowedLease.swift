@@ -2,12 +2,12 @@ public import InterlockCore
 
 /// A lease whose loss is reported, and that may be extended until its holder is done.
 ///
-/// Dropping this value and its stream stops following, after which an extended lease expires. Keep the value for as
-/// long as you need the lock.
+/// Dropping this value and its stream stops following, after which an extended lease expires. Keep the value while
+/// you need the lock.
 public struct FollowedLease: Sendable {
     package let follower: LeaseFollower
-    /// The loss, at most one, no later than the lease's deadline. The stream ends without a loss if the lease is
-    /// released or no longer followed, or if the task that reads it is cancelled.
+    /// The loss of the lease, reported at most once and no later than its deadline. The stream ends without a loss if
+    /// the lease is released or no longer followed, or if the task that reads it is cancelled.
     public var losses: AsyncStream<LeaseLoss>
     /// Held so that following ends when it is deallocated.
     let interest: LeaseInterest

@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// The recent grants of this sidecar, in memory only. The newest replace the oldest.
+/// The recent grants of this sidecar, in memory only. New grants replace the oldest.
 struct GrantHistory {
     /// The ID of a grant while it is remembered.
     struct ID: Comparable {
@@ -20,7 +20,7 @@ struct GrantHistory {
         let grantedAt: Instant
         let waitedNanoseconds: Int64
         var deadline: Instant
-        var end: (at: Instant, how: GrantEnd)?
+        var end: (at: Instant, kind: GrantEnd)?
     }
 
     /// The number of grants remembered.
@@ -28,7 +28,7 @@ struct GrantHistory {
 
     private var entries: [Entry] = []
     private var last = 0
-    /// Increases with each change, except for leases that expire.
+    /// A number that increases with each change, except when a lease expires.
     private(set) var changes = 0
 
     init() {
@@ -57,12 +57,12 @@ struct GrantHistory {
         changes += 1
     }
 
-    mutating func ended(_ id: ID, _ how: GrantEnd, at instant: Instant) {
+    mutating func ended(_ id: ID, _ kind: GrantEnd, at instant: Instant) {
         guard let index = index(of: id), entries[index].end == nil else { return }
         changes += 1
-        // A lease that is found gone after its deadline has expired.
-        let hasLapsed = how == .lost && entries[index].deadline <= instant
-        entries[index].end = hasLapsed ? (entries[index].deadline, .lapsed) : (instant, how)
+        // A lease whose loss is noticed after its deadline has simply expired.
+        let hasLapsed = kind == .lost && entries[index].deadline <= instant
+        entries[index].end = hasLapsed ? (entries[index].deadline, .lapsed) : (instant, kind)
     }
 
     /// Ends all grants that held the lock at `instant`.
@@ -94,7 +94,7 @@ struct GrantHistory {
                 name: entry.name, label: entry.label ?? OwnerToken.label(of: entry.token), mode: entry.mode, fence: entry.fence,
                 grantedMilliseconds: wallTime(entry.grantedAt), waitedMilliseconds: entry.waitedNanoseconds / 1_000_000,
                 promisedMilliseconds: wallTime(entry.deadline),
-                endedMilliseconds: end.map { wallTime($0.at) }, end: end?.how)
+                endedMilliseconds: end.map { wallTime($0.at) }, end: end?.kind)
         }
     }
 }

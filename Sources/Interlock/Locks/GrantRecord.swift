@@ -9,10 +9,10 @@ package struct GrantRecord: Hashable, Sendable {
     /// The time of the grant by this host's clock, since 1970.
     package var grantedMilliseconds: Int64
     package var waitedMilliseconds: Int64
-    /// The time until which the holder may rely on the lease, by this host's clock, since 1970.
+    /// The time until which the holder can rely on the lease, by this host's clock, since 1970.
     package var promisedMilliseconds: Int64
-    /// The end of the lease by this host's clock, since 1970; `nil` if the lease is in force.
+    /// The end of the lease by this host's clock, since 1970; `nil` if the lease is still valid.
     package var endedMilliseconds: Int64?
-    /// The kind of end; `nil` if the lease is in force.
+    /// The kind of end; `nil` if the lease is still valid.
     package var end: GrantEnd?
 }

@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// Acquires several locks, all or none: one after another in the order of their names, so that two callers that want
-/// the same locks never wait for each other. If one cannot be acquired, the others are released. Confined to the
+/// Acquires several locks, all or none. It acquires them one after another in the order of their names, so that callers
+/// that want the same locks never deadlock. If one cannot be acquired, the others are released. Confined to the
 /// coordinator's event loop.
 final class JointAcquisition {
     private let request: JointLockRequest
@@ -11,7 +11,7 @@ final class JointAcquisition {
     private let startedAt: Instant
     /// The locks in the order in which they are acquired.
     private let names: [ResourceName]
-    private var taken: [Lease] = []
+    private var acquired: [Lease] = []
     private var inFlight: LockQueue.WaiterID?
     private var isOver = false
     /// Called once, when there is nothing left to cancel.
@@ -44,12 +44,12 @@ final class JointAcquisition {
     }
 
     func takeNext() {
-        guard taken.count < names.count else { return finish() }
+        guard acquired.count < names.count else { return finish() }
         var next = request.template
-        next.name = names[taken.count]
+        next.name = names[acquired.count]
         let elapsed = time.now().millisecondsRoundedUp(since: startedAt)
         next.wait = max(0, request.template.wait - elapsed)
-        // The answer may come before `acquire` returns; then there is nothing to cancel.
+        // If the answer arrives before `acquire` returns, there is nothing to cancel.
         var isAnswered = false
         let id = locks.acquire(
             next,
@@ -73,7 +73,7 @@ final class JointAcquisition {
         guard !isOver else { return false }
         switch answer {
         case .granted(let lease):
-            taken.append(lease)
+            acquired.append(lease)
             takeNext()
         case .held:
             end(.held)
@@ -86,7 +86,7 @@ final class JointAcquisition {
     private func finish() {
         let now = time.now()
         var leases: [ExactText: Lease] = [:]
-        for var lease in taken {
+        for var lease in acquired {
             lease.validMilliseconds = (lease.deadline.nanoseconds - now.nanoseconds) / 1_000_000
             guard lease.validMilliseconds > 0 else {
                 return end(
@@ -112,8 +112,8 @@ final class JointAcquisition {
     /// Releases the locks acquired so far. If the owner chose the token they expire instead, because a retry may
     /// already hold those leases.
     private func releaseAll() {
-        defer { taken = [] }
+        defer { acquired = [] }
         guard request.template.owner == nil else { return }
-        for lease in taken.reversed() { locks.release(lease.name, token: lease.token, ttl: lease.ttlMilliseconds) }
+        for lease in acquired.reversed() { locks.release(lease.name, token: lease.token, ttl: lease.ttlMilliseconds) }
     }
 }

@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// A request for several locks: all or none.
+/// A request for all of several locks, or none.
 package struct JointLockRequest: Sendable {
     /// The maximum number of locks in one call.
     package static let most = 32

@@ -2,8 +2,8 @@ internal import Logging
 internal import NIOCore
 internal import RedisClient
 
-/// A connection whose reads Redis tracks: it reports when a key that was read here is changed by any client, including
-/// other software and people. Confined to the coordinator's event loop.
+/// A connection whose reads Redis tracks: Redis reports when any client, including other software, changes a key that
+/// was read here. Confined to the coordinator's event loop.
 ///
 /// Source: "Client-side caching reference", redis.io: tracking in two-connection mode, as in RESP2.
 final class KeyWatch {
@@ -39,12 +39,12 @@ final class KeyWatch {
         for connection in pipeline.connections where connection.address == server { track(at: connection) }
     }
 
-    /// Reads the remaining time of a key, and watches it from then on.
+    /// Reads the remaining time of a key, and starts watching it.
     func remaining(of key: String, completion: @escaping (Result<RemainingTime.Reply, RedisError>) -> Void) {
         pipeline.send(RemainingTime(key: key), completion: completion)
     }
 
-    /// Reads the value of a key, and watches it from then on.
+    /// Reads the value of a key, and starts watching it.
     func value(of key: String, completion: @escaping (Result<String?, RedisError>) -> Void) {
         pipeline.send(GetText(key: key), completion: completion)
     }

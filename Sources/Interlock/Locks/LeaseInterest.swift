@@ -1,4 +1,4 @@
-/// An interest in a lease, which ends when this object is deallocated.
+/// The interest of a follower in a lease. It ends when this object is deallocated.
 final class LeaseInterest: Sendable {
     private let onEnd: @Sendable () -> Void
 

@@ -36,12 +36,12 @@ final class LeaseKeeper {
         /// Whether Redis reports changes of the lock's key to this sidecar.
         var isWatched = false
         var isBroken = false
-        /// The time at which the key was first missing without a known reason.
-        var goneSince: Instant?
-        /// Whether the lease has run out by the local clock and Redis is being asked for the actual TTL.
-        var isBeingAsked = false
-        /// Whether Redis has refused to extend it. If its owner still holds the lock, it is under a later lease.
-        var isRefused = false
+        /// The time at which a check first showed that the key no longer exists, without a known reason.
+        var missingSince: Instant?
+        /// Whether the lease has expired by the local clock and its actual TTL was requested from Redis.
+        var isTTLRequested = false
+        /// Whether Redis has rejected an extension. If its owner still holds the lock, it does so under a later lease.
+        var isExtensionRejected = false
 
         init(_ lease: Lease, held: HeldLease, follower: Follower) {
             number = follower.id
@@ -60,11 +60,12 @@ final class LeaseKeeper {
             if first == nil { first = follower } else { others.append(follower) }
         }
 
-        /// Returns the ID under which this client already follows the lease, or `nil` if it does not.
-        func link(_ client: ObjectIdentifier, isLinked: Bool) -> FollowerID? {
+        /// Returns the ID under which this client already follows the lease, or `nil` if it does not. Links the
+        /// follower if `isLinked`.
+        func followerID(of client: ObjectIdentifier, isLinked: Bool) -> FollowerID? {
             if var follower = first, follower.client == client {
                 follower.isLinked = isLinked || follower.isLinked
-                // Written back as a whole: assigning through `first?` would overlap its access with the read on the
+                // Written back in one assignment: assigning through `first?` would overlap with the read on the
                 // right-hand side.
                 first = follower
                 return follower.id
@@ -90,15 +91,15 @@ final class LeaseKeeper {
         case many([ExactText: Entry])
     }
 
-    /// The maximum number of leases that are extended, and separately of those that are only followed. Further ones are
+    /// The maximum number of leases that are extended, and also of leases that are only followed. Further ones are
     /// refused.
     static let capacity = 100_000
-    /// The time for which a lease is held before its key is watched, in milliseconds. Shorter leases cost nothing
-    /// extra.
+    /// The time, in milliseconds, after which a held lease's key is watched. A lease that is held for less time costs
+    /// no command.
     private static let watchAfterMilliseconds: Int64 = LockQueue.checkMilliseconds
-    /// The time to wait for the message about a break, in milliseconds. It arrives on a different connection than the
-    /// replies that reveal the break.
-    private static let newsMilliseconds: Int64 = LockQueue.checkMilliseconds
+    /// The time, in milliseconds, to wait for the message about a break after the key has disappeared. The message
+    /// arrives on another connection.
+    private static let breakMessageMilliseconds: Int64 = LockQueue.checkMilliseconds
 
     private let runtime: CoordinatorRuntime
     private let scripts: LockScripts
@@ -119,7 +120,7 @@ final class LeaseKeeper {
 
     /// Called when a lease is lost.
     var onLost: ((_ name: String, _ token: String, _ fence: Int64) -> Void)?
-    /// Called when a lease turns out to have a later deadline than was known.
+    /// Called when a lease has a later deadline than was known.
     var onExtended: ((_ name: String, _ token: String, _ fence: Int64, _ deadline: Instant) -> Void)?
     /// Waits until the configured number of replicas has an extension, before it is relied on.
     var replicate: ((RenewScript, @escaping (LockCoordinator.Replicated) -> Void) -> Void)?
@@ -138,7 +139,7 @@ final class LeaseKeeper {
 
     // MARK: Following
 
-    /// Starts to follow a lease that was just granted.
+    /// Starts following a lease that was just granted.
     /// - Parameters:
     ///   - isLinked: whether the lease is extended until `unfollow`.
     ///   - client: the client, which follows a lease at most once; `nil` if each call is a new follower.
@@ -147,21 +148,21 @@ final class LeaseKeeper {
         _ lease: Lease, isLinked: Bool, client: ObjectIdentifier?, onEnd: @escaping (LeaseEnd) -> Void
     ) -> FollowerID {
         let now = runtime.time.now()
-        let known = self.known(lease, client: client)
-        if let known, isLinked, !known.lease.isExtended {
-            known.lease.isExtended = true
+        let existing = existingEntry(for: lease, client: client)
+        if let existing, isLinked, !existing.lease.isExtended {
+            existing.lease.isExtended = true
             linkedCount += 1
         }
-        if let known, let client, let id = known.link(client, isLinked: isLinked) {
-            plan(known, now: now)
+        if let existing, let client, let id = existing.followerID(of: client, isLinked: isLinked) {
+            scheduleNextStep(existing, now: now)
             return id
         }
         lastID += 1
         let follower = Follower(id: lastID, client: client, isLinked: isLinked, onEnd: onEnd)
         let entry: Entry
-        if let known {
+        if let existing {
             // The same owner has acquired it again.
-            entry = known
+            entry = existing
             entry.add(follower)
         } else {
             let held = HeldLease(
@@ -172,7 +173,7 @@ final class LeaseKeeper {
             insert(entry)
         }
         followed[lastID] = entry
-        plan(entry, now: now)
+        scheduleNextStep(entry, now: now)
         return lastID
     }
 
@@ -189,8 +190,8 @@ final class LeaseKeeper {
         }
     }
 
-    /// Returns the lease to release when this follower leaves, or `nil` if it must be kept: because another follower is
-    /// linked to it, or because its owner chose the token and a retry may hold this lease elsewhere.
+    /// Returns the lease to release when this follower leaves, or `nil` if it must not be released: another follower is
+    /// linked to it, or its owner chose the token and a retry elsewhere may hold this lease.
     func leaseToRelease(of id: FollowerID) -> (name: String, token: String, ttl: Int64)? {
         guard let entry = followed[id], !entry.hasOwnerToken, !entry.isLinked(where: { $0.id != id }) else { return nil }
         return (entry.name, entry.token, entry.lease.ttl)
@@ -200,7 +201,7 @@ final class LeaseKeeper {
     func follows(_ name: String, token: String) -> Bool { entry(name, token) != nil }
 
     /// Stops following a lease that its holder is releasing.
-    /// - Parameter fence: the fence of the only grant that is concerned, or `nil` for the token's current grant. The
+    /// - Parameter fence: the fence of the only grant to stop following, or `nil` for the token's current grant. The
     ///   same applies below.
     func released(_ name: String, token: String, fence: Int64? = nil) {
         guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
@@ -212,7 +213,7 @@ final class LeaseKeeper {
         guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         let now = runtime.time.now()
         entry.lease.moved(to: deadline, now: now)
-        plan(entry, now: now)
+        scheduleNextStep(entry, now: now)
     }
 
     /// Applies an earlier deadline that its holder has chosen; does nothing if the deadline is later.
@@ -232,7 +233,7 @@ final class LeaseKeeper {
         for entry in all where entry.lease.isExtended { end(entry, .shutdown) }
     }
 
-    /// Ends all following when the sidecar stops. Followers get this loss as their last report.
+    /// Ends all following when the sidecar stops. Followers are notified of that loss.
     func close() {
         isClosed = true
         for entry in all { end(entry, .shutdown) }
@@ -260,12 +261,12 @@ final class LeaseKeeper {
         }
     }
 
-    /// Returns the entry of a lease that is already followed. An owner's later lease means that the earlier one is
-    /// lost: its followers are notified, except for the client that has the later one.
-    private func known(_ lease: Lease, client: ObjectIdentifier?) -> Entry? {
+    /// Returns the entry of a lease that is already followed. A later lease of the same owner means that the earlier
+    /// one was lost: its followers are notified, except for the client that has the later one.
+    private func existingEntry(for lease: Lease, client: ObjectIdentifier?) -> Entry? {
         guard let entry = entry(lease.name, lease.token) else { return nil }
         guard entry.fence < lease.fence else { return entry }
-        if let client, let id = entry.link(client, isLinked: false) { unfollow(id) }
+        if let client, let id = entry.followerID(of: client, isLinked: false) { unfollow(id) }
         if isFollowed(entry) { end(entry, .taken) }
         return nil
     }
@@ -310,10 +311,10 @@ final class LeaseKeeper {
         check(entries(of: name))
     }
 
-    func anythingChanged(where isConcerned: (_ name: String) -> Bool = { _ in true }) {
+    func anythingChanged(where isAffected: (_ name: String) -> Bool = { _ in true }) {
         // Each lock is checked once, in the order of its first lease.
         var checked: Set<ExactText> = []
-        for entry in all where checked.insert(ExactText(entry.name)).inserted && isConcerned(entry.name) {
+        for entry in all where checked.insert(ExactText(entry.name)).inserted && isAffected(entry.name) {
             check(entries(of: entry.name))
         }
     }
@@ -321,12 +322,12 @@ final class LeaseKeeper {
     /// Retries the extensions that went unanswered.
     func redisIsBack() {
         let now = runtime.time.now()
-        for entry in all { plan(entry, now: now) }
+        for entry in all { scheduleNextStep(entry, now: now) }
     }
 
     // MARK: Steps
 
-    private func plan(_ entry: Entry, now: Instant) {
+    private func scheduleNextStep(_ entry: Entry, now: Instant) {
         entry.next?.cancel()
         var instant: Instant
         switch entry.lease.step(now: now) {
@@ -342,7 +343,9 @@ final class LeaseKeeper {
         if !entry.isWatched, watch.reaches(runtime.keys.lock(entry.name)) {
             instant = min(instant, now.advanced(byMilliseconds: Self.watchAfterMilliseconds))
         }
-        if let goneSince = entry.goneSince { instant = min(instant, goneSince.advanced(byMilliseconds: Self.newsMilliseconds)) }
+        if let missingSince = entry.missingSince {
+            instant = min(instant, missingSince.advanced(byMilliseconds: Self.breakMessageMilliseconds))
+        }
         entry.next = runtime.deadlines.schedule(at: instant) { [unowned self, unowned entry] in step(entry) }
     }
 
@@ -356,11 +359,11 @@ final class LeaseKeeper {
             let soon = now.advanced(byMilliseconds: HeldLease.batchMilliseconds)
             if case .extend(let ttl) = entry.lease.step(now: soon) { return extend(entry, ttl: ttl, now: now) }
         }
-        if let goneSince = entry.goneSince, now >= goneSince.advanced(byMilliseconds: Self.newsMilliseconds) {
+        if let missingSince = entry.missingSince, now >= missingSince.advanced(byMilliseconds: Self.breakMessageMilliseconds) {
             return end(entry, .deleted)
         }
         if !entry.isWatched, watch.reaches(runtime.keys.lock(entry.name)) { check(entry) }
-        plan(entry, now: now)
+        scheduleNextStep(entry, now: now)
     }
 
     private func extend(_ entry: Entry, ttl: Int64, now: Instant) {
@@ -370,26 +373,26 @@ final class LeaseKeeper {
         let script = RenewScript(
             keys: keys, token: entry.token, ttl: ttl, fence: entry.hasOwnerToken ? entry.fence : nil, isGroup: entry.group != nil,
             purpose: .watch)
-        // A watched lease is extended on the watching connection, so that the server does not report that change back.
-        // The second write, for replicas, is reported.
+        // A watched lease is extended on the watching connection, so that Redis does not report that change. It does
+        // report the second write, for replicas.
         (entry.isWatched ? watch.pipeline : runtime.pipeline).send(script) { [self] result in
             guard isFollowed(entry) else { return }
             switch result {
             case .success(.holds):
-                entry.goneSince = nil
+                entry.missingSince = nil
                 return replicated(script, of: entry, sentAt: now)
             case .success where entry.group == nil:
                 entry.lease.extensionFailed(now: runtime.time.now())
-                entry.isRefused = entry.hasOwnerToken
-                // The lease is lost; the check finds out how.
+                entry.isExtensionRejected = entry.hasOwnerToken
+                // The lease is lost; the check determines the reason.
                 check(entry)
             // The group no longer contains this lease.
             case .success: return end(entry, entry.isBroken ? .broken : .expired)
             case .failure: entry.lease.extensionFailed(now: runtime.time.now())
             }
-            plan(entry, now: runtime.time.now())
+            scheduleNextStep(entry, now: runtime.time.now())
         }
-        plan(entry, now: now)
+        scheduleNextStep(entry, now: now)
     }
 
     /// Waits for replicas after Redis has extended the lease.
@@ -400,10 +403,10 @@ final class LeaseKeeper {
             case .enough:
                 entry.lease.extended(ttl: script.ttl, sentAt: sentAt)
                 onExtended?(entry.name, entry.token, entry.fence, entry.lease.deadline)
-            // If the lease has ended, the next extension finds out how.
+            // If the lease has ended, the next extension determines the reason.
             case .tooFew, .lost: entry.lease.extensionFailed(now: runtime.time.now())
             }
-            plan(entry, now: runtime.time.now())
+            scheduleNextStep(entry, now: runtime.time.now())
         }
     }
 
@@ -423,17 +426,17 @@ final class LeaseKeeper {
     private func checked(_ entry: Entry, _ result: Result<String?, RedisError>) {
         switch result {
         case .success(let value?) where holds(entry, value):
-            guard !entry.isRefused else { return end(entry, .taken) }
+            guard !entry.isExtensionRejected else { return end(entry, .taken) }
             entry.isBroken = false
-            entry.goneSince = nil
+            entry.missingSince = nil
         case .success(let value):
             let now = runtime.time.now()
             let isOver = entry.lease.step(now: now) == .over
             guard !entry.isBroken, value == nil, !isOver else {
                 return end(entry, entry.isBroken ? .broken : value != nil ? .taken : .expired)
             }
-            entry.goneSince = entry.goneSince ?? now
-            plan(entry, now: now)
+            entry.missingSince = entry.missingSince ?? now
+            scheduleNextStep(entry, now: now)
         // The lease is checked again at its deadline, or when the watching connection is back.
         case .failure: entry.isWatched = false
         }
@@ -443,11 +446,11 @@ final class LeaseKeeper {
         ExactText(value) == ExactText(entry.group ?? entry.token)
     }
 
-    /// Ends a lease that has run out by the local clock, unless its holder has extended it through another sidecar. For
-    /// a lease of a group the lock's key cannot show that.
+    /// Ends a lease that has expired by the local clock, unless its holder has extended it through another sidecar. For
+    /// a lease of a group, the lock's key does not show such an extension.
     private func expire(_ entry: Entry) {
-        guard !entry.lease.isExtended, entry.group == nil, !entry.isBeingAsked else { return end(entry, .expired) }
-        entry.isBeingAsked = true
+        guard !entry.lease.isExtended, entry.group == nil, !entry.isTTLRequested else { return end(entry, .expired) }
+        entry.isTTLRequested = true
         let key = runtime.keys.lock(entry.name)
         let sentAt = runtime.time.now()
         watch.value(of: key) { [self] result in
@@ -455,19 +458,19 @@ final class LeaseKeeper {
             guard case .success(let value?) = result, holds(entry, value) else { return end(entry, .expired) }
             watch.remaining(of: key) { [self] result in
                 guard isFollowed(entry) else { return }
-                entry.isBeingAsked = false
+                entry.isTTLRequested = false
                 let now = runtime.time.now()
-                // If nobody has extended the lease, only the allowance for clock drift remains.
+                // If the lease was not extended, only the allowance for clock drift remains.
                 guard case .success(.lasts(let ttl?)) = result, ttl > LeaseValidity.drift(ofTTL: entry.lease.ttl) else {
-                    return entry.lease.step(now: now) == .over ? end(entry, .expired) : plan(entry, now: now)
+                    return entry.lease.step(now: now) == .over ? end(entry, .expired) : scheduleNextStep(entry, now: now)
                 }
-                found(entry, lasting: ttl, sentAt: sentAt)
+                applyLongerTTL(ttl, to: entry, sentAt: sentAt)
             }
         }
     }
 
-    /// Applies a TTL that is longer than was known, once replicas have it.
-    private func found(_ entry: Entry, lasting ttl: Int64, sentAt: Instant) {
+    /// Applies a TTL that is longer than expected, once replicas have it.
+    private func applyLongerTTL(_ ttl: Int64, to entry: Entry, sentAt: Instant) {
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
         let fence = entry.hasOwnerToken ? entry.fence : nil
         replicate?(RenewScript(keys: keys, token: entry.token, ttl: ttl, fence: fence)) { [self] replicated in
@@ -478,7 +481,7 @@ final class LeaseKeeper {
                 onExtended?(entry.name, entry.token, entry.fence, entry.lease.deadline)
             }
             guard entry.lease.step(now: now) != .over else { return end(entry, .expired) }
-            plan(entry, now: now)
+            scheduleNextStep(entry, now: now)
         }
     }
 

@@ -1,15 +1,15 @@
 internal import DequeModule
 internal import InterlockCore
 
-/// The leases that were granted through this sidecar, for its gauges and for labels that a token does not show.
-/// Bounded: beyond its capacity, leases are granted without being listed. The table also keeps the history of grants.
+/// The leases that were granted through this sidecar, for gauges and for labels that tokens do not contain. Bounded:
+/// beyond its capacity, leases are granted without being listed. The table also keeps the history of grants.
 ///
-/// Another sidecar or an operator may end or extend a lease. Listed leases are therefore reviewed: they are read from
-/// Redis again, each at least every five seconds if there are few.
+/// Another sidecar or an operator may end or extend a lease, so listed leases are reviewed: they are read from Redis
+/// again, each at least every five seconds if there are few.
 struct LeaseTable {
-    /// The name and the token, hashed with a key of this process. Two that collide would share an entry.
+    /// The name and the token, hashed with this process's seed. Two leases whose hashes collide share an entry.
     private struct Key: Hashable {
-        /// The hash of the name alone. A scan for it finds all leases of a lock; an index would cost each grant 5 %.
+        /// The hash of the name, for a scan that finds all leases of a lock. An index would make grants 5 % slower.
         let lock: Int
         let hash: Int
 
@@ -48,12 +48,12 @@ struct LeaseTable {
     enum LeaseState {
         /// The grant no longer holds the lock.
         case over
-        /// The time left; `nil` for a lease without an end.
+        /// The remaining time; `nil` for a lease that never expires.
         case lasts(milliseconds: Int64?)
     }
 
     fileprivate struct Entry {
-        /// The label if the owner chose its token; `nil` otherwise, because other tokens begin with it.
+        /// The label if the owner chose its token; `nil` otherwise, because other tokens begin with the label.
         var label: String?
         var deadline: Instant
         let fence: Int64
@@ -62,18 +62,18 @@ struct LeaseTable {
     }
 
     /// A key in the order of grant.
-    private struct Listing {
+    private struct OrderEntry {
         let key: Key
-        /// Grants do not drop the entry before this time, even if its lease was shortened.
-        var keptUntil: Instant
+        /// The time before which grants do not drop the entry, even if its lease was shortened.
+        var retainedUntil: Instant
     }
 
     private static let capacity = 20_000
-    /// The shortest time between reviews of a lease. The first review is due this long after the grant, and each later
-    /// one when half of the remaining time has passed, at most `longestPause` later. Both are delayed if a review ahead
-    /// of them is not due, or if reviews cannot keep up.
+    /// The minimum time between reviews of a lease. The first review is due this long after the grant, each later one
+    /// after half of the remaining time, but at most after `maximumPause`. Reviews are delayed if one ahead of them in
+    /// the queue is not due, or if reviews cannot keep up.
     static let reviewMilliseconds: Int64 = 1000
-    private static let longestPause: Int64 = 5000
+    private static let maximumPause: Int64 = 5000
     /// The maximum number of leases in one review.
     static let maximumReviewed = 200
 
@@ -81,10 +81,10 @@ struct LeaseTable {
 
     private var entries: [Key: Entry] = [:]
     /// The entries in order of grant. Each grant drops a few expired leases from the front.
-    private var order: Deque<Listing> = []
+    private var order: Deque<OrderEntry> = []
     /// Every entry has one review here. Reviews of ended leases stay until they reach the front or the queue is full.
     private var reviews = ReviewQueue<Key>()
-    /// The locks that were reported broken, by `Key.lock`. Their leases are read again at once.
+    /// The locks that were reported broken, by `Key.lock`. Their leases are read again immediately.
     private var suspects: Set<Int> = []
     private var areAllSuspect = false
     private static let maximumSuspects = 1000
@@ -98,26 +98,26 @@ struct LeaseTable {
         if dropLapsed(now: now) { _ = dropLapsed(now: now) }
         if reviews.count >= 2 * Self.capacity { dropEndedReviews() }
         let key = Key(name: lease.name, token: lease.token)
-        let known = entries[key]
-        if let known, known.fence == lease.fence {
-            // An owner that asks again may omit its label, and keeps the deadline that it was promised.
-            let deadline = max(known.deadline, lease.deadline)
+        let existing = entries[key]
+        if let existing, existing.fence == lease.fence {
+            // An owner that asks again may omit its label, and never gets an earlier deadline.
+            let deadline = max(existing.deadline, lease.deadline)
             entries[key]?.deadline = deadline
             if let label { entries[key]?.label = label }
-            return history.promised(known.grant, until: deadline)
+            return history.promised(existing.grant, until: deadline)
         }
-        // A new grant to the same owner means that the previous one has ended.
-        if let known { history.ended(known.grant, .lost, at: now) }
-        let shown = request.owner == nil ? nil : label ?? known?.label ?? host
+        // A new grant to the same owner proves that the previous one has ended.
+        if let existing { history.ended(existing.grant, .lost, at: now) }
+        let shownLabel = request.owner == nil ? nil : label ?? existing?.label ?? host
         let grant = history.granted(
-            lease, mode: lease.permits.map { .permits($0) } ?? request.mode, label: shown,
+            lease, mode: lease.permits.map { .permits($0) } ?? request.mode, label: shownLabel,
             waitedNanoseconds: now.nanoseconds - startedAt.nanoseconds, now: now)
-        let isListed = known != nil || (entries.count < Self.capacity && order.count < 2 * Self.capacity)
+        let isListed = existing != nil || (entries.count < Self.capacity && order.count < 2 * Self.capacity)
         guard isListed else { return }
         let entry = Entry(
-            label: shown, deadline: lease.deadline, fence: lease.fence, grant: grant, grantedAt: now)
+            label: shownLabel, deadline: lease.deadline, fence: lease.fence, grant: grant, grantedAt: now)
         entries[key] = entry
-        if known == nil { order.append(Listing(key: key, keptUntil: Self.end(of: entry))) }
+        if existing == nil { order.append(OrderEntry(key: key, retainedUntil: Self.end(of: entry))) }
         let firstReview = now.advanced(byMilliseconds: Self.reviewMilliseconds)
         reviews.append(key, grant: grant, at: firstReview, name: lease.name, token: lease.token)
     }
@@ -131,11 +131,11 @@ struct LeaseTable {
         history.promised(entry.grant, until: deadline)
     }
 
-    mutating func ended(_ name: String, token: String, fence: Int64? = nil, _ how: GrantEnd, now: Instant) {
+    mutating func ended(_ name: String, token: String, fence: Int64? = nil, _ end: GrantEnd, now: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
         entries[key] = nil
-        history.ended(entry.grant, how, at: now)
+        history.ended(entry.grant, end, at: now)
     }
 
     /// Ends all leases that held the lock at `instant`. O(n) in leases; about 100 µs at capacity.
@@ -150,12 +150,12 @@ struct LeaseTable {
     /// Applies an earlier deadline that its holder has chosen; does nothing if the deadline is later.
     mutating func shortened(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         let key = Key(name: name, token: token)
-        guard let known = entries[key], fence ?? known.fence == known.fence, known.deadline > deadline else { return }
+        guard let entry = entries[key], fence ?? entry.fence == entry.fence, entry.deadline > deadline else { return }
         entries[key]?.deadline = deadline
-        history.promised(known.grant, until: deadline)
+        history.promised(entry.grant, until: deadline)
     }
 
-    /// The deadline that the holder was promised, or `nil` if the lease is not listed.
+    /// Returns the deadline that the holder relies on, or `nil` if the lease is not listed.
     func deadline(of name: String, token: String) -> Instant? {
         entries[Key(name: name, token: token)]?.deadline
     }
@@ -173,12 +173,12 @@ struct LeaseTable {
         return entries.values.count(where: { $0.deadline > now })
     }
 
-    /// Removes the first listing if its lease has ended or expired. Returns whether it did.
+    /// Removes the first entry of the order if its lease has ended or expired. Returns whether it did.
     private mutating func dropLapsed(now: Instant) -> Bool {
         guard var oldest = order.first else { return false }
         if let index = entries.index(forKey: oldest.key) {
-            if oldest.keptUntil <= now { oldest.keptUntil = Self.end(of: entries.values[index]) }
-            guard oldest.keptUntil <= now else {
+            if oldest.retainedUntil <= now { oldest.retainedUntil = Self.end(of: entries.values[index]) }
+            guard oldest.retainedUntil <= now else {
                 order[0] = oldest
                 // Moved to the end, so that a long lease does not keep the shorter ones behind it listed.
                 if order.count >= Self.capacity { order.append(order.removeFirst()) }
@@ -211,7 +211,7 @@ struct LeaseTable {
         return true
     }
 
-    /// Returns the leases to read again now: those of suspects first, in order of grant.
+    /// Returns the leases to read again now: first those of locks reported broken, in order of grant.
     /// - Parameter isFollowed: whether a lease has followers, which extend it or are notified of its end anyway.
     mutating func due(now: Instant, isFollowed: (Listed) -> Bool) -> [Listed] {
         var due: [Listed] = []
@@ -226,7 +226,7 @@ struct LeaseTable {
             suspects = []
             areAllSuspect = false
         }
-        let shortest = Self.reviewMilliseconds * Int64(1 + entries.count / Self.maximumReviewed)
+        let minimumPause = Self.reviewMilliseconds * Int64(1 + entries.count / Self.maximumReviewed)
         while let review = reviews.first, review.at <= now, due.count < Self.maximumReviewed {
             guard let entry = entries[review.key], entry.grant == review.grant else {
                 reviews.dropFirst()
@@ -235,8 +235,8 @@ struct LeaseTable {
             let names = reviews.removeFirst()
             let listed = Listed(entry, names: names)
             if !isFollowed(listed) { due.append(listed) }
-            let left = (entry.deadline.nanoseconds - now.nanoseconds) / 1_000_000
-            let pause = max(shortest, min(Self.longestPause, left / 2))
+            let remaining = (entry.deadline.nanoseconds - now.nanoseconds) / 1_000_000
+            let pause = max(minimumPause, min(Self.maximumPause, remaining / 2))
             let next = now.advanced(byMilliseconds: pause)
             reviews.append(review.key, grant: review.grant, at: next, name: names.name, token: names.token)
         }
@@ -244,8 +244,8 @@ struct LeaseTable {
     }
 
     /// Applies the reply of Redis about a lease to a request sent at `sentAt`.
-    /// - Parameter isReplicated: whether enough replicas have the state that was read, or none need to. Otherwise the
-    ///   lease cannot be relied on for longer.
+    /// - Parameter isReplicated: whether the state that was read needs no replicas or enough have it. If not, a later
+    ///   deadline is ignored, because a failover may lose it.
     mutating func reviewed(_ lease: Listed, _ state: LeaseState, isReplicated: Bool = true, sentAt: Instant, now: Instant) {
         let key = Key(name: lease.name, token: lease.token)
         guard let entry = entries[key], entry.fence == lease.fence, entry.grantedAt <= sentAt else { return }
@@ -253,11 +253,11 @@ struct LeaseTable {
         case .over: ended(lease.name, token: lease.token, fence: lease.fence, .lost, now: now)
         case .lasts(nil): break
         case .lasts(let milliseconds?):
-            // Redis counts an untouched lease as valid for slightly longer than its holder does.
+            // For Redis, an unchanged lease lasts slightly longer than its holder relies on it.
             let found = LeaseValidity.deadline(ttl: milliseconds, sentAt: sentAt)
             let slack = Self.slackMilliseconds + milliseconds / 50
             let isLonger = isReplicated && found > entry.deadline.advanced(byMilliseconds: slack)
-            // A promise made after the review was sent is newer than the review.
+            // A deadline that changed after the review was sent is newer than the review.
             let isShorter = entry.deadline == lease.deadline && found.advanced(byMilliseconds: slack) < entry.deadline
             guard isLonger || isShorter else { return }
             renewed(lease.name, token: lease.token, fence: lease.fence, deadline: found)

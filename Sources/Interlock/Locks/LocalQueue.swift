@@ -7,11 +7,11 @@ final class LocalQueue {
     /// Increases with each new queue.
     let number: UInt64
     let name: String
-    /// The token that was last served here. While it holds the lock it is this sidecar's turn.
+    /// The token that was last served from this queue. While it holds the lock, it is this sidecar's turn.
     var holder: String?
-    /// The error of the last attempt, or of the last release that named a waiter, if it had no answer; `nil` otherwise.
+    /// The error of the last attempt, or of the last release that named a successor; `nil` if it was answered.
     var failure: RedisError?
-    /// The entry in Redis on behalf of all local waiters.
+    /// The entry in Redis that stands for all local waiters.
     let ticket: String
     var decisions = LockQueue()
     var timer: Deadlines.Entry?
@@ -41,16 +41,16 @@ final class LocalQueue {
         return (byOwner[ExactText(waiter.token)] ?? []).filter { $0 !== waiter && $0.request.mode == waiter.request.mode }
     }
 
-    /// Returns whether an attempt or a release in progress may grant one of them the lock.
+    /// Returns whether an attempt or a release in progress may grant the lock to one of these waiters.
     func isAnythingInFlight(for waiters: [LockWaiter]) -> Bool {
         waiters.contains { decisions.isAttempting($0.id) || decisions.isSuccessor($0.id) }
     }
 
-    /// Returns the ticket for a script. It outlives the waits, so that a sidecar that is busy for a moment keeps its
-    /// position.
+    /// Returns the ticket for a script. It outlives the waits, so that a sidecar keeps its position while it is briefly
+    /// busy.
     func ticket(hasOthers: Bool, now: Instant) -> AcquireScript.Ticket {
-        let patience = decisions.latestDeadline.millisecondsRoundedUp(since: now)
+        let longestWait = decisions.latestDeadline.millisecondsRoundedUp(since: now)
         return AcquireScript.Ticket(
-            token: ticket, lifetime: max(patience, 2 * LockQueue.recheckMilliseconds), hasOthers: hasOthers)
+            token: ticket, lifetime: max(longestWait, 2 * LockQueue.recheckMilliseconds), hasOthers: hasOthers)
     }
 }

@@ -6,8 +6,8 @@ internal import RedisClient
 /// The operations of holders and operators on a held lock.
 extension LockCoordinator {
     func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>) {
-        if let wrong = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
-            completion(.failed(wrong))
+        if let violation = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
+            completion(.failed(violation))
             return
         }
         guard !LockMode.isReserved(token: token) else {
@@ -15,8 +15,7 @@ extension LockCoordinator {
             return
         }
         let sentAt = runtime.time.now()
-        // Even if the call fails, the holder must not rely on more than the shorter lease, which only replicas could
-        // still confirm.
+        // If this shortens the lease, the holder must not rely on the previous deadline, even if the call fails.
         if settings.waitReplicas > 0 {
             leases.shortened(name.text, token: token, fence: fence, to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
         }
@@ -39,7 +38,7 @@ extension LockCoordinator {
         switch result {
         case .success(.holds):
             replicate(script) { [self] replicated in
-                promise(script, of: name, sentAt: sentAt, replicated, completion)
+                confirmRenewal(script, of: name, sentAt: sentAt, replicated, completion)
             }
         case .success(.lost), .success(.heldByGroup):
             leases.ended(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())
@@ -50,8 +49,9 @@ extension LockCoordinator {
     }
 
     /// Answers a renewal with the time for which its holder can rely on the lease.
-    private func promise(
-        _ script: RenewScript, of name: String, sentAt: Instant, _ replicated: Replicated, _ completion: Completion<RenewAnswer>
+    private func confirmRenewal(
+        _ script: RenewScript, of name: String, sentAt: Instant, _ replicated: Replicated,
+        _ completion: Completion<RenewAnswer>
     ) {
         let (ttl, token, fence) = (script.ttl, script.token, script.fence)
         let now = runtime.time.now()
@@ -65,14 +65,14 @@ extension LockCoordinator {
             leases.ended(name, token: token, fence: fence, .lost, now: now)
             completion(.lost)
         case .tooFew(let error):
-            // The earlier promise is known to replicas, so it remains valid.
-            guard let promised = leases.deadline(of: name, token: token), promised > now else {
+            // Replicas have the previous deadline, so it remains valid.
+            guard let previous = leases.deadline(of: name, token: token), previous > now else {
                 completion(.failed(error))
                 return
             }
-            // The holder has chosen an earlier deadline.
-            if promised <= deadline { keeper.shortened(name, token: token, fence: fence, to: promised) }
-            completion(.renewed(validMilliseconds: (promised.nanoseconds - now.nanoseconds) / 1_000_000))
+            // The holder has shortened the lease.
+            if previous <= deadline { keeper.shortened(name, token: token, fence: fence, to: previous) }
+            completion(.renewed(validMilliseconds: (previous.nanoseconds - now.nanoseconds) / 1_000_000))
         }
     }
 
@@ -81,7 +81,7 @@ extension LockCoordinator {
             completion(.lost)
             return
         }
-        // Whatever the result, the lease is not extended any longer.
+        // Whatever the result, extending the lease stops.
         keeper.released(name.text, token: token, fence: fence)
         passOn(name.text, token: token, fence: fence, over: runtime.pipeline) { [self] result in
             switch result {
@@ -89,8 +89,8 @@ extension LockCoordinator {
                 runtime.metrics.countRelease(isReleased)
                 leases.ended(
                     name.text, token: token, fence: fence, isReleased ? .released : .lost, now: runtime.time.now())
-                // A client may release a lease in the same batch in which it acquires it. Following then begins only
-                // after the first call above.
+                // A client may pipeline the acquire and the release of a lease. Following then begins only after the
+                // first call of `released` above.
                 if isReleased { keeper.released(name.text, token: token, fence: fence) }
                 completion(isReleased ? .released : .lost)
             case .failure(let error):
@@ -108,7 +108,7 @@ extension LockCoordinator {
                 if isBroken {
                     runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
                     leases.broken(name.text, at: sentAt)
-                    // Redis may report the deletion long before the event arrives that gives the reason.
+                    // Redis may report the deletion long before the event that gives the reason arrives.
                     keeper.broken(name.text)
                     wake(name.text)
                 }

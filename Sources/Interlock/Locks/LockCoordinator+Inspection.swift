@@ -10,12 +10,12 @@ struct PendingInspection {
 
 /// Inspection of locks.
 extension LockCoordinator {
-    /// The pauses in milliseconds before an inspection is repeated because some waiter counts are missing.
-    private static let pauses: [Int64] = [20, 80]
+    /// The delays, in milliseconds, before an inspection is repeated because some waiter counts are missing.
+    private static let retryDelays: [Int64] = [20, 80]
 
     /// The maximum number of locks that one command inspects, on one server.
     static let maximumAtOnce = 50
-    private static let maximumSilent = 1000
+    private static let maximumUnresponsive = 1000
 
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
         inspect(names: [name]) { completion($0.map { $0[0] }) }
@@ -25,30 +25,30 @@ extension LockCoordinator {
     /// - Parameter completion: called with the state of each lock in the same order; `nil` for one that has no holder
     ///   and no waiters.
     func inspect(names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void) {
-        inspect(at: names.map(\.text), again: Self.pauses[...], completion)
+        inspect(names.map(\.text), retryDelays: Self.retryDelays[...], completion)
     }
 
     private func inspect(
-        at names: [String], again pauses: ArraySlice<Int64>,
+        _ names: [String], retryDelays: ArraySlice<Int64>,
         _ completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
     ) {
-        askForAll(names) { [self] result in
+        sendInspections(names) { [self] result in
             guard case .success(let found) = result else { return completion(result) }
             let now = runtime.time.now()
-            let silent = found.indices.filter { shouldInspectAgain(found[$0], now: now) }
-            guard let pause = pauses.first, !isShuttingDown, !silent.isEmpty else {
-                noteSilent(silent.compactMap { found[$0] }, now: now)
+            let incomplete = found.indices.filter { shouldInspectAgain(found[$0], now: now) }
+            guard let delay = retryDelays.first, !isShuttingDown, !incomplete.isEmpty else {
+                noteUnresponsive(incomplete.compactMap { found[$0] }, now: now)
                 return completion(result)
             }
-            let again = now.advanced(byMilliseconds: pause)
+            let again = now.advanced(byMilliseconds: delay)
             lastCheck += 1
             let id = lastCheck
             let timer = runtime.deadlines.schedule(at: again) { [unowned self] in
                 pendingInspections[id] = nil
-                inspect(at: silent.map { names[$0] }, again: pauses.dropFirst()) { second in
-                    guard case .success(let news) = second else { return completion(result) }
+                inspect(incomplete.map { names[$0] }, retryDelays: retryDelays.dropFirst()) { retried in
+                    guard case .success(let newer) = retried else { return completion(result) }
                     var all = found
-                    for (scan, lock) in zip(silent, news) { all[scan] = lock }
+                    for (index, lock) in zip(incomplete, newer) { all[index] = lock }
                     completion(.success(all))
                 }
             }
@@ -56,24 +56,24 @@ extension LockCoordinator {
         }
     }
 
-    /// Returns whether a sidecar that is expected to answer has not yet reported its waiters.
+    /// Returns whether a sidecar that is expected to respond has not yet reported its waiters.
     private func shouldInspectAgain(_ lock: LockInformation?, now: Instant) -> Bool {
         lock?.queue.contains { $0.waiters == nil && silent[$0.id] ?? now <= now } ?? false
     }
 
-    /// Notes the sidecars that did not report, so that later inspections do not wait for them. They may run an older
-    /// version or be gone.
-    private func noteSilent(_ locks: [LockInformation], now: Instant) {
+    /// Notes the sidecars that did not report, so that later inspections do not wait for them. They may be down or run
+    /// an older version.
+    private func noteUnresponsive(_ locks: [LockInformation], now: Instant) {
         guard !locks.isEmpty else { return }
         silent = silent.filter { $0.value > now }
         let until = now.advanced(byMilliseconds: WaiterCounts.lifetime)
-        for sidecar in locks.flatMap(\.queue) where sidecar.waiters == nil && silent.count < Self.maximumSilent {
-            silent[sidecar.id] = until
+        for sidecar in locks.flatMap(\.queue) where sidecar.waiters == nil {
+            if silent.count < Self.maximumUnresponsive { silent[sidecar.id] = until }
         }
     }
 
-    /// Sends all commands at once, each with as many locks as possible.
-    private func askForAll(
+    /// Sends all commands without waiting in between, each with as many locks as possible.
+    private func sendInspections(
         _ names: [String], _ completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
     ) {
         let size = runtime.keys.isOnCluster ? 1 : Self.maximumAtOnce
@@ -83,8 +83,8 @@ extension LockCoordinator {
         var awaited = starts.underestimatedCount
         guard awaited > 0 else { return completion(.success([])) }
         for start in starts {
-            let part = names[start..<min(start + size, names.count)]
-            let script = InspectScript(locks: part.map { keys($0) }, sidecar: runtime.id)
+            let batch = names[start..<min(start + size, names.count)]
+            let script = InspectScript(locks: batch.map { keys($0) }, sidecar: runtime.id)
             runtime.pipeline.send(script) { [self] result in
                 switch result {
                 case .success(let replies):
@@ -104,11 +104,11 @@ extension LockCoordinator {
     /// Answers pending inspections with their first result, because the sidecar is shutting down.
     func shutDown() {
         isShuttingDown = true
-        let looks = pendingInspections.sorted { $0.key < $1.key }
+        let pending = pendingInspections.sorted { $0.key < $1.key }
         pendingInspections = [:]
-        for (_, inspect) in looks {
-            inspect.timer.cancel()
-            inspect.answer()
+        for (_, inspection) in pending {
+            inspection.timer.cancel()
+            inspection.answer()
         }
     }
 
@@ -142,24 +142,25 @@ extension LockCoordinator {
             leases: group.leases.compactMap { lease($0.token, fence: $0.fence, ttl: $0.ttl) }, waiters: waiters, queue: queue)
     }
 
-    /// Returns the waiting sidecars in the order of their turns. This one comes last if its ticket is not in Redis yet.
+    /// Returns the waiting sidecars in the order of their turns. This sidecar comes last if its ticket is not in Redis
+    /// yet.
     private func waitingSidecars(for name: String, _ reply: InspectScript.Found) -> [WaitingSidecar] {
-        let own = queue(name)
+        let localQueue = queue(name)
         var sidecars = reply.waiting.map { ticket, waiters in
             WaitingSidecar(
                 id: OwnerToken.sidecar(ofTicket: ticket),
-                waiters: ticket == own?.ticket ? own?.decisions.count : waiters.map(Int.init))
+                waiters: ticket == localQueue?.ticket ? localQueue?.decisions.count : waiters.map(Int.init))
         }
         // A ticket without waiters is about to be withdrawn.
         sidecars.removeAll { $0.id == runtime.id && $0.waiters ?? 0 == 0 }
-        if let own, own.decisions.count > 0, !sidecars.contains(where: { $0.id == runtime.id }) {
-            sidecars.append(WaitingSidecar(id: runtime.id, waiters: own.decisions.count))
+        if let localQueue, localQueue.decisions.count > 0, !sidecars.contains(where: { $0.id == runtime.id }) {
+            sidecars.append(WaitingSidecar(id: runtime.id, waiters: localQueue.decisions.count))
         }
         return sidecars
     }
 
-    /// Lists the held locks of one `SCAN` step. `count`, from 1 to 1000, limits its duration. On a cluster the servers
-    /// are scanned one after the other; the cursor records which.
+    /// Lists the held locks of one `SCAN` step. `count`, from 1 to 1000, limits its duration. On a cluster, the servers
+    /// are scanned one after the other; the cursor identifies the server.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
         let servers = runtime.pipeline.connections
         guard let position = ScanCursor(cursor, servers: servers.count) else {

@@ -6,8 +6,8 @@ extension LockCoordinator {
     /// Ends the lease that `token` holds. The lock passes to the next local waiter, or to the next sidecar.
     /// - Parameters:
     ///   - fence: the fence of the only grant to end; `nil` for the token's current grant.
-    ///   - connection: the connection; for an acquire without an answer it must be the same one, so that the release
-    ///     follows it.
+    ///   - connection: the connection. To clean up after an unanswered acquire it must be that of the acquire, so that
+    ///     the release follows it.
     func passOn(
         _ name: String, token: String, fence: Int64? = nil, over connection: any RedisSender,
         then done: @escaping (Result<Bool, RedisError>) -> Void
@@ -26,7 +26,7 @@ extension LockCoordinator {
                 }
             })
         connection.send(script) { [self] result in
-            // The next holder is handled first, because others wait for it in turn.
+            // The next holder is handled first, because further waiters depend on it.
             if let queue, let succession { passed(result, from: queue, to: succession, sentAt: sentAt) }
             switch result {
             case .success(.heldByGroup):
@@ -43,24 +43,25 @@ extension LockCoordinator {
         }
     }
 
-    private struct SuccessionInFlight {
+    private struct PendingSuccession {
         var decision: LockQueue.Succession
         var waiter: LockWaiter
     }
 
-    /// Returns the next local waiter, if it wants an exclusive lock. Groups have a script of their own.
-    private func beginSuccession(in queue: LocalQueue, of token: String) -> SuccessionInFlight? {
-        // If locks are granted on a separate connection, replicas cannot be awaited for a grant on this one.
+    /// Returns the next local waiter if it wants an exclusive lock. Groups use a separate script.
+    private func beginSuccession(in queue: LocalQueue, of token: String) -> PendingSuccession? {
+        // `WAIT` covers only its own connection. If locks are granted on a separate one, a grant here could not be
+        // confirmed by replicas.
         guard pipeline === runtime.pipeline, let head = queue.decisions.head, let waiter = waiters[head],
             waiter.request.mode == .exclusive, var decision = queue.decisions.beginRelease()
         else { return nil }
-        // A holder that was not served from this queue does not continue one of its turns.
+        // If the holder was not served from this queue, there is no turn to continue.
         if queue.holder != token { decision.continuesTurn = false }
-        return SuccessionInFlight(decision: decision, waiter: waiter)
+        return PendingSuccession(decision: decision, waiter: waiter)
     }
 
     private func passed(
-        _ result: Result<ReleaseScript.Reply, RedisError>, from queue: LocalQueue, to succession: SuccessionInFlight,
+        _ result: Result<ReleaseScript.Reply, RedisError>, from queue: LocalQueue, to succession: PendingSuccession,
         sentAt: Instant
     ) {
         let now = runtime.time.now()

@@ -2,7 +2,7 @@ internal import InterlockCore
 internal import Logging
 internal import RedisClient
 
-/// Reviews leases, so that this sidecar's count and history of them follow the changes that others make.
+/// Reviews leases, so that this sidecar's lease count and grant history reflect changes by others.
 protocol LeaseReviewer: AnyObject {
     var runtime: CoordinatorRuntime { get }
     var leases: LeaseTable { get }
@@ -20,7 +20,7 @@ extension LeaseReviewer {
         scheduleReview(at: runtime.time.now().advanced(byMilliseconds: LeaseTable.reviewMilliseconds))
     }
 
-    /// Schedules a review at the end of this tick, to include the other reports of the tick.
+    /// Schedules a review at the end of this tick, so that it covers all reports of the tick.
     func reviewSoon() {
         nextReview?.cancel()
         scheduleReview(at: runtime.time.now())
@@ -61,13 +61,13 @@ extension LockCoordinator: LeaseReviewer {
     }
 
     /// Logs that a semaphore has a different size than was requested, once for each lock and size. A semaphore keeps
-    /// its size while leases of it overlap, and the granted call gets no other hint.
-    func note(_ asked: Int, slots: Int, of name: String) {
-        guard asked != slots else { return }
-        if loggedSizeMismatches.count >= Self.maximumMisfits { loggedSizeMismatches = [] }
-        guard loggedSizeMismatches.insert("\(asked) \(name)").inserted else { return }
-        runtime.logger.log(.lockPermitsDiffer, ["lock": name, "asked": "\(asked)", "permits": "\(slots)"])
+    /// its size while any lease of it is held, and the answer to the call does not report the difference.
+    func note(_ requested: Int, slots: Int, of name: String) {
+        guard requested != slots else { return }
+        if loggedSizeMismatches.count >= Self.maximumLoggedMismatches { loggedSizeMismatches = [] }
+        guard loggedSizeMismatches.insert("\(requested) \(name)").inserted else { return }
+        runtime.logger.log(.lockPermitsDiffer, ["lock": name, "asked": "\(requested)", "permits": "\(slots)"])
     }
 
-    private static let maximumMisfits = 1000
+    private static let maximumLoggedMismatches = 1000
 }

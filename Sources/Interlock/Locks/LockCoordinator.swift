@@ -3,14 +3,14 @@ internal import InterlockCore
 internal import Logging
 internal import RedisClient
 
-/// Carries out the decisions of the lock queues and the requests of callers. Confined to the coordinator's event loop.
+/// Executes the decisions of the lock queues and the requests of callers. Confined to the coordinator's event loop.
 final class LockCoordinator {
     typealias WaiterID = LockQueue.WaiterID
 
     let runtime: CoordinatorRuntime
     let settings: LockSettings
-    /// The connection on which locks are granted. It is dedicated to that if replicas are awaited; other commands of
-    /// holders use the runtime's connection.
+    /// The connection on which locks are granted. If grants wait for replicas, it is dedicated to that, and other
+    /// commands of holders use the runtime's connection.
     let pipeline: any RedisSender
     private let replication: ReplicaWait
     let watch: KeyWatch
@@ -22,15 +22,15 @@ final class LockCoordinator {
     private var lastQueueNumber: UInt64 = 0
     private(set) var waiters: [WaiterID: LockWaiter] = [:]
     /// Waiters that make one attempt before they join the queue.
-    private var trying: [WaiterID: LockWaiter] = [:]
+    private var attempting: [WaiterID: LockWaiter] = [:]
     var leases = LeaseTable()
     private var lastID: WaiterID = 0
     var pendingInspections: [UInt64: PendingInspection] = [:]
     var lastCheck: UInt64 = 0
     var isShuttingDown = false
-    /// Sidecars that did not report their waiters, and the time until which no inspection waits for them. Bounded.
+    /// The sidecars that did not report their waiters, and the time until which no inspection waits for them. Bounded.
     var silent: [String: Instant] = [:]
-    /// Leases that an unanswered acquire may have left behind, kept until they are known to be gone. Bounded.
+    /// Leases that an unanswered acquire may have left behind, until their end is confirmed. Bounded.
     var leftovers: [(name: String, token: String, until: Instant)] = []
     static let leftoverCapacity = 10_000
     /// The timer of the next cleanup attempt. It is brought forward when Redis is back.
@@ -64,7 +64,7 @@ final class LockCoordinator {
     var waiting: Int { waiters.count }
     func held(now: Instant) -> Int { leases.count(now: now) }
     var history: GrantHistory { leases.history }
-    /// The number of commands sent to Redis on connections other than the runtime's.
+    /// The number of commands sent on connections other than the runtime's.
     var commandsSentApart: Int64 {
         watch.commandsSent + (pipeline === runtime.pipeline ? 0 : pipeline.commandsSent)
     }
@@ -83,22 +83,22 @@ final class LockCoordinator {
     func acquire(_ request: LockRequest, completion: Completion<LockAnswer>) -> WaiterID {
         lastID += 1
         let id = lastID
-        if let wrong = settings.violation(in: request) {
-            completion(.failed(wrong))
+        if let violation = settings.violation(in: request) {
+            completion(.failed(violation))
             return id
         }
         let waiter = LockWaiter(
             id: id, request: request, token: runtime.token(for: request), completion: completion,
             startedAt: runtime.time.now())
-        let othersWait = queue(request.name.text) != nil
-        switch (othersWait, request.wait > 0, request.owner != nil) {
+        let hasWaiters = queue(request.name.text) != nil
+        switch (hasWaiters, request.wait > 0, request.owner != nil) {
         case (false, false, _):
             attemptOnce(waiter, by: .anybody)
         case (true, false, false):
             refuse(waiter)
-        case (true, let waits, true):
+        case (true, let mayWait, true):
             // The owner may hold the lock already. If not, those already waiting go first.
-            attemptOnce(waiter, by: .presentOwner, orWaits: waits)
+            attemptOnce(waiter, by: .presentOwner, mayWait: mayWait)
         case (_, true, _):
             enqueue(waiter)
         }
@@ -107,7 +107,7 @@ final class LockCoordinator {
 
     /// Cancels a wait. The completion is no longer called, and a grant that arrives later is released.
     func cancel(_ id: WaiterID) {
-        if let waiter = trying.removeValue(forKey: id) {
+        if let waiter = attempting.removeValue(forKey: id) {
             waiter.state = .left
         } else if let waiter = waiters.removeValue(forKey: id) {
             leave(waiter)
@@ -115,11 +115,11 @@ final class LockCoordinator {
     }
 
     /// Makes one attempt, without blocking the queue.
-    private func attemptOnce(_ waiter: LockWaiter, by candidate: AcquireScript.Candidate, orWaits: Bool = false) {
+    private func attemptOnce(_ waiter: LockWaiter, by candidate: AcquireScript.Candidate, mayWait: Bool = false) {
         let sentAt = runtime.time.now()
-        if orWaits { trying[waiter.id] = waiter }
+        if mayWait { attempting[waiter.id] = waiter }
         pipeline.send(script(for: waiter, by: candidate)) { [self] result in
-            if orWaits { trying[waiter.id] = nil }
+            if mayWait { attempting[waiter.id] = nil }
             // The waiter may have been answered already, because Redis was down for too long or the call was cancelled.
             let isWaiting = waiter.state == .waiting
             switch result {
@@ -127,7 +127,7 @@ final class LockCoordinator {
                 if isWaiting { hand(grant, to: waiter, sentAt: sentAt) } else { releaseGrant(waiter) }
             case .success(.held):
                 guard isWaiting else { return }
-                if orWaits { enqueue(waiter) } else { refuse(waiter) }
+                if mayWait { enqueue(waiter) } else { refuse(waiter) }
             case .success(.heldInAnotherMode(let mode)):
                 if isWaiting { fail(waiter, .heldInAnotherMode(waiter.request, mode)) }
             case .failure(let error):
@@ -151,10 +151,10 @@ final class LockCoordinator {
 
     // MARK: Handing out
 
-    /// Hands a lease out once the configured number of replicas has it.
+    /// Hands out a lease once the configured number of replicas has it.
     func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         guard settings.waitReplicas > 0 else { return handOut(grant, to: waiter, sentAt: sentAt) }
-        acknowledged("the lease in time, so it was released") { [self] error in
+        awaitReplicas("the lease in time, so it was released") { [self] error in
             guard let error else { return handOut(grant, to: waiter, sentAt: sentAt) }
             fail(waiter, error)
             releaseGrant(waiter)
@@ -163,8 +163,8 @@ final class LockCoordinator {
 
     /// Waits until the configured number of replicas has the change. Must be called while the reply is handled, on the
     /// connection that locks are granted on.
-    /// - Parameter what: the change, and the consequence if replicas lack it; used in the error text.
-    private func acknowledged(_ what: String, then done: @escaping (InterlockError?) -> Void) {
+    /// - Parameter consequence: the change, and the consequence if replicas lack it; used in the error text.
+    private func awaitReplicas(_ consequence: String, then done: @escaping (InterlockError?) -> Void) {
         // On a cluster, this is the server that ran the script.
         guard let server = pipeline.answering else {
             preconditionFailure("replicas must be awaited while the reply is handled")
@@ -173,7 +173,7 @@ final class LockCoordinator {
             switch result {
             case .success(let count) where count >= settings.waitReplicas: done(nil)
             case .success(let count):
-                done(.unreplicated(acknowledged: Int(count), wanted: settings.waitReplicas, what))
+                done(.unreplicated(acknowledged: Int(count), wanted: settings.waitReplicas, consequence))
             case .failure(let error): done(InterlockError(error))
             }
         }
@@ -187,8 +187,8 @@ final class LockCoordinator {
         case lost
     }
 
-    /// Repeats a renewal on the connection on which replicas are awaited. The renewal itself thus never queues behind a
-    /// wait that is in progress there; only the promise to the caller does.
+    /// Repeats a renewal on the connection that waits for replicas. The renewal itself used another connection, so it
+    /// never queues behind a `WAIT`; only the answer to the caller does.
     func replicate(_ script: RenewScript, then done: @escaping (Replicated) -> Void) {
         guard settings.waitReplicas > 0 else { return done(.enough) }
         var script = script
@@ -196,14 +196,14 @@ final class LockCoordinator {
         pipeline.send(script) { [self] result in
             switch result {
             case .success(.holds):
-                acknowledged("the renewal in time; the lease keeps its previous end") { done($0.map { .tooFew($0) } ?? .enough) }
+                awaitReplicas("the renewal in time; the lease keeps its previous end") { done($0.map { .tooFew($0) } ?? .enough) }
             case .success(.lost), .success(.heldByGroup): done(.lost)
             case .failure(let error): done(.tooFew(InterlockError(error)))
             }
         }
     }
 
-    /// Hands the lease out. If it has already run out, the call fails; if its caller has left, it is released.
+    /// Hands out the lease. If it has already expired, the call fails; if the caller has left, the lease is released.
     private func handOut(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         let now = runtime.time.now()
         let request = waiter.request
@@ -219,14 +219,14 @@ final class LockCoordinator {
             name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: valid,
             ttlMilliseconds: request.ttl,
             deadline: deadline, group: grant.group, hasOwnerToken: request.owner != nil)
-        // Recorded before the answer, because the caller may at once ask to be notified of its loss.
+        // Recorded before the answer, because the caller may immediately ask to be notified of its loss.
         leases.granted(lease, to: request, startedAt: waiter.startedAt, now: now, host: runtime.host)
         planReview()
         if lease.hasOwnerToken {
             // The lease may already be followed on behalf of an earlier call of the same owner.
             keeper.grantedAgain(lease, until: deadline)
         }
-        if let slots = lease.permits, let asked = request.mode.permits { note(asked, slots: slots, of: lease.name) }
+        if let slots = lease.permits, let requested = request.mode.permits { note(requested, slots: slots, of: lease.name) }
         guard waiter.completion(.granted(lease)) else {
             leases.ended(lease.name, token: lease.token, .released, now: now)
             return releaseGrant(waiter)
@@ -272,16 +272,16 @@ final class LockCoordinator {
         wakeChannels.waitIsOver(for: queue.name)
     }
 
-    /// Ends a wait whose time is up. A command in progress, for it or for another copy of its call, may still grant it
-    /// the lock and is answered within `redis.timeout`; until then the outcome is unknown.
+    /// Ends a wait whose deadline has passed. If a command is in progress for this waiter or for another copy of its
+    /// call, the reply, which arrives within `redis.timeout`, decides the outcome.
     private func timeOut(_ waiter: LockWaiter) {
         guard let queue = queue(waiter.request.name.text), queue.isAnythingInFlight(for: [waiter] + queue.copies(of: waiter))
         else { return giveUp(waiter) }
         waiter.isOverdue = true
     }
 
-    /// Ends the overdue waits of this waiter and of the other copies of its call, once the last command that could have
-    /// granted them the lock has not.
+    /// Ends the overdue waits of this waiter and of the other copies of its call, unless a command in progress may
+    /// still grant them the lock.
     func stayed(_ waiter: LockWaiter, in queue: LocalQueue, isAnythingInFlight: Bool) {
         let copies = queue.copies(of: waiter)
         guard !isAnythingInFlight, !queue.isAnythingInFlight(for: copies) else { return }
@@ -328,7 +328,7 @@ final class LockCoordinator {
         case .none:
             break
         case .drop(let hasTicket):
-            // A caller may have joined the queue again in response to its answer.
+            // A caller may have rejoined the queue in response to its answer.
             guard queue.decisions.count == 0 else { break }
             queue.timer?.cancel()
             if self.queue(queue.name) === queue { forget(queue) }
@@ -350,7 +350,7 @@ final class LockCoordinator {
     }
 
     private func withdraw(_ queue: LocalQueue) {
-        // If this command is lost, the ticket is offered one turn and then expires.
+        // If this command is lost, the ticket is offered one turn, which expires.
         pipeline.send(LeaveScript(keys: keys(queue.name), ticket: queue.ticket, sidecar: runtime.id)) { _ in }
     }
 
@@ -407,10 +407,10 @@ final class LockCoordinator {
             perform(queue.decisions.failed(waiter.id), on: queue)
         case .failure(let error) where error.isPostponement || error.code == .answerLost:
             queue.failure = error
-            // If this attempt has won, the next attempt with the same token finds the grant.
+            // If this attempt was granted, the next attempt with the same token finds the grant.
             if error.isOutcomeUnknown { doubt(waiter) }
             stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
-            // A cluster that has not run the script may become ready at any moment, and does not report it.
+            // A cluster that rejected the script may accept it at any moment, without notice.
             perform(queue.decisions.unanswered(waiter.id, isRefused: error.code != .answerLost, now: now), on: queue)
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
@@ -421,21 +421,21 @@ final class LockCoordinator {
         }
     }
 
-    /// Serves the other copies of a call that has been granted: a retry shares the grant instead of waiting behind
-    /// others.
+    /// Serves the other copies of a granted call: a retry shares the grant instead of waiting behind other callers.
     func askForCopies(of waiter: LockWaiter, in queue: LocalQueue) {
-        for mate in queue.copies(of: waiter) {
-            // A command in progress for this copy finds the grant without help.
-            guard !queue.isAnythingInFlight(for: [mate]) else { continue }
-            waiters[mate.id] = nil
-            mate.timeout?.cancel()
-            queue.left(mate)
-            perform(queue.decisions.remove(mate.id).next, on: queue)
-            attemptOnce(mate, by: .presentOwner, orWaits: true)
+        for copy in queue.copies(of: waiter) {
+            // A command in progress for this copy finds the grant by itself.
+            guard !queue.isAnythingInFlight(for: [copy]) else { continue }
+            waiters[copy.id] = nil
+            copy.timeout?.cancel()
+            queue.left(copy)
+            perform(queue.decisions.remove(copy.id).next, on: queue)
+            attemptOnce(copy, by: .presentOwner, mayWait: true)
         }
     }
 
-    /// Marks a waiter whose attempt has an unknown outcome, so that it releases a possible grant when it leaves.
+    /// Notes that an attempt of this waiter has an unknown outcome, so that a possible grant is released when it
+    /// leaves.
     func doubt(_ waiter: LockWaiter) {
         if waiter.state == .left { releaseGrant(waiter) } else { waiter.mayHold = true }
     }
@@ -475,18 +475,18 @@ final class LockCoordinator {
         }
     }
 
-    /// Rechecks the locks whose keys satisfy `isConcerned`, because any of them may have changed.
-    func keysChanged(where isConcerned: (String) -> Bool = { _ in true }) {
-        for queue in queuesInOrder where isConcerned(runtime.keys.lock(queue.name)) {
+    /// Rechecks the locks whose keys satisfy `isAffected`, because any of them may have changed.
+    func keysChanged(where isAffected: (String) -> Bool = { _ in true }) {
+        for queue in queuesInOrder where isAffected(runtime.keys.lock(queue.name)) {
             perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
         }
-        keeper.anythingChanged { isConcerned(runtime.keys.lock($0)) }
+        keeper.anythingChanged { isAffected(runtime.keys.lock($0)) }
     }
 
-    /// Retries for the locks whose keys satisfy `isConcerned` and have moved to another server. Leases are checked
-    /// where they are watched.
-    func keysMoved(where isConcerned: (String) -> Bool) {
-        for queue in queuesInOrder where isConcerned(runtime.keys.lock(queue.name)) { perform(queue.decisions.wake(), on: queue) }
+    /// Retries for the locks whose keys satisfy `isAffected` and have moved to another server. Leases are checked when
+    /// the new server starts to report changes.
+    func keysMoved(where isAffected: (String) -> Bool) {
+        for queue in queuesInOrder where isAffected(runtime.keys.lock(queue.name)) { perform(queue.decisions.wake(), on: queue) }
     }
 
     /// Handles a report from Redis that a lock's key has changed.
@@ -505,15 +505,15 @@ final class LockCoordinator {
         }
     }
 
-    /// Fails the waiters of the locks whose names satisfy `isConcerned`.
-    func failWaiters(_ error: InterlockError, where isConcerned: (String) -> Bool = { _ in true }) {
-        let all = (Array(waiters.values) + Array(trying.values)).sorted { $0.id < $1.id }
-        let failed = all.filter { isConcerned($0.request.name.text) }
+    /// Fails the waiters of the locks whose names satisfy `isAffected`.
+    func failWaiters(_ error: InterlockError, where isAffected: (String) -> Bool = { _ in true }) {
+        let all = (Array(waiters.values) + Array(attempting.values)).sorted { $0.id < $1.id }
+        let failed = all.filter { isAffected($0.request.name.text) }
         for waiter in failed {
             waiters[waiter.id] = nil
-            trying[waiter.id] = nil
+            attempting[waiter.id] = nil
         }
-        for queue in queuesInOrder where isConcerned(queue.name) {
+        for queue in queuesInOrder where isAffected(queue.name) {
             queue.timer?.cancel()
             withdraw(queue)
             forget(queue)

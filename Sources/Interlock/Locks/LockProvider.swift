@@ -37,20 +37,20 @@ extension LockCoordinator: LockProvider {}
 
 extension InterlockError {
     /// Creates the error for a feature that needs a single Redis.
-    static func notOnQuorum(_ what: String) -> InterlockError {
+    static func notOnQuorum(_ feature: String) -> InterlockError {
         InterlockError(
-            .invalid, "\(what) is not supported with redis.urls: quorum locks are exclusive and are not renewed automatically"
+            .invalid, "\(feature) is not supported with redis.urls: quorum locks are exclusive and are not renewed automatically"
         )
     }
 }
 
 extension LockSettings {
-    /// Returns the error in a request that is detectable without Redis, or `nil` if there is none.
+    /// Validates a request without asking Redis. Returns the error, or `nil` if the request is valid.
     func violation(in request: LockRequest) -> InterlockError? {
         let shortest = max(minimumTTL.wholeMilliseconds, LeaseValidity.shortestTTL)
         let longest = maximumTTL.wholeMilliseconds
         guard request.ttl >= shortest, request.ttl <= longest else {
-            // A number so small usually means seconds.
+            // A number this small is usually meant in seconds.
             let isTooSmall = request.ttl > 0 && request.ttl < shortest
             let advice = isTooSmall ? "; \(request.ttl) s is \(request.ttl)000 ms" : ""
             return InterlockError(
@@ -65,10 +65,10 @@ extension LockSettings {
                 .invalid,
                 "expected a semaphore of \(LockMode.slots.lowerBound) to \(LockMode.slots.upperBound) slots, got \(count)")
         }
-        for (what, text) in [("label", request.label), ("owner", request.owner)] {
+        for (field, text) in [("label", request.label), ("owner", request.owner)] {
             guard let text, LockMode.isReserved(token: text) else { continue }
             return InterlockError(
-                .invalid, "the \(what) \"\(text)\" is reserved for Interlock; choose another one")
+                .invalid, "the \(field) \"\(text)\" is reserved for Interlock; choose another one")
         }
         return nil
     }
@@ -90,7 +90,7 @@ extension InterlockError {
     }
 
     static func heldInAnotherMode(_ request: LockRequest, _ mode: LockMode) -> InterlockError {
-        func words(_ mode: LockMode) -> String {
+        func phrase(_ mode: LockMode) -> String {
             switch mode {
             case .exclusive: "exclusively"
             case .shared: "as shared"
@@ -99,12 +99,12 @@ extension InterlockError {
         }
         return InterlockError(
             .invalid,
-            "the lock \"\(request.name)\" is held \(words(mode)); it cannot be acquired \(words(request.mode))")
+            "the lock \"\(request.name)\" is held \(phrase(mode)); it cannot be acquired \(phrase(request.mode))")
     }
 
-    /// - Parameter what: the change that replicas should have acknowledged, and the consequence.
-    static func unreplicated(acknowledged: Int, wanted: Int, _ what: String) -> InterlockError {
+    /// - Parameter consequence: the change that replicas should have acknowledged, and the consequence.
+    static func unreplicated(acknowledged: Int, wanted: Int, _ consequence: String) -> InterlockError {
         InterlockError(
-            .unreplicated, "only \(acknowledged) of \(wanted) replicas acknowledged \(what); see locks.wait_replicas")
+            .unreplicated, "only \(acknowledged) of \(wanted) replicas acknowledged \(consequence); see locks.wait_replicas")
     }
 }

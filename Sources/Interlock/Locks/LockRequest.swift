@@ -5,10 +5,9 @@ package struct LockRequest: Sendable {
     package var name: ResourceName
     /// The lease's length in milliseconds.
     package var ttl: Int64
-    /// The longest wait, in milliseconds; 0 for none.
+    /// The maximum wait, in milliseconds; 0 for none.
     package var wait: Int64
-    /// The token that the owner chose. If the same owner asks again, it gets the same lease. `nil` if a new token is to
-    /// be made.
+    /// The token that the owner chose. If the same owner asks again, it gets the same lease. `nil` for a new token.
     package var owner: String?
     /// The label that others see; `nil` for this host's name.
     package var label: String?

@@ -8,7 +8,8 @@ final class LockScripts: Sendable {
     /// The same scripts for one grant only; see `fenced.lua` and `share-fenced.lua`.
     let fencedRenew, fencedRelease, fencedShareRenew, fencedShareRelease: RedisScript
     let leaseState, counts: RedisScript
-    /// The longest lease, in milliseconds, whose fence a counter may issue: a counter lasts at least as long.
+    /// The maximum TTL, in milliseconds, of a lease whose fence the counter may issue. The counter lasts at least as
+    /// long.
     let longestCounted: Int64
 
     /// - Parameter isOnCluster: whether `PUBLISH` counts only the subscribers of the server that runs a script.
@@ -31,7 +32,7 @@ final class LockScripts: Sendable {
         fencedRelease = script("fenced-release")
         fencedShareRenew = script("fenced-share-renew")
         fencedShareRelease = script("fenced-share-release")
-        leaseState = script("standing")
+        leaseState = script("lease-state")
         counts = script("counts")
         longestCounted = (settings.fenceLifetime - CoordinatorRuntime.clockDelay).wholeMilliseconds
     }
@@ -43,34 +44,34 @@ final class LockScripts: Sendable {
             "counts_listeners": "\(!isOnCluster)",
             "fence_lifetime": "\(settings.fenceLifetime.wholeMilliseconds)",
             "fence_slack": "\(CoordinatorRuntime.clockDelay.wholeMilliseconds * 1000)",
-            "look_again": "\(LockQueue.recheckMilliseconds)",
-            "most_slots": "\(LockMode.slots.upperBound)",
+            "recheck_delay": "\(LockQueue.recheckMilliseconds)",
+            "max_slots": "\(LockMode.slots.upperBound)",
         ]
     }
 }
 
 /// The keys of one lock, as its scripts take them.
 ///
-/// On a cluster they include a key that never exists. During a slot migration the source server runs a script as long
-/// as all of its keys are still there, but then rejects any access to a key that the script itself has deleted, which
-/// would leave the script half done. The missing key prevents such a script from starting before the slot has moved.
+/// On a cluster they include a key that never exists. During a slot migration, the source server runs a script while
+/// all of its keys are still there, but then rejects access to a key that the script itself has deleted, which would
+/// leave the script half done. The missing key prevents the script from starting before the slot has moved.
 struct LockKeys {
     let scripts: LockScripts
     var space: KeySpace
     var name: String
 
     func encodeThree(into encoder: inout CommandEncoder) {
-        encodeFirstThree(into: &encoder)
+        appendBasicKeys(into: &encoder)
         encodeMigrationGuard(into: &encoder)
     }
 
     func encodeFive(into encoder: inout CommandEncoder) {
-        encodeFirstFive(into: &encoder)
+        appendGroupKeys(into: &encoder)
         encodeMigrationGuard(into: &encoder)
     }
 
     func encodeSix(into encoder: inout CommandEncoder) {
-        encodeFirstFive(into: &encoder)
+        appendGroupKeys(into: &encoder)
         encodeCounts(into: &encoder)
     }
 
@@ -78,13 +79,13 @@ struct LockKeys {
         encoder.append(parts: space.countsStart, name, "}")
     }
 
-    private func encodeFirstFive(into encoder: inout CommandEncoder) {
-        encodeFirstThree(into: &encoder)
+    private func appendGroupKeys(into encoder: inout CommandEncoder) {
+        appendBasicKeys(into: &encoder)
         encoder.append(parts: space.holdersStart, name, "}")
         encoder.append(parts: space.grantsStart, name, "}")
     }
 
-    private func encodeFirstThree(into encoder: inout CommandEncoder) {
+    private func appendBasicKeys(into encoder: inout CommandEncoder) {
         encoder.append(parts: space.lockStart, name, space.lockEnd)
         encoder.append(parts: space.fenceStart, name, "}")
         encoder.append(parts: space.queueStart, name, "}")
@@ -106,9 +107,9 @@ struct LockKeys {
     var five: Int { space.isOnCluster ? 6 : 5 }
 }
 
-/// See `acquire.lua`, and `share.lua` for the modes that several may hold.
+/// See `acquire.lua`, and `share.lua` for shared locks and semaphores.
 struct AcquireScript: ScriptCommand {
-    /// Whether any caller may acquire the lock, or only its present owner.
+    /// Whether any caller may acquire the lock, or only its current owner.
     enum Candidate: String {
         case anybody = "take"
         case presentOwner = "own"
@@ -292,7 +293,7 @@ struct ReleaseScript: ScriptCommand {
     struct Successor {
         var token: String
         var ttl: Int64
-        /// Whether this sidecar's turn may go on although other sidecars wait.
+        /// Whether this sidecar's turn may continue although other sidecars wait.
         var continuesTurn: Bool
         var ticket: AcquireScript.Ticket
     }
@@ -300,7 +301,7 @@ struct ReleaseScript: ScriptCommand {
     enum Reply {
         case lost
         case heldByGroup
-        /// Free, or granted to another sidecar. `isFirst`: this sidecar's waiters are next.
+        /// The lock is free, or another sidecar has it. `isFirst`: this sidecar's waiters are next.
         case released(isFirst: Bool)
         /// Passed on to the successor.
         case passedOn(fence: Int64, beginsTurn: Bool)
@@ -438,7 +439,7 @@ struct InspectScript: ScriptCommand {
     }
 
     struct Group {
-        /// The number of leases in force.
+        /// The number of valid leases.
         var holders: Int
         /// The number of slots; 0 for readers, which are unlimited.
         var slots: Int
@@ -446,10 +447,10 @@ struct InspectScript: ScriptCommand {
         var leases: [(token: String, ttl: Int64, fence: Int64?)]
     }
 
-    /// The maximum number of leases of a group, and of tickets, in a reply. It is divided among the locks, but each
-    /// gets at least `maximumListedOfEach`.
+    /// The maximum number of leases of a group, and also of tickets, in a reply. It is divided among the locks; each
+    /// gets at least `minimumListedPerLock`.
     private static let maximumListed = 100
-    private static let maximumListedOfEach = 4
+    private static let minimumListedPerLock = 4
 
     /// The locks, at least one. On a cluster exactly one, because others may be in different hash slots.
     var locks: [LockKeys]
@@ -462,7 +463,7 @@ struct InspectScript: ScriptCommand {
         for keys in locks { keys.encodeSix(into: &encoder) }
         locks[0].encodeMigrationGuard(into: &encoder)
         encoder.append(sidecar)
-        encoder.append(max(Self.maximumListedOfEach, Self.maximumListed / locks.count))
+        encoder.append(max(Self.minimumListedPerLock, Self.maximumListed / locks.count))
         encoder.append(locks[0].space.wakePrefix)
         encoder.append(WaiterCounts.lifetime)
     }
@@ -495,7 +496,7 @@ struct InspectScript: ScriptCommand {
     }
 }
 
-/// See `leaseState.lua`.
+/// See `lease-state.lua`.
 struct LeaseStateScript: ScriptCommand {
     /// The grants to check; on a cluster exactly one, because others may be in different hash slots.
     var grants: [(keys: LockKeys, lease: LeaseTable.Listed)]
@@ -515,8 +516,8 @@ struct LeaseStateScript: ScriptCommand {
         guard let numbers = reply.array, numbers.count == grants.count else { throw reply.unexpected(for: script.name) }
         var states: [LeaseTable.LeaseState] = []
         for number in numbers {
-            guard let left = number.integer else { throw reply.unexpected(for: script.name) }
-            states.append(left == -2 ? .over : .lasts(milliseconds: left < 0 ? nil : left))
+            guard let milliseconds = number.integer else { throw reply.unexpected(for: script.name) }
+            states.append(milliseconds == -2 ? .over : .lasts(milliseconds: milliseconds < 0 ? nil : milliseconds))
         }
         return states
     }
@@ -527,7 +528,7 @@ struct CountsScript: ScriptCommand {
     struct Count {
         var keys: LockKeys
         var ticket: String
-        /// The remaining time during which the count is refreshed, in milliseconds.
+        /// The remaining time, in milliseconds, during which the count is refreshed.
         var lasts: Int64
         var waiters: Int
     }

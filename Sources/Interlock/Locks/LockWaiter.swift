@@ -6,7 +6,7 @@ internal import RedisClient
 final class LockWaiter {
     enum State {
         case waiting
-        /// The waiter was answered or cancelled. A later grant to it passes to the next.
+        /// The waiter was answered or cancelled. A later grant to it is released.
         case left
         /// The waiter has the lock, or is about to get it.
         case served
@@ -18,7 +18,7 @@ final class LockWaiter {
     let completion: Completion<LockAnswer>
     let startedAt: Instant
     var state = State.waiting
-    /// Whether a command without an answer could have granted it the lock.
+    /// Whether an unanswered command may have granted it the lock.
     var mayHold = false
     /// Whether its wait has ended while a command is in progress, which then decides the answer.
     var isOverdue = false

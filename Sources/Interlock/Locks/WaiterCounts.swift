@@ -1,37 +1,38 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// Publishes the number of local waiters for locks that another sidecar is inspecting: at once when asked, later
-/// whenever the number changes, until no request has come for `lifetime`. Confined to the coordinator's event loop.
+/// Publishes the number of local waiters for locks that another sidecar is inspecting: immediately after a request, and
+/// then whenever the number changes, until `lifetime` has passed without a request. Confined to the coordinator's event
+/// loop.
 ///
-/// The load is bounded: apart from a short burst it sends one command per `pause`, however many locks are inspected and
-/// however often the numbers change.
+/// The load is bounded: apart from a short burst it sends one command per `interval`, however many locks are inspected
+/// and however often the numbers change.
 final class WaiterCounts {
     private struct Watched {
         let queue: LocalQueue
         var until: Instant
         /// The number that was last published; `nil` if none was, or if its lifetime must be renewed.
         var published: Int?
-        /// The sequence number of the last publication. The lowest is published first.
-        var turn: UInt64
+        /// The sequence number of the last publication. The lock with the lowest is published first.
+        var sequence: UInt64
     }
 
-    /// The time for which a sidecar goes on publishing after a request, in milliseconds.
+    /// The time, in milliseconds, for which a sidecar keeps publishing after a request.
     static let lifetime: Int64 = 10_000
-    private static let pause: Int64 = 500
+    private static let interval: Int64 = 500
     /// The number of commands that may be sent in a burst after a quiet period.
-    private static let maximumAtOnce: Int64 = 10
+    private static let maximumBurst: Int64 = 10
     /// The maximum number of locks whose counts are published, and the maximum per command.
     private static let maximumWatched = 1000
-    private static let maximumInOne = 100
+    private static let maximumPerCommand = 100
 
     private let runtime: CoordinatorRuntime
     private let scripts: LockScripts
     /// The watched locks, by the number of their queue.
     private var watched: [UInt64: Watched] = [:]
     private var timer: (entry: Deadlines.Entry, at: Instant)?
-    private var turn: UInt64 = 0
-    /// The time at which the commands sent so far would be finished if they were spaced by `pause`.
+    private var sequence: UInt64 = 0
+    /// The time at which the commands sent so far would end if each took `interval`.
     private var sentUntil = Instant(nanoseconds: 0)
 
     init(runtime: CoordinatorRuntime, scripts: LockScripts) {
@@ -44,14 +45,15 @@ final class WaiterCounts {
         guard watched[queue.number] != nil || watched.count < Self.maximumWatched else { return }
         let now = runtime.time.now()
         let until = now.advanced(byMilliseconds: Self.lifetime)
-        watched[queue.number] = Watched(queue: queue, until: until, published: nil, turn: watched[queue.number]?.turn ?? 0)
+        let sequence = watched[queue.number]?.sequence ?? 0
+        watched[queue.number] = Watched(queue: queue, until: until, published: nil, sequence: sequence)
         // Requests that arrive together are answered with one command.
-        if timer.map({ $0.at > now }) ?? true { plan(at: now) }
+        if timer.map({ $0.at > now }) ?? true { schedule(at: now) }
     }
 
-    private func plan(at instant: Instant) {
+    private func schedule(at instant: Instant) {
         timer?.entry.cancel()
-        let at = max(instant, sentUntil.advanced(byMilliseconds: -Self.maximumAtOnce * Self.pause))
+        let at = max(instant, sentUntil.advanced(byMilliseconds: -Self.maximumBurst * Self.interval))
         let entry = runtime.deadlines.schedule(at: at) { [unowned self] in
             timer = nil
             publish()
@@ -59,20 +61,20 @@ final class WaiterCounts {
         timer = (entry, at)
     }
 
-    /// Publishes the counts that have changed, and repeats after the pause while any lock is watched.
+    /// Publishes the counts that have changed, and repeats after the interval while any lock is watched.
     private func publish() {
         let now = runtime.time.now()
         watched = watched.filter { $0.value.until > now && $0.value.queue.decisions.count > 0 }
         guard !watched.isEmpty else { return }
         let due = watched.values.filter { $0.published != $0.queue.decisions.count }
-            .sorted { ($0.turn, $0.queue.number) < ($1.turn, $1.queue.number) }
-        let batch = due.prefix(runtime.keys.isOnCluster ? 1 : Self.maximumInOne)
+            .sorted { ($0.sequence, $0.queue.number) < ($1.sequence, $1.queue.number) }
+        let batch = due.prefix(runtime.keys.isOnCluster ? 1 : Self.maximumPerCommand)
         if !batch.isEmpty {
-            sentUntil = max(sentUntil, now).advanced(byMilliseconds: Self.pause)
-            turn += 1
+            sentUntil = max(sentUntil, now).advanced(byMilliseconds: Self.interval)
+            sequence += 1
             for published in batch {
                 watched[published.queue.number]?.published = published.queue.decisions.count
-                watched[published.queue.number]?.turn = turn
+                watched[published.queue.number]?.sequence = sequence
             }
             runtime.pipeline.send(CountsScript(counts: batch.map { count($0, now: now) })) { [self] result in
                 // A failed command is repeated.
@@ -80,7 +82,7 @@ final class WaiterCounts {
                 for unpublished in batch { watched[unpublished.queue.number]?.published = nil }
             }
         }
-        plan(at: batch.count < due.count ? now : now.advanced(byMilliseconds: Self.pause))
+        schedule(at: batch.count < due.count ? now : now.advanced(byMilliseconds: Self.interval))
     }
 
     private func count(_ watched: Watched, now: Instant) -> CountsScript.Count {

@@ -1,11 +1,11 @@
 -- needs: acquire-free, fences, locks
--- Takes a lock for one holder, claims it when it is the waiter's turn, or extends it for its present owner.
+-- Takes a lock for one holder, claims it when it is the waiter's turn, or extends it for its current owner.
 --
 -- KEYS  1 lock  2 fence  3 queue; for a waiter also: 4 holders  5 grants
 -- ARGV  named in `acquire-free.lua`:
 --       1 token  2 ttl in ms  3 the prefix of wake channels
 --       4 Redis' clock in microseconds; zeros if the caller does not know it
---       5 "take", the default: any caller may acquire it unless others wait; "own": only its present owner
+--       5 "take", the default: any caller may acquire it unless others wait; "own": only its current owner
 --       for a waiter also:
 --       6 its sidecar's ticket  7 how many ms the sidecar waits if this call is refused
 --       8 how many ms other callers of the sidecar go on waiting if this call is granted (0: there are none)
@@ -36,7 +36,7 @@ if is_taken and not (queue or open_queue(wake_prefix, '')).hand_over(ticket) the
     return failure
   end
   if ticket then
-    queue.go_to_the_end(ticket, tonumber(others_lifetime))
+    queue.requeue(ticket, tonumber(others_lifetime))
     queue.notify_first()
   end
   return {1, fence}
@@ -47,10 +47,10 @@ local holder = redis.call('GET', KEYS[1])
 if holder == token or (ticket and holder == ticket) then
   -- Before a failover, the fence of the offer may have been given to another caller of this sidecar.
   local fence, failure
-  if holder == token then fence, failure = present_fence(ttl) else fence, failure = mint(ttl) end
+  if holder == token then fence, failure = current_fence(ttl) else fence, failure = mint(ttl) end
   if failure then return failure end
   redis.call('SET', KEYS[1], token, 'PX', holder == token and math.max(ttl, redis.call('PTTL', KEYS[1])) or ttl)
-  if ticket then queue.go_to_the_end(ticket, tonumber(others_lifetime)) end
+  if ticket then queue.requeue(ticket, tonumber(others_lifetime)) end
   return {holder == token and 2 or 1, fence}
 end
 
@@ -59,9 +59,9 @@ if slots then return {3, tonumber(slots)} end
 
 local position = -1
 if ticket then
-  queue.line_up(ticket, tonumber(wait_lifetime), true)
+  queue.enqueue(ticket, tonumber(wait_lifetime), true)
   position = redis.call('ZRANK', KEYS[3], ticket)
-  -- Records that the first waiter has checked again, as `notify_first_waiter` in groups.lua asked it to do.
+  -- Records that the first waiter has checked again, as requested by `notify_first_waiter` in groups.lua.
   if position == 0 and holder and string.find(holder, '^shared/') and redis.call('HGET', KEYS[5], '') then
     local time = redis.call('TIME')
     redis.call('HSET', KEYS[5], '', string.format('seen %.0f %s', time[1] * 1000 + math.floor(time[2] / 1000), ticket))

@@ -11,8 +11,8 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i, key in ipairs(KEYS) do
-  local ticket, lasts, count = unpack(ARGV, 3 * i - 2, 3 * i)
-  redis.call('HSET', key, string.match(ticket, '^[^/]*'), string.format('%.0f %s %s', now + lasts, count, ticket))
-  if redis.call('PTTL', key) < tonumber(lasts) then redis.call('PEXPIRE', key, lasts) end
+  local ticket, lifetime, count = unpack(ARGV, 3 * i - 2, 3 * i)
+  redis.call('HSET', key, string.match(ticket, '^[^/]*'), string.format('%.0f %s %s', now + lifetime, count, ticket))
+  if redis.call('PTTL', key) < tonumber(lifetime) then redis.call('PEXPIRE', key, lifetime) end
 end
 return false

@@ -1,7 +1,7 @@
--- needs: fence_lifetime, most_exact
+-- needs: fence_lifetime, max_exact
 -- Issues a lock's fences if no counter can be used.
 --
--- KEYS[2] is the fence. `fence_lifetime` is in ms; every fence is below `most_exact`.
+-- KEYS[2] is the fence. `fence_lifetime` is in ms; every fence is below `max_exact`.
 
 -- Returns the next fence, higher than every one before it; or nil and the error. No counter lives forever, and a
 -- failover may set one back. Fences increase even after a counter has expired, because it does not expire before Redis'
@@ -14,7 +14,7 @@ local function mint(ttl)
   if type(last) == 'table' then return nil, last end
   last = last and tonumber(last)
   -- A value that is no fence was set by other software.
-  if last and last >= fence and last < most_exact - 1 then
+  if last and last >= fence and last < max_exact - 1 then
     lifetime = lifetime + math.ceil((last + 1 - fence) / 1000)
     fence = last + 1
     redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', lifetime)

@@ -1,4 +1,4 @@
--- needs: claim_window, look_again, most_slots, fences, locks
+-- needs: claim_window, recheck_delay, max_slots, fences, locks
 -- The common part of the scripts of shared locks and semaphores.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
@@ -7,7 +7,7 @@
 -- lease in it ends. The holders are a sorted set: each token with the millisecond in which its lease ends, and the
 -- group's name with its number of slots, 0 if unlimited. A group that is not in its own set is stale. The grants are a
 -- hash with each token's fence; the empty field records the last notification of the first waiter. `claim_window` and
--- `look_again` are in ms; a semaphore has at most `most_slots` slots.
+-- `recheck_delay` are in ms; a semaphore has at most `max_slots` slots.
 
 local function milliseconds()
   local time = redis.call('TIME')
@@ -18,7 +18,7 @@ end
 local function group_slots(holder)
   local slots = holder and redis.call('ZSCORE', KEYS[4], holder)
   if not slots then return nil end
-  for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. most_slots, milliseconds())) do
+  for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. max_slots, milliseconds())) do
     redis.call('ZREM', KEYS[4], lapsed)
     redis.call('HDEL', KEYS[5], lapsed)
   end
@@ -29,7 +29,7 @@ local function has_room(slots)
   return slots == 0 or redis.call('ZCARD', KEYS[4]) - 1 < slots
 end
 
--- Makes the lock and its keys last as long as the last lease.
+-- Makes the lock and its keys expire with the last lease.
 local function set_group_end()
   local last = redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')
   redis.call('PEXPIREAT', KEYS[1], last[2])
@@ -44,7 +44,7 @@ end
 
 -- Notifies the first waiter behind readers to check the lock again, because it may be a reader. Drops a ticket that
 -- makes no attempt within the claim window, because its sidecar has stopped or no longer responds. A sidecar that has
--- checked is not notified again for a while. Returns the first ticket and, unless that is `own`, the caller's ticket,
+-- checked is not notified again for a while. Returns the first ticket and, unless it is `own` (the caller's ticket),
 -- the ms after which to check whether it is still queued. Sidecars of the previous version do not record their checks;
 -- they are dropped only if the message has no receiver.
 local function notify_first_waiter(queue, own)
@@ -52,16 +52,18 @@ local function notify_first_waiter(queue, own)
     local first = queue.first()
     if not first or first == own then return first end
     local now = milliseconds()
-    local answers = string.find(first, ticket_mark)
-    local what, since, ticket = string.match(redis.call('HGET', KEYS[5], '') or '', '^(%a+) (%d+) (.*)$')
-    local passed = ticket == first and now - tonumber(since) or -1
-    if (what == 'seen' or not answers) and passed >= 0 and passed < look_again then return first, look_again - passed end
-    if what == 'told' and passed >= 0 and answers then
-      if passed < claim_window then return first, claim_window - passed end
+    local records_checks = string.find(first, ticket_mark)
+    local kind, since, ticket = string.match(redis.call('HGET', KEYS[5], '') or '', '^(%a+) (%d+) (.*)$')
+    local elapsed = ticket == first and now - tonumber(since) or -1
+    if (kind == 'seen' or not records_checks) and elapsed >= 0 and elapsed < recheck_delay then
+      return first, recheck_delay - elapsed
+    end
+    if kind == 'told' and elapsed >= 0 and records_checks then
+      if elapsed < claim_window then return first, claim_window - elapsed end
     elseif queue.notify(first, 'look') then
       redis.call('HSET', KEYS[5], '', string.format('told %.0f %s', now, first))
       redis.call('PEXPIRE', KEYS[5], math.max(1, redis.call('PTTL', KEYS[4])))
-      return first, answers and claim_window or look_again
+      return first, records_checks and claim_window or recheck_delay
     end
     redis.call('ZREM', KEYS[3], first)
   end
@@ -72,7 +74,7 @@ end
 local function reserve_slots(queue, slots, own)
   local is_reserved = false
   while has_room(slots) do
-    local ticket = queue.call_next(own)
+    local ticket = queue.dequeue_next(own)
     if not ticket then break end
     mint(claim_window)
     hold(ticket, claim_window)

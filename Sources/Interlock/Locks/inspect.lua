@@ -1,8 +1,8 @@
 -- needs: locks, groups
--- Describes locks, each as of one moment.
+-- Describes locks, each at a single moment.
 --
 -- KEYS  for each lock: 1 lock  2 fence  3 queue  4 holders  5 grants  6 counts
--- ARGV  1 the asking sidecar's ID  2 the most leases of a group, and the most tickets, to list
+-- ARGV  1 the asking sidecar's ID  2 the maximum number of leases of a group, and of tickets, to list
 --       3 the prefix of wake channels  4 the ms for which a sidecar goes on publishing its number of waiters
 -- Reply for each lock {token or nil, ttl in ms (-1: no expiry, -2: not held), last fence or nil,
 --       other sidecars that wait, leases of the group that holds it (-1: no group), its slots (0: any number),
@@ -10,8 +10,8 @@
 --       {ticket, waiters or "", …} of the waiting sidecars in the order of their turns, starting with those whose turn
 --       it is}
 --
--- Guarantees that nothing changes but the leases that have lapsed. The tokens are for the sidecar alone, which shows
--- only their labels. Only a sidecar knows how many callers wait behind its ticket: one that has not published the
+-- Guarantees that nothing changes except that lapsed leases are dropped. The sidecar never reveals the tokens, only
+-- their labels. Only a sidecar knows how many callers wait behind its ticket: one that has not published the
 -- number for a while is asked to, and the next inspection may find it; see counts.lua.
 
 local sidecar, most_listed, wake_prefix, count_lifetime = unpack(ARGV)
@@ -22,10 +22,10 @@ local queue = open_queue(wake_prefix, sidecar)
 -- longer than its lifetime was written before the clock was set back.
 local function waiters(ticket, now)
   local stored = redis.call('HGET', KEYS[6], string.match(ticket, '^[^/]*')) or ''
-  local lasts, count, of = string.match(stored, '^(%d+) (%d+) (.*)$')
-  local left = of == ticket and lasts - now or 0
-  if left < count_lifetime / 2 or left > count_lifetime then queue.notify(ticket, 'count') end
-  return left > 0 and left <= count_lifetime and count or ''
+  local valid_until, count, owner = string.match(stored, '^(%d+) (%d+) (.*)$')
+  local valid_for = owner == ticket and valid_until - now or 0
+  if valid_for < count_lifetime / 2 or valid_for > count_lifetime then queue.notify(ticket, 'count') end
+  return valid_for > 0 and valid_for <= count_lifetime and count or ''
 end
 
 local function describe()
@@ -63,11 +63,10 @@ local keys, found = {}, {}
 for i = 1, #KEYS do keys[i] = KEYS[i] end
 for first = 1, #keys - 5, 6 do
   for i = 1, 6 do KEYS[i] = keys[first + i - 1] end
-  local is_found, what = pcall(describe)
+  local is_found, result = pcall(describe)
   -- Among several locks, one whose keys other software uses for another purpose counts as not held.
-  if not is_found and (#keys < 12 or not string.find(type(what) == 'table' and what.err or what, 'WRONGTYPE')) then
-    error(what)
-  end
-  found[#found + 1] = is_found and what or {false, -2, false, 0, -1, 0, {}, {}}
+  local failure = not is_found and (type(result) == 'table' and result.err or result)
+  if failure and (#keys < 12 or not string.find(failure, 'WRONGTYPE')) then error(result) end
+  found[#found + 1] = is_found and result or {false, -2, false, 0, -1, 0, {}, {}}
 end
 return found

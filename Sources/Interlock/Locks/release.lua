@@ -14,7 +14,7 @@
 --       1: freed, or handed to another sidecar; {1, 1 if this sidecar is now first in the queue}: the same, and this
 --       sidecar's waiters go on waiting; {2, fence, 1 if a new turn begins}: this sidecar's next waiter has it
 --
--- Guarantees that no other lease is touched, and that the lock passes to the next waiter in the same moment.
+-- Guarantees that no other lease is touched, and that the lock passes to the next waiter atomically.
 
 -- If the queue's key has another type, nobody can wait there, and nothing is released.
 local waiting = redis.pcall('ZCARD', KEYS[3])
@@ -26,15 +26,15 @@ if not next_token then
   return 1
 end
 
-local goes_on = turn == 'on'
+local continues_turn = turn == 'on'
 local queue = open_queue(wake_prefix, sidecar)
-local first = not goes_on and queue.first()
+local first = not continues_turn and queue.first()
 
 if first and first ~= ticket then
   -- The lock is freed first: a server that is out of memory accepts no ticket, but must not keep the lock because of
   -- it.
   redis.call('DEL', KEYS[1])
-  queue.line_up(ticket, tonumber(wait_lifetime), true)
+  queue.enqueue(ticket, tonumber(wait_lifetime), true)
   local _, is_first = queue.hand_over()
   return {1, is_first and 1 or 0}
 end
@@ -46,8 +46,8 @@ if failure then
 end
 redis.call('SET', KEYS[1], next_token, 'PX', next_ttl)
 -- Within a turn the ticket keeps its position while a caller needs it.
-if not goes_on or others_lifetime == '0' then
-  queue.go_to_the_end(ticket, tonumber(others_lifetime))
+if not continues_turn or others_lifetime == '0' then
+  queue.requeue(ticket, tonumber(others_lifetime))
   queue.notify_first()
 end
-return {2, fence, goes_on and 0 or 1}
+return {2, fence, continues_turn and 0 or 1}

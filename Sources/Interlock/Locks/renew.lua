@@ -2,8 +2,8 @@
 --
 -- KEYS  1 lock
 -- ARGV  1 token  2 ttl in ms
---       3 (optional) "watch": never shortens the lease, and a client that tracks its reads learns of later changes;
---         "replicate": never shortens the lease, and always writes: WAIT waits for what its own connection has written
+--       3 (optional) "watch": never shortens the lease, and a client that tracks its reads is notified of later changes;
+--         "replicate": never shortens the lease, and always writes, because WAIT covers only its own connection
 -- Reply 1: extended; 0: the token does not hold the lock; -1: the same, but a group does, and the lock does not name
 --       its holders
 --

@@ -4,14 +4,14 @@
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 token  2 ttl in ms  3 the prefix of wake channels  4 "take" or "own", as 5 in acquire.lua
 --       5 to 7 as 6 to 8 in acquire.lua; "" if the caller does not wait
---       8 slots: 0 for readers  9 the group's name, should this be its first lease
+--       8 slots: 0 for readers  9 the group's name if this is its first lease
 -- Reply {1, fence, the group's name, ms until a slot is free (-1: unknown)}: granted;
 --       {2, fence, the group's name, the same}: extended for the same owner;
 --       {0, ms until another attempt may succeed (-1: unknown), position in the queue (-1: not queued)}: refused;
 --       {3, slots}: held in another mode: -1 by one holder, 0 by readers, otherwise as a semaphore
 --
--- Guarantees that no more leases are in force than the group has slots, that each has a fence higher than all before
--- it, and that nobody overtakes the waiters: readers do not starve a writer.
+-- Guarantees that the group never has more leases than slots, that each lease has a fence higher than all before it,
+-- and that nobody overtakes the waiters: readers do not starve a writer.
 
 local token, ttl, wake_prefix, candidate, ticket, wait_lifetime, others_lifetime, wanted, new_group = unpack(ARGV)
 ttl, wanted = tonumber(ttl), tonumber(wanted)
@@ -36,7 +36,7 @@ local function join(group)
   hold(token, ttl)
   if ticket then
     redis.call('ZREM', KEYS[4], ticket)
-    queue.go_to_the_end(ticket, tonumber(others_lifetime))
+    queue.requeue(ticket, tonumber(others_lifetime))
   end
   fill_slots(queue)
   return {1, fence, group, next_end(wanted)}
@@ -45,7 +45,7 @@ end
 local function refuse(remaining)
   local position = -1
   if ticket then
-    queue.line_up(ticket, tonumber(wait_lifetime), true)
+    queue.enqueue(ticket, tonumber(wait_lifetime), true)
     position = redis.call('ZRANK', KEYS[3], ticket)
   end
   return {0, remaining, position}
@@ -80,15 +80,15 @@ if not slots then
 end
 if (wanted == 0) ~= (slots == 0) then return {3, slots} end
 
-local present_end = redis.call('ZSCORE', KEYS[4], token)
-if present_end then
+local current_end = redis.call('ZSCORE', KEYS[4], token)
+if current_end then
   -- An owner's lease is never shortened.
-  hold(token, math.max(ttl, tonumber(present_end) - milliseconds()))
-  if ticket then queue.go_to_the_end(ticket, tonumber(others_lifetime)) end
+  hold(token, math.max(ttl, tonumber(current_end) - milliseconds()))
+  if ticket then queue.requeue(ticket, tonumber(others_lifetime)) end
   return {2, tonumber(redis.call('HGET', KEYS[5], token)), holder, next_end(slots)}
 end
 
-local check_in = nil
+local recheck_after = nil
 if candidate ~= 'own' then
   if ticket and redis.call('ZSCORE', KEYS[4], ticket) then return join(holder) end
   if slots > 0 then
@@ -96,11 +96,11 @@ if candidate ~= 'own' then
     if has_room(slots) then return join(holder) end
   else
     local first
-    first, check_in = notify_first_waiter(queue, ticket)
+    first, recheck_after = notify_first_waiter(queue, ticket)
     if not first or first == ticket then return join(holder) end
   end
 end
 if slots > 0 then return refuse(next_end(slots)) end
-local left = redis.call('PTTL', KEYS[1])
--- The first waiter may be gone before the lease is over.
-return refuse(check_in and left >= 0 and math.min(left, check_in) or left)
+local remaining = redis.call('PTTL', KEYS[1])
+-- The first waiter may leave before the lease ends.
+return refuse(recheck_after and remaining >= 0 and math.min(remaining, recheck_after) or remaining)

@@ -2,18 +2,18 @@
 struct PackedNumberReader {
     private let bytes: [UInt8]
     private var position: Int
-    /// The number of elements left.
-    private var left: Int
+    /// The number of elements that were not read yet.
+    private var remaining: Int
 
-    var isAtEnd: Bool { left == 0 && position == bytes.count }
+    var isAtEnd: Bool { remaining == 0 && position == bytes.count }
 
     /// Creates a reader; returns `nil` if `bytes` does not begin with an array.
     init?(_ bytes: [UInt8]) {
         guard let first = bytes.first else { return nil }
         switch first {
-        case 0x90...0x9F: (left, position) = (Int(first & 0x0F), 1)
-        case 0xDC where bytes.count >= 3: (left, position) = (Int(bytes[1]) << 8 | Int(bytes[2]), 3)
-        case 0xDD where bytes.count >= 5: (left, position) = (bytes[1..<5].reduce(0) { $0 << 8 | Int($1) }, 5)
+        case 0x90...0x9F: (remaining, position) = (Int(first & 0x0F), 1)
+        case 0xDC where bytes.count >= 3: (remaining, position) = (Int(bytes[1]) << 8 | Int(bytes[2]), 3)
+        case 0xDD where bytes.count >= 5: (remaining, position) = (bytes[1..<5].reduce(0) { $0 << 8 | Int($1) }, 5)
         default: return nil
         }
         self.bytes = bytes
@@ -21,8 +21,8 @@ struct PackedNumberReader {
 
     /// Returns the next number, or `nil` if the next element is not a whole number.
     mutating func next() -> Int64? {
-        guard left > 0, position < bytes.count else { return nil }
-        left -= 1
+        guard remaining > 0, position < bytes.count else { return nil }
+        remaining -= 1
         let type = bytes[position]
         position += 1
         return switch type {

@@ -1,5 +1,5 @@
-/// Whole numbers in the format of the scripts' `cmsgpack`: one MessagePack array. A batch's numbers form one argument
-/// and one reply, which costs both sides a fraction of as many arguments and elements.
+/// Whole numbers in the format of the scripts' `cmsgpack`: one MessagePack array. A batch's numbers are one argument
+/// and one reply, which costs both sides a fraction of what separate arguments and elements would cost.
 /// https://github.com/msgpack/msgpack/blob/master/spec.md
 struct PackedNumbers {
     private static let array32: UInt8 = 0xDD

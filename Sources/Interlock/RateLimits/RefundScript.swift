@@ -1,9 +1,9 @@
 package import InterlockCore
 internal import RedisClient
 
-/// See `give-back.lua`.
+/// See `refund.lua`.
 struct RefundScript: ScriptCommand {
-    static let source = RedisScript(library: "give-back")
+    static let source = RedisScript(library: "refund")
 
     var charges: [CounterCharge]
 
@@ -49,7 +49,9 @@ extension ServiceBatch {
     }
 
     /// See `CounterCharge.since`.
-    private static func since(_ algorithm: LimitAlgorithm, _ judged: LimitVerdict.Counter, _ verdict: LimitVerdict) -> Int64 {
+    private static func since(
+        _ algorithm: LimitAlgorithm, _ judged: LimitVerdict.Counter, _ verdict: LimitVerdict
+    ) -> Int64 {
         switch algorithm {
         case .fixed: verdict.timeMicroseconds / 1000 + judged.resetAfter
         case .sliding: verdict.timeMicroseconds

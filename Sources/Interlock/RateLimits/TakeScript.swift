@@ -102,10 +102,10 @@ struct TakeScript: ScriptCommand {
         }
         verdict.fits.reserveCapacity(batch.charges.count)
         for run in batch.runs {
-            guard let fitsWhole = numbers.next() else { return nil }
+            guard let fitsAll = numbers.next() else { return nil }
             for _ in run.charges {
                 var fit = LimitVerdict.Fit(count: run.count)
-                if fitsWhole == 0 {
+                if fitsAll == 0 {
                     guard let count = numbers.next(), (0...Int64(run.count)).contains(count), let wait = numbers.next()
                     else { return nil }
                     fit = LimitVerdict.Fit(count: Int(count), retryAfterMicroseconds: wait)

@@ -1,5 +1,5 @@
 -- needs: counters
--- Opens the counters of a batch of requests, for the scripts that evaluate one.
+-- Opens the counters of a batch of requests. Shared by the scripts that evaluate batches.
 --
 -- KEYS  the counters: those of limits that apply to all requests, then those of each subject (a tenant) in turn
 -- ARGV  whole numbers in MessagePack, which costs a fraction of as many arguments
@@ -31,7 +31,7 @@ end
 -- For each counter: the index of its limit in the batch, and its usage before this batch. `ttl` holds the ms left of
 -- fixed windows, `opened` the other counters. The last ms still counts: a window ends one ms later.
 local limit, before, ttl, opened = {}, {}, {}, {}
-local is_room_for_all = true
+local has_room_for_all = true
 local d = -2
 for k = 1, #KEYS do
   d = d + 5
@@ -50,7 +50,7 @@ for k = 1, #KEYS do
       left = batch[ends + k] + base
       if batch[ends + k] == 0 or left <= 0 or left > last then
         left = call('PTTL', KEYS[k])
-        -- The key has no end, the window was longer, or the clock was set back.
+        -- The key has no expiry, the window was longer, or the clock was set back.
         if left < 0 or left > last then
           left = last
           call('PEXPIRE', KEYS[k], left)
@@ -71,7 +71,7 @@ for k = 1, #KEYS do
     taken = opened[k].taken(batch[d + 1])
   end
   limit[k], before[k] = d, taken
-  if taken + batch[asked + k] > batch[d + 1] then is_room_for_all = false end
+  if taken + batch[asked + k] > batch[d + 1] then has_room_for_all = false end
 end
 
 -- Returns the microseconds until counter `k` can grant `cost`, if its usage is now `used` and no other call takes any.

@@ -5,9 +5,9 @@
 
 -- Calls a command in parts if it has many arguments, because Lua's stack holds only about 8,000.
 local function call_in_parts(command, key, arguments, use)
-  local most = 4000
-  for first = 1, #arguments, most do
-    local last = math.min(first + most - 1, #arguments)
+  local max_arguments = 4000
+  for first = 1, #arguments, max_arguments do
+    local last = math.min(first + max_arguments - 1, #arguments)
     local reply
     if key then
       reply = redis.call(command, key, unpack(arguments, first, last))
@@ -19,7 +19,7 @@ local function call_in_parts(command, key, arguments, use)
 end
 
 -- Opens a counter of the generic cell rate algorithm (ITU-T I.371): `limit` units per `window`, stored as the
--- theoretical arrival time of the next unit, TAT. Exact as long as the time of the maximum number of units,
+-- theoretical arrival time of the next unit, TAT. Exact while the time of the maximum number of units,
 -- window/limit each, is below 2^52. Returns nil if `value` is not such a counter.
 --
 -- `value` is `TAT:0LWCP`: the limit L in 10 digits, the window W in ms in 11 and the capacity C in 7 with which it was
@@ -33,10 +33,10 @@ end
 -- counter then lasts one window at most. With `is_peek`, the counter is left unchanged.
 local function open_cells(limit, window, value, time, capacity, key, is_peek)
   local step = math.floor(window / limit)
-  local rest = window - step * limit
+  local remainder = window - step * limit
   local rule = string.format('0%010.0f%011.0f%07.0f', limit, window / 1000, capacity)
   local cells = {}
-  local tat, part, its_capacity = time, 0, capacity
+  local tat, part, stored_capacity = time, 0, capacity
   if value then
     local whole, other = string.match(value, '^(%d+):?(%d*)$')
     if not whole then return nil end
@@ -44,13 +44,13 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
     if string.sub(other, 1, 29) == rule then
       part = tonumber(string.sub(other, 30)) or 0
     elseif #other > 29 and string.byte(other) == 48 then
-      local its_limit, its_window = tonumber(string.sub(other, 2, 11)), tonumber(string.sub(other, 12, 22)) * 1000
-      if its_limit == 0 or its_window == 0 then return nil end
-      its_capacity, part = tonumber(string.sub(other, 23, 29)), tonumber(string.sub(other, 30))
-      if tat > time and (its_limit ~= limit or its_window ~= window) then
-        local owed = (tat - time + part / its_limit) * (its_limit / its_window) * (window / limit)
+      local stored_limit, stored_window = tonumber(string.sub(other, 2, 11)), tonumber(string.sub(other, 12, 22)) * 1000
+      if stored_limit == 0 or stored_window == 0 then return nil end
+      stored_capacity, part = tonumber(string.sub(other, 23, 29)), tonumber(string.sub(other, 30))
+      if tat > time and (stored_limit ~= limit or stored_window ~= window) then
+        local owed = (tat - time + part / stored_limit) * (stored_limit / stored_window) * (window / limit)
         tat, part = time + math.floor(owed), math.ceil((owed - math.floor(owed)) * limit)
-        cells.is_cut = not is_peek
+        cells.needs_write = not is_peek
       end
     else
       part = tonumber(other) or 0
@@ -59,26 +59,26 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
     if part >= limit then tat, part = tat + 1, 0 end
     if tat < time then tat, part = time, 0 end
   end
-  -- The microseconds until the counter expires whatever it owes; nil if its own end applies.
-  local gone
+  -- The microseconds until the key expires, if it expires before the debt is repaid; otherwise nil.
+  local expires_in
 
   -- Returns the time of `units`, which may be negative, in whole microseconds and limit-ths of one.
   local function span(units)
-    local parts = units * rest
+    local parts = units * remainder
     local whole = math.floor(parts / limit)
     return units * step + whole, parts - whole * limit
   end
 
   local owed, fill = tat - time, capacity * (window / limit)
   if owed > fill + 1 then
-    local longest = owed > its_capacity * (window / limit) + 1 and fill or math.max(fill, window)
-    if owed > longest + 1 then
-      local left, most = redis.call('PTTL', key), math.max(1, math.ceil(longest / 1000) - 1)
-      if left < 0 or left > most then
-        left = most
-        if not is_peek then redis.call('PEXPIRE', key, most) end
+    local max_debt = owed > stored_capacity * (window / limit) + 1 and fill or math.max(fill, window)
+    if owed > max_debt + 1 then
+      local left, max_ttl = redis.call('PTTL', key), math.max(1, math.ceil(max_debt / 1000) - 1)
+      if left < 0 or left > max_ttl then
+        left = max_ttl
+        if not is_peek then redis.call('PEXPIRE', key, max_ttl) end
       end
-      gone = (left + 1) * 1000
+      expires_in = (left + 1) * 1000
     end
   end
 
@@ -106,9 +106,9 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
   -- Returns the microseconds, rounded up, until no more than `units` are taken, if `more` are taken now.
   function cells.wait(more, units)
     local whole, parts = after(more)
-    local less, fewer = span(units)
-    local wait = math.max(0, whole - less - time + (parts > fewer and 1 or 0))
-    return gone and math.min(wait, gone) or wait
+    local target, target_parts = span(units)
+    local wait = math.max(0, whole - target - time + (parts > target_parts and 1 or 0))
+    return expires_in and math.min(wait, expires_in) or wait
   end
 
   local function keep(key, whole, parts)
@@ -117,7 +117,7 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
       redis.call('DEL', key)
       return
     end
-    if gone then left = math.min(left, gone) end
+    if expires_in then left = math.min(left, expires_in) end
     redis.call('SET', key, string.format('%.0f:%s%.0f', whole, rule, parts), 'PX', math.ceil(left / 1000))
   end
 
@@ -126,7 +126,7 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
 
   -- Refunds `units`, the last of which would recover by themselves in `left` microseconds. Units that have already
   -- recovered are not credited again.
-  function cells.give_back(key, units, left)
+  function cells.refund(key, units, left)
     local whole, parts = after(-units)
     if whole < tat - left or (whole == tat - left and parts < part) then whole, parts = tat - left, part end
     keep(key, whole, parts)
@@ -147,7 +147,7 @@ local function open_aligned(window, value, time)
     if not at then return nil end
     at = tonumber(at)
     if at >= first then aligned.count = tonumber(count) end
-    aligned.is_cut = at > first
+    aligned.needs_write = at > first
   end
 
   -- Returns the microseconds until no more than `units` are taken, if `more` are taken now.
@@ -166,7 +166,7 @@ end
 -- Opens the log of a sliding window, a hash: entries `time:cost` under increasing numbers from `head` to `tail`, their
 -- `total`, and the time of the `last`. An entry counts until `window` after its own time, inclusive. Callers read a
 -- reply at least one microsecond later, so waits need not include that moment. Nothing is written before `write`.
--- O(expired entries), amortised O(1) for each grant.
+-- O(expired entries), amortized O(1) for each grant.
 local function open_log(key, window, time)
   local state = redis.call('HMGET', key, 'head', 'tail', 'total', 'last')
   local head, tail = tonumber(state[1]) or 1, tonumber(state[2]) or 0
@@ -194,20 +194,20 @@ local function open_log(key, window, time)
   end
 
   while (dropped < #times or read_more()) and times[dropped + 1] < time - window do dropped = dropped + 1 end
-  local gone = sums[dropped] or 0
-  total = total - gone
+  local expired = sums[dropped] or 0
+  total = total - expired
   log.total = total
 
   -- Returns the microseconds until `units` of the current usage, including the current grant, have expired.
   function log.wait(units)
     if units <= 0 then return 0 end
-    while (sums[#sums] or 0) - gone < units do
+    while (sums[#sums] or 0) - expired < units do
       if not read_more() then return window end
     end
     local low, high = dropped + 1, #sums
     while low < high do
       local middle = math.floor((low + high) / 2)
-      if sums[middle] - gone >= units then high = middle else low = middle + 1 end
+      if sums[middle] - expired >= units then high = middle else low = middle + 1 end
     end
     return math.max(1, times[low] + window - time)
   end
@@ -265,7 +265,7 @@ local function open_log(key, window, time)
 
   -- Refunds `amount` of the grant made at `at`. Returns whether that grant is still in the log. O(log n) in its
   -- entries.
-  function log.give_back(at, amount)
+  function log.refund(at, amount)
     local low, high = head, tail
     while low <= high do
       local middle = math.floor((low + high) / 2)

@@ -1,4 +1,4 @@
--- needs: most_exact, counters
+-- needs: max_exact, counters
 -- Reads counters.
 --
 -- KEYS  the counters
@@ -6,7 +6,7 @@
 -- Reply for each counter: its usage, the ms until its full capacity is available, and the microseconds until a call of
 --       cost 1 could be granted
 --
--- Guarantees that nothing changes, and that the usage is at most `most_exact`: a counter that was set by hand may hold
+-- Guarantees that nothing changes, and that the usage is at most `max_exact`: a counter that was set by hand may hold
 -- any number, but no integer reply holds more than 64 bits.
 
 local clock = redis.call('TIME')
@@ -33,8 +33,8 @@ for k = 1, #KEYS do
     taken, reset = cells.taken(capacity), math.ceil(cells.wait(0, 0) / 1000)
     wait = cells.wait(0, capacity - 1)
   end
-  if taken ~= taken then taken = most_exact end
-  taken = math.max(-most_exact, math.min(taken, most_exact))
+  if taken ~= taken then taken = max_exact end
+  taken = math.max(-max_exact, math.min(taken, max_exact))
   reply[3 * k - 2], reply[3 * k - 1], reply[3 * k] = taken, reset, wait
 end
 return reply

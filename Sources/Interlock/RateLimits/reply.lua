@@ -8,7 +8,7 @@
 -- otherwise 0; for each counter, its usage before the batch, and the ms until its full capacity is available again
 -- after it; unless every call was granted, the details.
 local function take_and_reply(used, details)
-  local reply, length = {time, is_room_for_all and 1 or 0}, 2
+  local reply, length = {time, has_room_for_all and 1 or 0}, 2
   for k = 1, #KEYS do
     local taken = used and used[k] - before[k] or batch[asked + k]
     local reset = ttl[k]
@@ -28,7 +28,7 @@ local function take_and_reply(used, details)
       opened[k].write(taken)
     else
       reset = math.ceil(opened[k].wait(taken, 0) / 1000)
-      if taken ~= 0 or opened[k].is_cut then opened[k].write(KEYS[k], taken) end
+      if taken ~= 0 or opened[k].needs_write then opened[k].write(KEYS[k], taken) end
     end
     reply[length + 1], reply[length + 2] = before[k], reset
     length = length + 2

@@ -1,4 +1,4 @@
--- needs: most_exact, batch, reply
+-- needs: max_exact, batch, reply
 -- Evaluates a batch of requests against the limits of a service or of a domain's descriptors, in order, and takes
 -- exactly what it grants.
 --
@@ -16,12 +16,12 @@
 -- A fixed window never holds more than its limit, and ends one window after its first call.
 -- By the times in a sliding log, no closed window holds more than the limit.
 -- A gcra limit grants no more than its capacity at once, and no more than limit and burst in a window.
--- Refused requests, if they count, count up to `most_exact`. A refund never exceeds what was taken.
+-- Refused requests, if they count, count up to `max_exact`. A refund never exceeds what was taken.
 -- No later call overtakes one that waits for the same counter.
 -- Shadow limits refuse no request: they count granted requests up to their capacity.
 
-if ARGV[3] then is_room_for_all = false end
-if is_room_for_all then return take_and_reply() end
+if ARGV[3] then has_room_for_all = false end
+if has_room_for_all then return take_and_reply() end
 
 local max, min = math.max, math.min
 -- Usage of each counter after this batch, how long it is blocked by requests that wait, and the reply's details of
@@ -32,11 +32,11 @@ for k = 1, #KEYS do
   shadow[k] = batch[limit[k] + 4] == 1
 end
 
--- Counts up to `most_exact`. A refund stops at 0. A counter that was written by hand may be beyond either.
+-- Counts up to `max_exact`. A refund stops at 0. A counter that was written by hand may be beyond either.
 local function take(k, amount)
   local total = used[k] + amount
-  if total > most_exact then
-    total = max(used[k], most_exact)
+  if total > max_exact then
+    total = max(used[k], max_exact)
   elseif amount < 0 and total < 0 then
     total = min(used[k], 0)
   end

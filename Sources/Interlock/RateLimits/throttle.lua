@@ -21,7 +21,7 @@ if limited then
   if quantity <= capacity then retry = math.ceil(cells.wait(0, capacity - quantity) / 1000000) end
   quantity = 0
 end
-if quantity > 0 or cells.is_cut then cells.write(KEYS[1], quantity) end
+if quantity > 0 or cells.needs_write then cells.write(KEYS[1], quantity) end
 return {
   limited and 1 or 0, capacity, math.max(0, capacity - taken - quantity), retry,
   math.ceil(cells.wait(quantity, 0) / 1000000),

@@ -1,8 +1,8 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// The destination of an answer. One `deliver` closure serves all calls of a connection and tells them apart by their
-/// tag, so a call costs no allocation.
+/// The destination of an answer. One `deliver` closure serves all calls of a connection and distinguishes them by their
+/// tag, so that a call costs no allocation.
 package struct Completion<Answer> {
     private let deliver: (_ tag: UInt64, _ answer: Answer) -> Bool
     private let tag: UInt64

@@ -4,7 +4,7 @@ package import Logging
 package import NIOCore
 package import RedisClient
 
-/// The clocks, randomness and network of a coordinator. Tests replace them to control what happens.
+/// The clocks, randomness and network of a coordinator. Tests replace them to be deterministic.
 package struct CoordinatorEnvironment: Sendable {
     /// The event loop of the coordinator, its decisions and its Redis connections. Its `now` is the clock of timers and
     /// timeouts.

@@ -31,7 +31,7 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
         case .redisEvicts:
             (.warning, "Redis may evict keys, and an evicted lock is a lost lock; set maxmemory-policy to noeviction")
         case .redisUntracked:
-            (.warning, "Redis does not report changed keys, so releases elsewhere and lost leases are noticed later")
+            (.warning, "Redis does not report changed keys; releases elsewhere and lost leases are detected by polling")
         case .quorumConnected: (.info, "A quorum server is connected")
         case .quorumLost: (.warning, "A quorum server is not connected; retrying")
         case .lockBroken: (.notice, "A lock was broken")

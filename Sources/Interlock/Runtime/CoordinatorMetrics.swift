@@ -52,7 +52,7 @@ final class CoordinatorMetrics {
     let leasesWatched = Gauge(label: "interlock_leases_tracked", dimensions: [("kind", "watched")])
     let permitsInFlight = Gauge(label: "interlock_permits_active")
 
-    /// - Parameter isReleased: whether the lease was in force until then.
+    /// - Parameter isReleased: whether the release ended a valid lease.
     func countRelease(_ isReleased: Bool) {
         if isReleased { locksReleased.increment() } else { releasesLost.increment() }
     }

@@ -31,12 +31,12 @@ final class CoordinatorRuntime {
     let logger: Logger
     let metrics: CoordinatorMetrics
     var entropy: EntropyPool
-    /// The longest time that a caller waits for Redis, in milliseconds.
+    /// The maximum time, in milliseconds, that a caller waits for Redis.
     let timeoutMilliseconds: Int64
     /// The minimum number of sidecars to assume.
     private let minimumSidecars: Int
-    /// The number of sidecars that share the limits, and of which outages need a majority. While Redis is unreachable,
-    /// each sidecar grants only its quota of a limit.
+    /// The number of sidecars that share the limits, and a majority of which must agree on an outage. While Redis is
+    /// unreachable, each sidecar grants only its quota of a limit.
     private(set) var sidecars: Int
 
     init(
@@ -51,7 +51,7 @@ final class CoordinatorRuntime {
         redisEnvironment = environment.redis
         logger = environment.logger
         database = configuration.redis.database
-        // The host is the label of owners that give none of their own, so it must not be a reserved label.
+        // The host is the default label of owners, so it must not be a reserved label.
         host = LockMode.isReserved(label: configuration.host) ? "host-" + configuration.host : configuration.host
         redisName = configuration.redis.displayName
         redisScope = RedisScope(configuration)
@@ -74,13 +74,13 @@ final class CoordinatorRuntime {
         sidecars = min(max(minimumSidecars, size), InterlockConfiguration.fleetSizes.upperBound)
     }
 
-    /// The tolerance by which a lock's fences may trail the clock of Redis. For this long after a connection is first
-    /// verified, scripts read the clock themselves; after that, grants by a previous server that this one may have
-    /// missed are behind its clock by more than the tolerance.
+    /// The tolerance by which a lock's fences may trail the clock of Redis. Scripts read the clock themselves for this
+    /// long after a connection is first verified. After that, fences that a previous primary granted, and that this
+    /// server may have missed in a failover, trail its clock by more than the tolerance.
     static let clockDelay = Duration.milliseconds(100)
 
-    /// Returns the wall-clock time of an instant, in milliseconds since 1970. It is the same on each call, unless the
-    /// wall clock is set.
+    /// Returns the wall-clock time of an instant, in milliseconds since 1970. Returns the same time for the same
+    /// instant unless the wall clock is set.
     func wallTime(of instant: Instant) -> Int64 {
         let offset = wallClock.milliseconds() * 1_000_000 - time.now().nanoseconds
         // The two clocks are read one after the other, and the wall clock only to the millisecond.
@@ -90,8 +90,8 @@ final class CoordinatorRuntime {
 
     private static let clockPrecision: Int64.Magnitude = 20_000_000
 
-    /// Returns the configuration with which a coordinator connects to a server: `CLIENT LIST` there shows the sidecar's
-    /// name, and a peer that cannot run scripts counts as down.
+    /// Returns a server's configuration with this sidecar's client name, which `CLIENT LIST` shows, and with the check
+    /// by which a peer that cannot run scripts counts as down.
     static func named(_ server: RedisConfiguration, id: String, prefix: String) -> RedisConfiguration {
         var server = server
         server.clientName = "interlock/\(id)"
@@ -126,8 +126,8 @@ struct EntropyPool: RandomNumberGenerator {
 }
 
 extension RedisScope {
-    /// The scope of a coordinator's servers. Redis behind Sentinels, and a cluster, always count as reachable by the
-    /// network, because their servers announce their own addresses.
+    /// Creates the scope of a coordinator's servers. Redis behind Sentinels and a cluster always count as reachable
+    /// over the network, because their servers announce their own addresses.
     init(_ configuration: InterlockConfiguration) {
         let addresses = ([configuration.redis] + configuration.quorum).map(\.address)
         if configuration.hasPrivateRedis {

@@ -103,8 +103,8 @@ final class Deadlines {
     }
 }
 
-/// A single deadline that can only be moved earlier until it fires. Its reason may no longer apply by then, so the
-/// action must check again. It does not fire after its owner is deallocated.
+/// A single deadline that can only be moved earlier until it fires. The reason for it may no longer exist when it
+/// fires, so the action must check again. It does not fire after its owner is deallocated.
 final class Alarm {
     private var due: (instant: Instant, entry: Deadlines.Entry)?
 

@@ -41,7 +41,7 @@ public struct InterlockConfiguration: Sendable {
     ///     `redis+sentinel://[[user]:password@]host[:port],…/name[/database][?sentinel_username=…&sentinel_password=…]`.
     ///   - quorum: URLs of independent servers of which a majority grants each lock, at least three; empty if locks are
     ///     kept in the one Redis.
-    ///   - timeout: the longest wait for a reply of Redis, and for the login of a connection.
+    ///   - timeout: the maximum wait for a reply of Redis, and for the login of a connection.
     ///   - prefix: the prefix of all keys; a different prefix makes a different fleet.
     ///   - locks: the limits that apply to all locks.
     ///   - services: the services whose limits and breakers are shared.

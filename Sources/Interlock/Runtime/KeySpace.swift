@@ -1,19 +1,19 @@
 package import InterlockCore
 
-/// The names of all keys and channels. All keys of one entity share a hash tag, so that each script runs on a Redis
-/// Cluster. A class, because each script carries it and a struct would copy a dozen strings.
+/// The names of all keys and channels. All keys of one entity share a hash tag, so that its scripts also run on a Redis
+/// Cluster. A class, because every script refers to it and a struct would copy a dozen strings.
 package final class KeySpace: Sendable {
     /// The prefix of every key and channel.
     package let prefix: String
     /// See `LockSettings.keyPrefix`.
     package let lockKeyPrefix: String?
-    /// Whether keys are spread over the servers of a cluster. Keys that one script reads together then get a hash tag
-    /// that they do not need on a single server.
+    /// Whether keys are spread over the servers of a cluster. If so, keys that one script reads together get a hash
+    /// tag.
     let isOnCluster: Bool
 
     package static let defaultPrefix = InterlockConfiguration.defaultPrefix
 
-    // The parts around a lock's name in its keys, precomputed because these keys are written at every acquire.
+    // The parts around a lock's name in its keys, precomputed because every acquire encodes these keys.
     let lockStart: String
     let lockEnd: String
     let fenceStart: String
@@ -52,10 +52,10 @@ package final class KeySpace: Sendable {
     /// The key of the fences of a group's leases.
     package func grants(_ name: String) -> String { grantsStart + name + "}" }
 
-    /// The lock's name, given the text inside the braces of its queue's key.
+    /// Returns the lock's name, given the text inside the braces of its queue's key.
     func lockName(inBraces text: String) -> String { String(Substring(text.utf8.dropFirst(lockKeyPrefix?.utf8.count ?? 0))) }
 
-    /// The lock's name, or `nil` if `key` is not a lock's key.
+    /// Returns the lock's name, or `nil` if `key` is not a lock's key.
     package func lockName(ofKey key: String) -> String? {
         let bytes = key.utf8
         if let lockKeyPrefix {
@@ -68,7 +68,7 @@ package final class KeySpace: Sendable {
         return String(Substring(bytes.dropFirst(lockStart.utf8.count).dropLast(lockEnd.utf8.count)))
     }
 
-    /// Returns whether the key of a lock with this name would collide with the fleet's own keys, which is possible with
+    /// Returns whether the key of a lock with this name would collide with the fleet's keys. That is possible with
     /// `locks.key_prefix`.
     func isTaken(lockName name: String) -> Bool {
         guard let lockKeyPrefix else { return false }

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// The limit on the files and connections that this process may have open at once.
+/// The limit on the open files and connections of this process.
 package enum OpenFileLimit {
     /// The soft limit; `nil` if it cannot be read.
     package static var current: Int? {
@@ -22,15 +22,15 @@ package enum OpenFileLimit {
         return current
     }
 
-    /// The maximum number of descriptors that listeners leave to health checks, files and libraries; if the limit is
-    /// small, a quarter of it.
+    /// The maximum number of descriptors that listeners reserve for health checks, files and libraries. At most a
+    /// quarter of the limit is reserved.
     private static let maximumReserved = 32
 
     /// Returns whether a descriptor is one of the last, reserved ones. The system assigns the lowest free number, so
     /// few are left then. Running out is dangerous, because libdispatch ends a process in which it cannot open a file
     /// of `/proc`.
     package static func isReserved(_ descriptor: CInt) -> Bool {
-        guard let bound = current else { return false }
-        return Int(descriptor) >= bound - min(maximumReserved, bound / 4)
+        guard let limit = current else { return false }
+        return Int(descriptor) >= limit - min(maximumReserved, limit / 4)
     }
 }

@@ -29,12 +29,12 @@ enum ScriptLibrary {
         "fenced-release": PackageResources.fenced_release_lua, "fenced-renew": PackageResources.fenced_renew_lua,
         "fenced-share-release": PackageResources.fenced_share_release_lua,
         "fenced-share-renew": PackageResources.fenced_share_renew_lua, "fences": PackageResources.fences_lua,
-        "groups": PackageResources.groups_lua, "inspect": PackageResources.inspect_lua, "leave": PackageResources.leave_lua,
+        "groups": PackageResources.groups_lua, "inspect": PackageResources.inspect_lua,
+        "lease-state": PackageResources.lease_state_lua, "leave": PackageResources.leave_lua,
         "locks": PackageResources.locks_lua, "release": PackageResources.release_lua,
         "release-quick": PackageResources.release_quick_lua, "renew": PackageResources.renew_lua,
         "share": PackageResources.share_lua, "share-fenced": PackageResources.share_fenced_lua,
         "share-release": PackageResources.share_release_lua, "share-renew": PackageResources.share_renew_lua,
-        "standing": PackageResources.standing_lua,
         // Quorums
         "quorum": PackageResources.quorum_lua, "quorum-acquire": PackageResources.quorum_acquire_lua,
         "quorum-break": PackageResources.quorum_break_lua, "quorum-fence": PackageResources.quorum_fence_lua,
@@ -42,19 +42,19 @@ enum ScriptLibrary {
         "quorum-renew": PackageResources.quorum_renew_lua,
         // Limits
         "batch": PackageResources.batch_lua, "counters": PackageResources.counters_lua,
-        "give-back": PackageResources.give_back_lua, "peek": PackageResources.peek_lua, "reply": PackageResources.reply_lua,
+        "peek": PackageResources.peek_lua, "refund": PackageResources.refund_lua, "reply": PackageResources.reply_lua,
         "take": PackageResources.take_lua, "throttle": PackageResources.throttle_lua,
     ]
 
     /// The values that every script may need, by name.
-    static let constants = ["most_exact": "\(ScriptNumber.mostExact)"]
+    static let constants = ["max_exact": "\(ScriptNumber.mostExact)"]
 
-    /// Returns the file with everything that it needs prepended, each constant and fragment once.
+    /// Returns the file, preceded by the constants and fragments that it needs, each once.
     static func source(of name: String, constants: [String: String]) -> [UInt8] {
-        var joined: Set<String> = []
+        var included: Set<String> = []
         var source: [UInt8] = []
         func append(_ name: String) {
-            guard joined.insert(name).inserted else { return }
+            guard included.insert(name).inserted else { return }
             if let value = constants[name] {
                 source += Array("local \(name) = \(value)\n".utf8)
             } else {
@@ -80,7 +80,7 @@ enum ScriptLibrary {
 }
 
 extension RedisScript {
-    /// Loads a script of the library with everything that it needs.
+    /// Loads a script of the library, including the constants and fragments that it needs.
     init(library name: String, constants: [String: String] = [:]) {
         let constants = constants.merging(ScriptLibrary.constants) { $1 }
         self.init(name: name + ".lua", source: ScriptLibrary.source(of: name, constants: constants))

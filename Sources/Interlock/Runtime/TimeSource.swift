@@ -2,7 +2,7 @@ internal import Glibc
 package import InterlockCore
 internal import RedisClient
 
-/// The clock whose readings are passed to decisions.
+/// The monotonic clock that decisions use.
 package struct TimeSource: Sendable {
     private let read: @Sendable () -> Instant
 

@@ -8,9 +8,9 @@ package struct CounterCharge: Hashable, Sendable {
     package var definition: Int
     package var subject: String?
     package var cost: Int64
-    /// The window that the amount was taken from, by Redis' clock. For a fixed window: its end, in milliseconds. For a
-    /// sliding window: the time of the take, in microseconds. For `gcra`: the time at which the limit has recovered the
-    /// amount by itself, in microseconds.
+    /// The window from which the amount was taken, by Redis' clock. For a fixed window: its end, in milliseconds. For a
+    /// sliding window: the time of the take, in microseconds. For `gcra`: the time at which the limit will have
+    /// recovered the amount, in microseconds.
     package var since: Int64
 
     package init(

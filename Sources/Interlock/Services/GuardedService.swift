@@ -19,11 +19,11 @@ final class GuardedService {
 
     let name: String
     let metrics: ServiceMetrics
-    // Unchecked exclusivity is safe for these three: one event loop uses them, and no mutation calls back into them.
+    // Unchecked exclusivity is safe for these three: only one event loop uses them, and no mutation reenters them.
     @exclusivity(unchecked) var gate: ServiceGate
     @exclusivity(unchecked) var callers = Slab<Caller>()
     @exclusivity(unchecked) var permitCallers = Slab<PermitCaller>()
-    /// The counters that replace Redis while it is down, kept until their grants no longer count.
+    /// The counters that replace Redis while it is down. They are kept until their grants no longer count.
     var localCounters: LocalCounters?
     /// Whether the service is flushed at the end of this tick.
     var isFlushPlanned = false
@@ -43,7 +43,7 @@ final class GuardedService {
     var reopening: Deadlines.Entry?
     /// Checks the breaker at the end of a forced state.
     var forcedEnd: Deadlines.Entry?
-    /// The answers to reports that would trip the breaker, held until Redis has judged the report in progress.
+    /// The answers to reports that would trip the breaker, delayed until Redis has answered the report in progress.
     var awaitingReport: [() -> Void] = []
     /// Whether the service is queued to have its breaker's state read again.
     var isToBeRead = false
@@ -74,11 +74,12 @@ final class GuardedService {
         subjectDemand = definition.subjectDemand
     }
 
-    /// Returns the subject under which a call counts: its own, or the crowd's if the service knows too many subjects.
+    /// Returns the subject under which a call counts: its own, or the shared overflow subject if the service has too
+    /// many subjects.
     func counted(_ subject: String?, now: Instant) -> String? {
         let subject = subject.map(SubjectRegistry.counted)
-        guard let subject, let memory = gate.definition.longestSubjectMemory,
-            !subjects.takeIn(subject, windowMilliseconds: memory, now: now)
+        guard let subject, let retention = gate.definition.maximumSubjectRetention,
+            !subjects.takeIn(subject, windowMilliseconds: retention, now: now)
         else { return subject }
         metrics.subjectOverflows.increment()
         return SubjectRegistry.crowd
@@ -86,7 +87,7 @@ final class GuardedService {
 
     /// Returns the number of subjects that have their own counters.
     func subjectsKnown(now: Instant) -> Int {
-        subjects.count(windowMilliseconds: gate.definition.longestSubjectMemory ?? 0, now: now)
+        subjects.count(windowMilliseconds: gate.definition.maximumSubjectRetention ?? 0, now: now)
     }
 
     /// Applies a reloaded definition. Keeps the state and the waiting calls.
@@ -101,13 +102,14 @@ final class GuardedService {
 }
 
 extension ServiceDefinition {
-    /// The longest memory of the limits per subject, in milliseconds; `nil` if there are none.
-    fileprivate var longestSubjectMemory: Int64? {
+    /// The maximum time, in milliseconds, for which a limit per subject remembers usage; `nil` if there is no such
+    /// limit.
+    fileprivate var maximumSubjectRetention: Int64? {
         limits.lazy.filter(\.isPerSubject).map(\.memoryMilliseconds).max()
     }
 
-    /// The error for a call without a subject, if a limit requires one. Its text explains how each API passes the
-    /// subject.
+    /// The error for a call without a subject, if a limit requires one. The text explains how to pass the subject in
+    /// each API.
     fileprivate var subjectDemand: InterlockError? {
         limits.first(where: \.requiresSubject).map { limit in
             InterlockError(
@@ -144,19 +146,20 @@ struct Slab<Value> {
 
     subscript(key: Int) -> Value? {
         get { values.indices.contains(key) ? values[key] : nil }
-        // A removed value stays removed.
+        // Ignores keys whose value was removed.
         set { if values.indices.contains(key), values[key] != nil { values[key] = newValue } }
     }
 }
 
 extension [CounterCharge] {
-    /// The number of recent entries that are searched for one of the same window. Entries of one batch are adjacent.
-    private static var reach: Int { 8 }
+    /// The number of recent entries among which one of the same window is searched. Entries of one batch are adjacent.
+    private static var mergeDistance: Int { 8 }
 
     /// Merges the amount with a recent one from the same window of the same counter, or appends it.
     mutating func add(_ charge: CounterCharge) {
-        let index = suffix(Self.reach).lastIndex {
-            $0.since == charge.since && $0.definition == charge.definition && $0.key == charge.key && $0.limit == charge.limit
+        let index = suffix(Self.mergeDistance).lastIndex {
+            $0.since == charge.since && $0.definition == charge.definition && $0.key == charge.key
+                && $0.limit == charge.limit
         }
         if let index { self[index].cost += charge.cost } else { append(charge) }
     }

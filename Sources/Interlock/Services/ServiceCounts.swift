@@ -1,4 +1,4 @@
-/// The decisions on one service, or on all, since they were configured.
+/// The number of decisions on one service, or on all, since they were configured.
 package struct ServiceCounts: Hashable, Sendable {
     package var callsTaken: Int64 = 0
     package var callsLimited: Int64 = 0

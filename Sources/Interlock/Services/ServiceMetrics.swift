@@ -15,7 +15,7 @@ final class ServiceMetrics {
     let permitsWaiting: Gauge
     let waiting: Gauge
     let subjects: Gauge
-    /// The number of calls whose subject shared a counter because too many subjects were known.
+    /// The number of calls whose subject shared a counter because the service had too many subjects.
     let subjectOverflows: Counter
     let trips: Counter
     private let service: String
@@ -96,7 +96,7 @@ final class ServiceMetrics {
     /// Returns the number of calls that a limit has refused since the service was configured.
     func refusals(by limit: String) -> Int64 { limitsRefused[limit]?.count ?? 0 }
 
-    /// Counts the calls that shadow limits had no room for.
+    /// Counts the calls that shadow limits would have refused.
     func countShadowRefusals(_ verdict: LimitVerdict, _ batch: LimitBatch) {
         for (judged, counter) in zip(verdict.counters, batch.counters) where judged.excess > 0 {
             let limit = batch.definitions[counter.definition].name
@@ -105,7 +105,7 @@ final class ServiceMetrics {
         }
     }
 
-    /// Created anew each time, because limits change with the configuration. The backend identifies the counter by its
+    /// Creates the counter each time, because limits change with the configuration. The backend identifies it by its
     /// labels.
     private func shadowRefusals(of limit: String) -> Counter {
         Counter(label: "interlock_limit_shadow_refusals_total", dimensions: [("service", service), ("limit", limit)])
@@ -123,9 +123,11 @@ final class ServiceMetrics {
         outcomes[outcome]?.increment()
     }
 
-    /// Removes the metrics of a service that is no longer configured, so that its last values do not remain forever.
+    /// Removes the metrics of a service that is no longer configured, so that its last values are not exported forever.
     func destroy() {
-        for counter in [failed, remembered, refusedForUnreported, subjectOverflows, trips] + Array(refusals.values) { counter.destroy() }
+        for counter in [failed, remembered, refusedForUnreported, subjectOverflows, trips] + Array(refusals.values) {
+            counter.destroy()
+        }
         for tally in [taken, limited, permitsGranted, permitsRefused] + Array(outcomes.values) + Array(limitsRefused.values) {
             tally.destroy()
         }

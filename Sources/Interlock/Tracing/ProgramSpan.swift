@@ -10,7 +10,7 @@ final class ProgramSpan: StepSpan {
 
     /// Creates a span for a step within the task's current span; returns `nil` if the program has no tracer.
     convenience init?(_ name: String, kind: SpanKind = .internal) {
-        // The instrument alone already shows that no tracer was ever installed.
+        // A fast path for programs that never install a tracer.
         guard !(InstrumentationSystem.instrument is NoOpInstrument) else { return nil }
         let tracer = InstrumentationSystem.tracer
         guard !(tracer is NoOpTracer) else { return nil }
@@ -26,7 +26,8 @@ final class ProgramSpan: StepSpan {
     }
 
     /// Runs `body` in a span, or without one if the program has no tracer. The span fails if `body` throws.
-    /// - Parameter isolation: the isolation of `body`. `withValue` leaves it unless its closure captures it.
+    /// - Parameter isolation: the isolation of `body`. The closure captures it, because `withValue` would otherwise run
+    ///   it elsewhere.
     static func within<Value>(
         _ name: String, kind: SpanKind = .internal, of service: String, isolation: isolated (any Actor)? = #isolation,
         _ body: (ProgramSpan?) async throws -> Value
@@ -45,8 +46,8 @@ final class ProgramSpan: StepSpan {
         }
     }
 
-    /// Records an error. The text of an error that is not Interlock's is left to the tracer, which knows how much of it
-    /// may be exported.
+    /// Records an error. The text of an error that is not Interlock's is left to the tracer, which decides how much of
+    /// it is exported.
     private func fail(with error: any Error) {
         let refusal = error as? ServiceCallError
         guard !Task.isCancelled, !(error is CancellationError) else { return fail(StepTrace.givenUpReason) }

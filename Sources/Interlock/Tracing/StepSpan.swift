@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// A span of a traced step. It is kept by a sidecar, which exports its spans itself, or by the tracer of a program that
-/// embeds a coordinator.
+/// A span of a traced step. A sidecar exports its spans itself; in a program that embeds a coordinator, the program's
+/// tracer does.
 package protocol StepSpan: AnyObject {
     /// The start time in nanoseconds since 1970, the unit of all times here.
     var startedAt: Int64 { get }

@@ -8,8 +8,8 @@ package final class StepTrace {
         case acquire, take, permit
     }
 
-    /// The shortest wait that is traced, in nanoseconds. Below it the event loop was merely busy.
-    private static let shortestWait: Int64 = 1_000_000
+    /// The minimum wait that is traced, in nanoseconds. Below it, the event loop was merely busy.
+    private static let minimumWait: Int64 = 1_000_000
 
     private let span: any StepSpan
     private let subject: String
@@ -21,7 +21,7 @@ package final class StepTrace {
 
     /// - Parameters:
     ///   - subject: the name of the lock or the service.
-    ///   - wait: the longest wait that the caller permits, in milliseconds.
+    ///   - wait: the maximum wait that the caller permits, in milliseconds.
     ///   - span: the span of this step, which has just begun.
     ///   - askedAt: the time at which it began, by the coordinator's clock.
     ///   - limitsAskedAt: returns, when the answer arrives, the time at which Redis was last asked for a decision on
@@ -96,15 +96,15 @@ package final class StepTrace {
         span.end(at: nil)
     }
 
-    /// The time at which Redis was asked for the current answer. A time before the beginning of this step belongs to
-    /// another.
+    /// The time at which Redis was asked for the current answer; `nil` for a time before this step, which belongs to
+    /// another step.
     private var limitsAskedAt: Instant? { limitsLastAskedAt().flatMap { $0 >= askedAt ? $0 : nil } }
 
     private func decided(_ decision: String, waitedUntil sentAt: Instant?) {
         span.set("interlock.decision", decision)
         guard mayWait else { return }
         let end = sentAt.map(time) ?? span.now
-        guard end - span.startedAt >= Self.shortestWait else { return }
+        guard end - span.startedAt >= Self.minimumWait else { return }
         // A step that was answered without a request has waited for its whole duration.
         span.part("wait", from: span.startedAt).end(at: end)
     }

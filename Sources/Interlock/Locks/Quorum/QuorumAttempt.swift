@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// Runs one round of an acquire: asks the servers, passes their answers to the decision and performs its actions.
+/// Runs one round of an acquire: asks the servers, passes their answers to `QuorumRound` and performs its actions.
 /// Confined to the coordinator's event loop.
 final class QuorumAttempt {
     /// The requested lease.
@@ -27,7 +27,7 @@ final class QuorumAttempt {
     private let servers: QuorumServers
     private let scripts: LockScripts
     private var round: QuorumRound
-    /// Whether each server may hold the token.
+    /// Whether the token may be stored on each server.
     private var mayHold: [Bool]
     private var firstFailure: (server: QuorumServers.Server, error: RedisError)?
     private var isAbandoned = false
@@ -55,7 +55,7 @@ final class QuorumAttempt {
             script: scripts.quorumAcquire, keys: runtime.keys, name: request.name, token: request.token, ttl: request.ttl,
             candidate: request.candidate)
         for server in 0..<servers.count {
-            // A server that is down fails at once, which may already decide the round.
+            // A server that is down fails immediately, which may already decide the round.
             guard !round.isGivenUp else { return }
             mayHold[server] = true
             servers.send(script, to: server) { [self] in answered($0, by: server) }
@@ -133,11 +133,11 @@ final class QuorumAttempt {
         completion(self, outcome)
     }
 
-    /// Starts the timeout of the next question.
+    /// Starts the timeout of the next request to the servers.
     private func armTimer() {
         timer?.cancel()
-        let patience = QuorumRetry.timeout(ttl: request.ttl, longest: runtime.timeoutMilliseconds)
-        timer = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: patience)) { [self] in
+        let timeout = QuorumRetry.timeout(ttl: request.ttl, longest: runtime.timeoutMilliseconds)
+        timer = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: timeout)) { [self] in
             perform(round.timedOut(now: runtime.time.now()))
         }
     }

@@ -8,8 +8,8 @@ extension QuorumLocks: LeaseReviewer {
 
     /// Extends a lease on all servers; a majority must still have it. Restores it on servers that have lost it.
     func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>) {
-        if let wrong = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
-            completion(.failed(wrong))
+        if let violation = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
+            completion(.failed(violation))
             return
         }
         let sentAt = runtime.time.now()
@@ -31,8 +31,8 @@ extension QuorumLocks: LeaseReviewer {
         }.start()
     }
 
-    /// Ends a lease on all servers. The lease has ended once a majority has released it; on servers that do not answer
-    /// it expires.
+    /// Releases a lease on all servers. It ends when a majority has released it, and expires on servers that do not
+    /// answer.
     func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
         let script = QuorumReleaseScript(
             keys: runtime.keys, name: name.text, token: token, only: fence.map { .recorded(fence: $0) })
@@ -51,7 +51,7 @@ extension QuorumLocks: LeaseReviewer {
         }
     }
 
-    /// Takes a lock away from its holder on all servers that answer, which must be a majority.
+    /// Breaks a lock on all servers that answer, which must be a majority.
     func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
         guard let fence else { return breakLock(name: name, from: nil, by: by, completion: completion) }
         let script = QuorumInspectScript(keys: runtime.keys, name: name.text)
@@ -119,7 +119,7 @@ extension QuorumLocks: LeaseReviewer {
     private func leaseState(of lease: LeaseTable.Listed, _ replies: [QuorumInspectScript.Reply]) -> LeaseTable.LeaseState? {
         let holding = replies.filter { $0.token.map { ExactText($0) == ExactText(lease.token) } ?? false }
         guard holding.count < servers.majority else {
-            // Another number on all of them means a later lease of the same owner.
+            // If every server has another number, the same owner has a later lease.
             guard holding.contains(where: { $0.number ?? lease.fence == lease.fence }) else { return .over }
             let end = end(of: holding)
             return .lasts(milliseconds: end == .max ? nil : end)
@@ -128,7 +128,7 @@ extension QuorumLocks: LeaseReviewer {
         return holding.count + servers.count - replies.count < servers.majority ? .over : nil
     }
 
-    /// Returns the time until fewer than a majority of the keys remain. A key without an end counts as the longest.
+    /// Returns the time until fewer than a majority of the keys remain. A key without an expiry counts as the last.
     private func end(of holding: [QuorumInspectScript.Reply]) -> Int64 {
         holding.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)[servers.majority - 1]
     }
@@ -153,12 +153,12 @@ extension QuorumLocks: LeaseReviewer {
         var failure: InterlockError?
         var awaited = names.count
         guard awaited > 0 else { return completion(.success([])) }
-        for (scan, name) in names.enumerated() {
+        for (index, name) in names.enumerated() {
             inspect(
                 name: name,
                 completion: Completion { _, result in
                     switch result {
-                    case .success(let lock): found[scan] = lock
+                    case .success(let lock): found[index] = lock
                     case .failure(let error): failure = failure ?? error
                     }
                     awaited -= 1
@@ -170,7 +170,7 @@ extension QuorumLocks: LeaseReviewer {
 
     private func information(on name: String, _ replies: [QuorumInspectScript.Reply]) -> LockInformation? {
         let waiters = waiting(for: name)
-        // Waiters of other sidecars are known only there.
+        // This sidecar does not know the waiters of other sidecars.
         let queue = waiters > 0 ? [WaitingSidecar(id: runtime.id, waiters: waiters)] : []
         let holders = Dictionary(grouping: replies, by: \.token)
         let holder = holders.first { $0.key != nil && $0.value.count >= servers.majority }
@@ -196,8 +196,8 @@ extension QuorumLocks: LeaseReviewer {
             ?? numbers.filter(QuorumRound.isRecorded).max()
     }
 
-    /// Lists the held locks of one `SCAN` step on the first connected server. It may include locks without a majority
-    /// and miss others. The cursor records the server; if that server goes down, the listing must start again.
+    /// Lists the held locks of one `SCAN` step on the first connected server. The list may include locks without a
+    /// majority and miss others. The cursor identifies the server; if that goes down, the listing must start again.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
         guard let position = ScanCursor(cursor, servers: servers.count) else {
             completion(.failure(InterlockError(.invalid, "the cursor must be 0 or the cursor of the last page")))
@@ -205,8 +205,8 @@ extension QuorumLocks: LeaseReviewer {
         }
         let scan = Scan(
             cursor: position.cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
-        let begun = cursor == "0" ? nil : position.server
-        servers.scan(scan, on: begun) { [self, total = servers.count] server, result in
+        let startedOn = cursor == "0" ? nil : position.server
+        servers.scan(scan, on: startedOn) { [self, total = servers.count] server, result in
             switch result {
             case .success(let (next, keys)):
                 let following = ScanCursor(server: server, servers: total).following(next, isLast: true)

@@ -20,7 +20,7 @@ final class QuorumLocks: LockProvider {
     }
 
     /// The key under which concurrent calls of one owner share an attempt.
-    private struct AskedFor: Hashable {
+    private struct CallKey: Hashable {
         var name: ExactText
         var owner: ExactText
         var ttl: Int64
@@ -35,10 +35,11 @@ final class QuorumLocks: LockProvider {
         }
     }
 
-    private struct Line {
+    private struct WaitQueue {
         var decisions = QuorumLine()
         var timer: Deadlines.Entry?
-        /// The time since which no attempt has been answered by a majority; `nil` if the last one was.
+        /// The time of the first attempt in a row that no majority has answered; `nil` if a majority answered the last
+        /// one.
         var unavailableSince: Instant?
     }
 
@@ -50,11 +51,11 @@ final class QuorumLocks: LockProvider {
     let servers: QuorumServers
     let scripts: LockScripts
     var leases = LeaseTable()
-    private var lines: [ExactText: Line] = [:]
-    /// Calls that make an attempt before they wait, or do not wait at all.
-    private var trying: [WaiterID: Waiter] = [:]
-    /// The calls in `trying` that share one answer.
-    private var alike: [AskedFor: [WaiterID]] = [:]
+    private var queues: [ExactText: WaitQueue] = [:]
+    /// The calls that make an attempt before they wait, or that do not wait.
+    private var attempting: [WaiterID: Waiter] = [:]
+    /// The IDs of the calls in `attempting` that share an attempt.
+    private var sharedAttempts: [CallKey: [WaiterID]] = [:]
     private var waiters: [WaiterID: Waiter] = [:]
     private var lastID: WaiterID = 0
     var nextReview: Deadlines.Entry?
@@ -71,11 +72,11 @@ final class QuorumLocks: LockProvider {
     func held(now: Instant) -> Int { leases.count(now: now) }
     var history: GrantHistory { leases.history }
     var commandsSent: Int64 { servers.commandsSent }
-    /// Returns whether so many replies are outstanding on so many servers that no majority will answer soon.
+    /// Returns whether so many servers have a backlog of replies that no majority will answer soon.
     func isBusy(from awaited: Int) -> Bool { servers.isBusy(from: awaited) }
     /// Whether a majority of the servers is connected.
     var isReachable: Bool { servers.reachable >= servers.majority }
-    func waiting(for name: String) -> Int { lines[ExactText(name)]?.decisions.count ?? 0 }
+    func waiting(for name: String) -> Int { queues[ExactText(name)]?.decisions.count ?? 0 }
 
     // MARK: Lifecycle
 
@@ -100,16 +101,16 @@ final class QuorumLocks: LockProvider {
     func acquire(_ request: LockRequest, completion: Completion<LockAnswer>) -> WaiterID {
         lastID += 1
         let id = lastID
-        if let wrong = settings.violation(in: request) {
-            completion(.failed(wrong))
+        if let violation = settings.violation(in: request) {
+            completion(.failed(violation))
             return id
         }
         let now = runtime.time.now()
         let wait = min(request.wait, settings.maximumWait.wholeMilliseconds)
         let waiter = Waiter(
             request: request, completion: completion, startedAt: now, deadline: now.advanced(byMilliseconds: wait))
-        let othersWait = lines[ExactText(request.name.text)] != nil
-        switch (othersWait, wait > 0, request.owner != nil) {
+        let hasWaiters = queues[ExactText(request.name.text)] != nil
+        switch (hasWaiters, wait > 0, request.owner != nil) {
         case (false, false, _):
             attemptOnce(waiter, id: id, .anybody, mayWait: false)
         case (true, false, false):
@@ -125,33 +126,33 @@ final class QuorumLocks: LockProvider {
 
     /// Cancels a wait. The completion is no longer called, and a grant that arrives later is released.
     func cancel(_ id: WaiterID) {
-        trying[id] = nil
+        attempting[id] = nil
         guard let waiter = waiters.removeValue(forKey: id) else { return }
         waiter.timeout?.cancel()
         leave(waiter, id: id)
     }
 
     /// Makes an attempt outside the queue. If concurrent attempts collide and none wins, each is retried a few times. A
-    /// retry of the call with the same owner joins the first and gets the same answer.
+    /// concurrent call with the same owner joins the attempt and gets the same answer.
     private func attemptOnce(
         _ waiter: Waiter, id: WaiterID, _ candidate: QuorumAcquireScript.Candidate, mayWait: Bool
     ) {
-        trying[id] = waiter
-        let asked = mayWait ? nil : waiter.request.owner.map { AskedFor(waiter.request, owner: $0, candidate) }
-        if let asked {
-            if alike[asked] != nil {
-                alike[asked]?.append(id)
+        attempting[id] = waiter
+        let key = mayWait ? nil : waiter.request.owner.map { CallKey(waiter.request, owner: $0, candidate) }
+        if let key {
+            if sharedAttempts[key] != nil {
+                sharedAttempts[key]?.append(id)
                 return
             }
-            alike[asked] = [id]
+            sharedAttempts[key] = [id]
         }
-        /// Calls that were cancelled or answered are no longer in `trying`.
-        func isWanted() -> Bool { (asked.flatMap { alike[$0] } ?? [id]).contains { trying[$0] != nil } }
-        attemptOnce(waiter, candidate, mayTryAgain: !mayWait, tries: 1, isWanted: isWanted) { [self] attempt, outcome in
-            let calls = asked.map { alike.removeValue(forKey: $0) ?? [] } ?? [id]
+        /// Calls that were cancelled or answered are no longer in `attempting`.
+        func isWanted() -> Bool { (key.flatMap { sharedAttempts[$0] } ?? [id]).contains { attempting[$0] != nil } }
+        attemptOnce(waiter, candidate, mayRetry: !mayWait, tries: 1, isWanted: isWanted) { [self] attempt, outcome in
+            let calls = key.map { sharedAttempts.removeValue(forKey: $0) ?? [] } ?? [id]
             var isDelivered = false
             for id in calls {
-                guard let waiter = trying.removeValue(forKey: id) else { continue }
+                guard let waiter = attempting.removeValue(forKey: id) else { continue }
                 switch outcome {
                 case .granted(let fence, let valid):
                     isDelivered = deliver(fence, valid: valid, to: waiter, by: attempt) || isDelivered
@@ -166,12 +167,12 @@ final class QuorumLocks: LockProvider {
     }
 
     private func attemptOnce(
-        _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate, mayTryAgain: Bool, tries: Int,
+        _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate, mayRetry: Bool, tries: Int,
         isWanted: @escaping () -> Bool, completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
     ) {
         let startedAt = runtime.time.now()
         attempt(waiter, candidate) { [self] attempt, outcome in
-            guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.maximumTries else {
+            guard case .contended = outcome, mayRetry, tries < QuorumRetry.maximumTries else {
                 return completion(attempt, outcome)
             }
             let now = runtime.time.now()
@@ -180,27 +181,27 @@ final class QuorumLocks: LockProvider {
                 random: .random(in: 0...1, using: &runtime.entropy))
             runtime.deadlines.schedule(at: next) { [unowned self] in
                 // Calls that have started to wait in the meantime go first.
-                let mayGoOn = isWanted() && lines[ExactText(waiter.request.name.text)] == nil
-                guard mayGoOn || candidate == .presentOwner else { return completion(attempt, .held) }
+                let mayContinue = isWanted() && queues[ExactText(waiter.request.name.text)] == nil
+                guard mayContinue || candidate == .presentOwner else { return completion(attempt, .held) }
                 attemptOnce(
-                    waiter, candidate, mayTryAgain: true, tries: tries + 1, isWanted: isWanted, completion: completion)
+                    waiter, candidate, mayRetry: true, tries: tries + 1, isWanted: isWanted, completion: completion)
             }
         }
     }
 
-    /// Starts an attempt. Each has its own token unless the owner chose one, so cleaning up after one attempt never
-    /// ends the grant of another.
+    /// Starts an attempt. Unless the owner chose the token, each attempt has its own, so the cleanup of one attempt
+    /// never ends the grant of another.
     private func attempt(
         _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate,
         completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
     ) {
-        let asked = QuorumAttempt.Request(
+        let request = QuorumAttempt.Request(
             name: waiter.request.name.text, token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,
             hasOwnerToken: waiter.request.owner != nil, candidate: candidate)
-        QuorumAttempt(asked, servers: servers, scripts: scripts, runtime: runtime, completion: completion).start()
+        QuorumAttempt(request, servers: servers, scripts: scripts, runtime: runtime, completion: completion).start()
     }
 
-    /// Hands the lease out. Returns `false` if the caller has left, so that the lease has no holder.
+    /// Hands out the lease. Returns `false` if the caller has left, so that the lease has no holder.
     private func deliver(_ fence: Int64, valid: Int64, to waiter: Waiter, by attempt: QuorumAttempt) -> Bool {
         let now = runtime.time.now()
         let lease = Lease(
@@ -236,23 +237,22 @@ final class QuorumLocks: LockProvider {
         waiter.timeout = runtime.deadlines.schedule(at: waiter.deadline) { [unowned self] in timeOut(id) }
         waiters[id] = waiter
         let name = waiter.request.name.text
-        perform(lines[ExactText(name), default: Line()].decisions.enqueue(id), on: name)
+        perform(queues[ExactText(name), default: WaitQueue()].decisions.enqueue(id), on: name)
     }
 
-    /// Ends a wait whose time is up. An attempt in progress, for it or for another copy of its call, may still grant it
-    /// the lock and ends in bounded time; until then the outcome is unknown.
+    /// Ends a wait whose deadline has passed. If an attempt is in progress for this waiter or for another copy of its
+    /// call, it decides the outcome; it takes a bounded time.
     private func timeOut(_ id: WaiterID) {
         guard let waiter = waiters[id] else { return }
-        let line = lines[ExactText(waiter.request.name.text)]
-        guard ([id] + copies(of: waiter, id)).contains(where: { line?.decisions.isAttempting($0) == true }) else {
+        let queue = queues[ExactText(waiter.request.name.text)]
+        guard ([id] + copies(of: waiter, id)).contains(where: { queue?.decisions.isAttempting($0) == true }) else {
             return giveUp(id, because: nil)
         }
         waiters[id]?.isOverdue = true
     }
 
-    /// Ends the overdue waits of this waiter and of the other copies of its call, after an attempt that did not grant
-    /// the lock.
-    private func stayed(_ waiter: Waiter, _ id: WaiterID, because error: InterlockError?) {
+    /// Ends the overdue waits of this waiter and of the other copies of its call after an attempt was not granted.
+    private func endOverdueWaits(_ waiter: Waiter, _ id: WaiterID, because error: InterlockError?) {
         for overdue in copies(of: waiter, id) + [id] where waiters[overdue]?.isOverdue == true {
             giveUp(overdue, because: error)
         }
@@ -268,23 +268,23 @@ final class QuorumLocks: LockProvider {
 
     private func leave(_ waiter: Waiter, id: WaiterID) {
         let name = waiter.request.name.text
-        guard let next = lines[ExactText(name)]?.decisions.remove(id) else { return }
+        guard let next = queues[ExactText(name)]?.decisions.remove(id) else { return }
         perform(next, on: name)
     }
 
     /// Retries at the head of the queue, because the lock may be free.
     func wake(_ name: String) {
-        guard let next = lines[ExactText(name)]?.decisions.wake() else { return }
+        guard let next = queues[ExactText(name)]?.decisions.wake() else { return }
         perform(next, on: name)
     }
 
-    /// Fails all waiters. Attempts in progress run to their end and release what they are granted.
+    /// Fails all waiters. Attempts in progress are completed, and their grants are released.
     func failWaiters(_ error: InterlockError) {
-        let failed = (Array(waiters) + Array(trying)).sorted { $0.key < $1.key }
+        let failed = (Array(waiters) + Array(attempting)).sorted { $0.key < $1.key }
         waiters = [:]
-        trying = [:]
-        for line in lines.values { line.timer?.cancel() }
-        lines = [:]
+        attempting = [:]
+        for queue in queues.values { queue.timer?.cancel() }
+        queues = [:]
         for (_, waiter) in failed {
             waiter.timeout?.cancel()
             fail(waiter, error)
@@ -296,7 +296,7 @@ final class QuorumLocks: LockProvider {
         case .none:
             break
         case .drop:
-            lines.removeValue(forKey: ExactText(name))?.timer?.cancel()
+            queues.removeValue(forKey: ExactText(name))?.timer?.cancel()
         case .pause(let id):
             pause(id, on: name)
         case .attempt(let id):
@@ -305,33 +305,33 @@ final class QuorumLocks: LockProvider {
     }
 
     private func pause(_ id: WaiterID, on name: String) {
-        lines[ExactText(name)]?.timer?.cancel()
-        lines[ExactText(name)]?.timer = nil
+        queues[ExactText(name)]?.timer?.cancel()
+        queues[ExactText(name)]?.timer = nil
         guard let waiter = waiters[id] else { return }
         let next = QuorumRetry.nextAttempt(
             after: runtime.time.now(), deadline: waiter.deadline, random: .random(in: 0...1, using: &runtime.entropy))
         guard let next else { return }
         let timer = runtime.deadlines.schedule(at: next) { [unowned self] in
-            guard let next = lines[ExactText(name)]?.decisions.timerFired() else { return }
+            guard let next = queues[ExactText(name)]?.decisions.timerFired() else { return }
             perform(next, on: name)
         }
-        lines[ExactText(name)]?.timer = timer
+        queues[ExactText(name)]?.timer = timer
     }
 
     private func attempt(_ id: WaiterID, on name: String) {
         guard let waiter = waiters[id] else { return }
-        lines[ExactText(name)]?.timer?.cancel()
+        queues[ExactText(name)]?.timer?.cancel()
         attempt(waiter, .anybody) { [self] attempt, outcome in
             switch outcome {
             case .granted(let fence, let valid):
                 granted(fence, valid: valid, id, waiter, by: attempt)
             case .held, .contended:
-                lines[ExactText(name)]?.unavailableSince = nil
-                stayed(waiter, id, because: nil)
-                guard let next = lines[ExactText(name)]?.decisions.refused(id) else { return }
+                queues[ExactText(name)]?.unavailableSince = nil
+                endOverdueWaits(waiter, id, because: nil)
+                guard let next = queues[ExactText(name)]?.decisions.refused(id) else { return }
                 perform(next, on: name)
             case .unavailable(let error):
-                stayed(waiter, id, because: error)
+                endOverdueWaits(waiter, id, because: error)
                 unavailable(error, id, on: name)
             }
         }
@@ -339,17 +339,17 @@ final class QuorumLocks: LockProvider {
 
     private func granted(_ fence: Int64, valid: Int64, _ id: WaiterID, _ waiter: Waiter, by attempt: QuorumAttempt) {
         let name = waiter.request.name.text
-        lines[ExactText(name)]?.unavailableSince = nil
-        // The other copies of the call share its grant. They leave while the attempt still counts as in progress, so
-        // that none of them starts another.
+        queues[ExactText(name)]?.unavailableSince = nil
+        // The other copies of the call share its grant. They are removed while the attempt still counts as in progress,
+        // so that none of them starts another.
         var copies: [Waiter] = []
-        for other in lines[ExactText(name)]?.decisions.isAttempting(id) == true ? self.copies(of: waiter, id) : [] {
+        for other in queues[ExactText(name)]?.decisions.isAttempting(id) == true ? self.copies(of: waiter, id) : [] {
             guard let copy = waiters.removeValue(forKey: other) else { continue }
             copy.timeout?.cancel()
-            _ = lines[ExactText(name)]?.decisions.remove(other)
+            _ = queues[ExactText(name)]?.decisions.remove(other)
             copies.append(copy)
         }
-        guard let (isWanted, next) = lines[ExactText(name)]?.decisions.granted(id) else { return attempt.abandon() }
+        guard let (isWanted, next) = queues[ExactText(name)]?.decisions.granted(id) else { return attempt.abandon() }
         if isWanted { waiters.removeValue(forKey: id)?.timeout?.cancel() }
         var isDelivered = isWanted && deliver(fence, valid: valid, to: waiter, by: attempt)
         for copy in copies { isDelivered = deliver(fence, valid: valid, to: copy, by: attempt) || isDelivered }
@@ -357,36 +357,36 @@ final class QuorumLocks: LockProvider {
         guard !isDelivered else { return }
         // The waiter has left. The lease is released first, so that the next local attempt finds the lock free.
         attempt.abandon()
-        stayed(waiter, id, because: nil)
+        endOverdueWaits(waiter, id, because: nil)
         wake(name)
     }
 
     /// Returns the other waiters with the same owner and the same request. O(waiters) for a grant to an owner.
     private func copies(of waiter: Waiter, _ id: WaiterID) -> [WaiterID] {
-        guard let owner = waiter.request.owner, let line = lines[ExactText(waiter.request.name.text)] else { return [] }
-        let asked = AskedFor(waiter.request, owner: owner)
-        return line.decisions.all.filter { other in
+        guard let owner = waiter.request.owner, let queue = queues[ExactText(waiter.request.name.text)] else { return [] }
+        let key = CallKey(waiter.request, owner: owner)
+        return queue.decisions.all.filter { other in
             other != id
-                && waiters[other].map { other in other.request.owner.map { AskedFor(other.request, owner: $0) } == asked }
+                && waiters[other].map { other in other.request.owner.map { CallKey(other.request, owner: $0) } == key }
                     ?? false
         }
     }
 
-    /// Retries after a short outage, and fails the waiter once it has lasted for `redis.timeout`.
+    /// Retries, but fails the waiter when the outage has lasted for `redis.timeout`.
     private func unavailable(_ error: InterlockError, _ id: WaiterID, on name: String) {
-        guard let line = lines[ExactText(name)] else { return }
+        guard let queue = queues[ExactText(name)] else { return }
         let now = runtime.time.now()
-        let since = line.unavailableSince ?? now
-        lines[ExactText(name)]?.unavailableSince = since
+        let since = queue.unavailableSince ?? now
+        queues[ExactText(name)]?.unavailableSince = since
         let next: QuorumLine.Action?
         if now < since.advanced(byMilliseconds: runtime.timeoutMilliseconds) {
-            next = lines[ExactText(name)]?.decisions.refused(id)
+            next = queues[ExactText(name)]?.decisions.refused(id)
         } else {
             if let waiter = waiters.removeValue(forKey: id) {
                 waiter.timeout?.cancel()
                 fail(waiter, error)
             }
-            next = lines[ExactText(name)]?.decisions.failed(id)
+            next = queues[ExactText(name)]?.decisions.failed(id)
         }
         if let next { perform(next, on: name) }
     }

@@ -5,8 +5,8 @@ internal import RedisClient
 /// the coordinator's event loop.
 ///
 /// A release may overtake a restore. The restored key would then stay on that server until it expires, although no
-/// majority has the lease. The lease is therefore checked again after the longest time that a release may take, and
-/// released there if it has ended.
+/// majority has the lease. The lease is therefore checked again when any such release must have ended, and released on
+/// that server if no majority has it.
 final class QuorumRenewing {
     struct Lease {
         var name: String
@@ -29,14 +29,14 @@ final class QuorumRenewing {
     private let scripts: LockScripts
     private let runtime: CoordinatorRuntime
     private let startedAt: Instant
-    private let patience: Int64
+    private let roundTimeout: Int64
     private var renewal: QuorumRenewal
     private var firstFailure: (server: QuorumServers.Server, error: RedisError)?
     private var timer: Deadlines.Entry?
     private var completion: ((Answer) -> Void)?
     /// The fence number under which each server restored the lease.
     private var restored: [QuorumServers.Server: Int64] = [:]
-    private var isCheckPlanned = false
+    private var isCheckScheduled = false
 
     /// - Parameter completion: called once, possibly before `start` returns.
     init(
@@ -49,13 +49,13 @@ final class QuorumRenewing {
         self.runtime = runtime
         self.completion = completion
         startedAt = runtime.time.now()
-        patience = QuorumRetry.timeout(ttl: lease.ttl, longest: runtime.timeoutMilliseconds)
+        roundTimeout = QuorumRetry.timeout(ttl: lease.ttl, longest: runtime.timeoutMilliseconds)
         renewal = QuorumRenewal(
-            servers: servers.count, ttl: lease.ttl, fence: lease.fence, startedAt: startedAt, patience: patience)
+            servers: servers.count, ttl: lease.ttl, fence: lease.fence, startedAt: startedAt, patience: roundTimeout)
     }
 
     func start() {
-        timer = runtime.deadlines.schedule(at: startedAt.advanced(byMilliseconds: patience)) { [self] in
+        timer = runtime.deadlines.schedule(at: startedAt.advanced(byMilliseconds: roundTimeout)) { [self] in
             perform(renewal.timedOut(now: runtime.time.now()))
         }
         let script = QuorumRenewScript(
@@ -95,22 +95,22 @@ final class QuorumRenewing {
     // MARK: Restoring
 
     private func carryOut(_ restore: QuorumRenewal.Restore, tries: Int) {
-        guard planCheck() else { return }
+        guard scheduleCheck() else { return }
         let script = QuorumFenceScript(
             script: scripts.quorumFence, keys: runtime.keys, name: lease.name, token: lease.token, fence: restore.fence,
             ttl: lease.ttl, restore: restore)
         servers.send(script, to: restore.server) { [self] result in
             switch result {
             case .success(.recorded(let number)): restored[restore.server] = number
-            case .success(.occupied): tryAgain(restore, tries: tries)
+            case .success(.occupied): retry(restore, tries: tries)
             case .success(.missing): break
             case .failure(let error): if error.isOutcomeUnknown { restored[restore.server] = restore.fence }
             }
         }
     }
 
-    /// Retries a restore. Another request for the lock may briefly hold an empty server's part of it.
-    private func tryAgain(_ restore: QuorumRenewal.Restore, tries: Int) {
+    /// Retries a restore. The attempt of another caller may briefly hold the lock on that server.
+    private func retry(_ restore: QuorumRenewal.Restore, tries: Int) {
         let now = runtime.time.now()
         guard tries < QuorumRetry.maximumTries, renewal.mayRestore(now: now) else { return }
         let next = QuorumRetry.nextTry(
@@ -121,14 +121,14 @@ final class QuorumRenewing {
         }
     }
 
-    /// Schedules one check for when every release in progress has ended. Returns `false` if too many checks are
+    /// Schedules one check at the time when every release in progress has ended. Returns `false` if too many checks are
     /// pending.
-    private func planCheck() -> Bool {
-        guard !isCheckPlanned else { return true }
+    private func scheduleCheck() -> Bool {
+        guard !isCheckScheduled else { return true }
         guard servers.restoring < QuorumServers.restoringCapacity else { return false }
-        isCheckPlanned = true
+        isCheckScheduled = true
         servers.restoring += 1
-        let due = runtime.time.now().advanced(byMilliseconds: patience + runtime.timeoutMilliseconds)
+        let due = runtime.time.now().advanced(byMilliseconds: roundTimeout + runtime.timeoutMilliseconds)
         runtime.deadlines.schedule(at: due) { [self] in check() }
         return true
     }

@@ -3,7 +3,7 @@ internal import RedisClient
 
 /// See `quorum-acquire.lua`.
 struct QuorumAcquireScript: ScriptCommand {
-    /// Whether any caller may acquire the lock, or only its present owner.
+    /// Whether any caller may acquire the lock, or only its current owner.
     enum Candidate: String {
         case anybody = "take"
         case presentOwner = "own"
@@ -48,7 +48,7 @@ struct QuorumFenceScript: ScriptCommand {
     /// Restores the lease where it is missing; `nil` to record only the fence.
     var restore: QuorumRenewal.Restore?
 
-    /// The state of the lease on the server afterwards.
+    /// The state of the lease on the server after the script.
     enum Outcome: Equatable {
         /// The lease is there, under this number.
         case recorded(Int64)

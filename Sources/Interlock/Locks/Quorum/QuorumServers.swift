@@ -3,7 +3,7 @@ internal import Logging
 internal import NIOCore
 internal import RedisClient
 
-/// The independent servers of a quorum: one connection to each, and the leftovers to clean up on those that were
+/// The independent servers of a quorum: one connection to each, and the leftovers to clean up on servers that were
 /// unreachable. Confined to the coordinator's event loop.
 final class QuorumServers {
     typealias Server = QuorumRound.Server
@@ -12,9 +12,10 @@ final class QuorumServers {
     struct Leftover {
         var name: String
         var token: String
-        /// The only kind of hold to release; `nil` for any. It protects a later lease of an owner that chose the token.
+        /// The only kind of hold to release, so that a later lease of an owner that chose the token stays; `nil` for
+        /// any.
         var only: QuorumReleaseScript.Hold?
-        /// The time at which it has expired by itself.
+        /// The time at which it expires.
         var until: Instant
     }
 
@@ -52,7 +53,7 @@ final class QuorumServers {
     var reachable: Int { pipelines.count(where: { $0.isUp }) }
 
     /// Returns whether a majority is connected, but no majority has fewer than `awaited` replies outstanding. Without a
-    /// connected majority calls fail at once.
+    /// connected majority, calls fail immediately.
     func isBusy(from awaited: Int) -> Bool {
         reachable >= majority && pipelines.count(where: { $0.isUp && $0.awaited < awaited }) < majority
     }
@@ -66,7 +67,7 @@ final class QuorumServers {
         }
     }
 
-    /// Makes new connections use the passwords and certificates of `new`, in the order of the servers.
+    /// Makes new connections use the passwords and certificates of `new`, which has the servers in the same order.
     func replaceSecrets(by new: [RedisConfiguration]) {
         for (known, new) in zip(configurations, new) { known.replaceSecrets(by: new) }
     }
@@ -92,15 +93,15 @@ final class QuorumServers {
 
     // MARK: Commands
 
-    /// Sends a script to one server. Its timeout is `redis.timeout`, after which the connection is dropped as well.
+    /// Sends a script to one server. After `redis.timeout` it fails and the connection is dropped.
     func send<Script: ScriptCommand>(
         _ script: Script, to server: Server, completion: @escaping (Result<Script.Reply, RedisError>) -> Void
     ) {
         pipelines[server].send(script, completion: completion)
     }
 
-    /// Runs a script on every server and passes on the answers, by server, when all have arrived or the time is up;
-    /// `nil` for a server that has not answered by then.
+    /// Runs a script on every server. `completion` gets the answers, by server, when all have arrived or the time is
+    /// up; `nil` for a server that has not answered.
     func ask<Script: ScriptCommand>(
         _ script: Script, within milliseconds: Int64,
         completion: @escaping ([Result<Script.Reply, RedisError>?]) -> Void
@@ -108,7 +109,7 @@ final class QuorumServers {
         ask(script, within: milliseconds, until: { _ in false }, completion: completion)
     }
 
-    /// Asks in the same way, but ends as soon as `isEnough` accepts the answers.
+    /// Runs a script on every server until `isEnough` accepts the answers, all have arrived or the time is up.
     private func ask<Script: ScriptCommand>(
         _ script: Script, within milliseconds: Int64,
         until isEnough: @escaping ([Result<Script.Reply, RedisError>?]) -> Bool,
@@ -122,7 +123,7 @@ final class QuorumServers {
         }
     }
 
-    /// Asks every server a yes-or-no question until a majority decides it.
+    /// Runs a script with a yes-or-no reply on every server until a majority decides.
     func poll<Script: ScriptCommand>(
         _ script: Script, within milliseconds: Int64,
         completion: @escaping (_ verdict: QuorumTally.Verdict, _ answers: [Result<Bool, RedisError>?]) -> Void
@@ -144,10 +145,10 @@ final class QuorumServers {
             completion: { completion(verdict($0, missing: .failed), $0) })
     }
 
-    /// Runs one `SCAN` step on the first connected server, or on `server`, that of a scan in progress.
+    /// Runs one `SCAN` step on `server`, or on the first connected one to begin a scan.
     func scan(_ scan: Scan, on server: Server?, completion: @escaping (Server, Result<Scan.Reply, RedisError>) -> Void) {
-        let asked = server ?? pipelines.firstIndex(where: { $0.isUp }) ?? 0
-        pipelines[asked].send(scan) { completion(asked, $0) }
+        let target = server ?? pipelines.firstIndex(where: { $0.isUp }) ?? 0
+        pipelines[target].send(scan) { completion(target, $0) }
     }
 
     // MARK: Cleanup

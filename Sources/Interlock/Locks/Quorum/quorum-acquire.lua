@@ -1,8 +1,8 @@
 -- needs: quorum
--- Acquires a lock on this server, one of a quorum, or extends it for its present owner.
+-- Acquires a lock on this server, one of a quorum, or extends it for its current owner.
 --
 -- KEYS  1 lock  2 fence
--- ARGV  1 token  2 ttl in ms  3 "take": any caller may acquire it; "own": only its present owner
+-- ARGV  1 token  2 ttl in ms  3 "take": any caller may acquire it; "own": only its current owner
 -- Reply {1, number}: granted; {2, number}: extended for the same owner;
 --       {0, ttl in ms (-1: no expiry), 1 if a lease relies on it, 0 if its holder may have no majority}: held by
 --       another

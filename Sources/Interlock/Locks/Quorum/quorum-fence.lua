@@ -9,7 +9,7 @@
 -- Reply the number that is now recorded here; 0: the token does not hold the lock, and nothing was restored;
 --       -1: nothing was restored, but no lease relies on the token in the lock yet, and it may soon be gone
 --
--- Guarantees that the number here is odd from now on for as long as the token is in the lock, and is the lease's fence
+-- Guarantees that the number here is odd from now on while the token is in the lock, and is the lease's fence
 -- unless a higher number was recorded since the renewal read it. A lease is restored only into a free lock, only if no
 -- fence was recorded here since, only within the given time, and for no longer than the renewal asked for. The fence
 -- replaces a higher number that was minted for this token, or that the renewal found here with the token or unrecorded:
@@ -22,19 +22,19 @@ fence = tonumber(fence)
 local last = tonumber(redis.call('GET', KEYS[2]) or '') or 0
 local holder = redis.call('GET', KEYS[1])
 local is_unchanged = last == tonumber(found_number)
-local passed, is_in_time = 0, false
+local elapsed, is_in_time = 0, false
 if found_number then
-  passed = math.floor(server_time() / 1000) - tonumber(found_time)
-  is_in_time = passed >= 0 and passed <= tonumber(window) and passed < tonumber(ttl)
+  elapsed = math.floor(server_time() / 1000) - tonumber(found_time)
+  is_in_time = elapsed >= 0 and elapsed <= tonumber(window) and elapsed < tonumber(ttl)
 end
 if holder ~= token then
   if not found_number then return 0 end
   if holder then return last % 2 == 0 and -1 or 0 end
   if last % 2 == 1 and not is_unchanged or not is_in_time then return 0 end
-  redis.call('SET', KEYS[1], token, 'PX', string.format('%.0f', ttl - passed))
-elseif is_in_time and is_unchanged and redis.call('PTTL', KEYS[1]) < ttl - passed then
-  -- The renewal did not extend the lease here, because the number here is another.
-  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ttl - passed))
+  redis.call('SET', KEYS[1], token, 'PX', string.format('%.0f', ttl - elapsed))
+elseif is_in_time and is_unchanged and redis.call('PTTL', KEYS[1]) < ttl - elapsed then
+  -- The renewal did not extend the lease here, because this server has another number.
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ttl - elapsed))
 end
 local is_replaceable = is_unchanged and (last % 2 == 0 or holder == token) or not found_number and last % 2 == 0
 if last > fence and not is_replaceable then fence = last + 1 - last % 2 end

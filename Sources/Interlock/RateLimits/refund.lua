@@ -4,7 +4,7 @@
 -- KEYS  the counters
 -- ARGV  for each counter: algorithm (0 fixed, 1 sliding, 2 gcra), amount, since when, limit, window in ms, capacity;
 --       since when is the end of the fixed window in ms of Redis' time, the microsecond of the grant in a sliding log,
---       or the microsecond at which a gcra limit is whole again by itself
+--       or the microsecond at which a gcra limit would have recovered by itself
 -- Reply the number of counters that were credited; a window that has ended since is not credited
 --
 -- Guarantees that only the window that the amount was taken from is credited, and with no more than was taken.
@@ -24,12 +24,12 @@ for k = 1, #KEYS do
       is_returned = true
     end
   elseif algorithm == '1' then
-    is_returned = open_log(KEYS[k], window * 1000, time).give_back(since, amount)
+    is_returned = open_log(KEYS[k], window * 1000, time).refund(since, amount)
   else
     local value = redis.call('GET', KEYS[k])
     local cells = value and open_cells(limit, window * 1000, value, time, tonumber(capacity), KEYS[k])
     if cells and time < since then
-      cells.give_back(KEYS[k], amount, since - time)
+      cells.refund(KEYS[k], amount, since - time)
       is_returned = true
     end
   end
