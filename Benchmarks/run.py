@@ -42,10 +42,10 @@ from rig.servers import BINARY, ROOT, Rig
 
 #: Limits and breakers: each part has its own services.
 GUARDS = {"limits": decisions, "accuracy": accuracy, "trip": trip, "outcomes": outcomes}
-#: The peers of the part `peers`. The parts `locks` and `proxy` have others.
+#: The peers of the part `peers`. The parts `locks` and `proxy` have other peers.
 PEERS = (limits_library, breaker_library, etcd)
 PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity", "abuse", "failover", "cluster")
-#: Those that measure each part.
+#: The modules that measure each part.
 MODULES: dict[str, tuple[Any, ...]] = {
     "sidecar": (sidecar,),
     "locks": (locks,),
@@ -77,7 +77,7 @@ def version(*command: str) -> str:
 
 
 def environment() -> str:
-    """The machine, and the versions of what is measured."""
+    """Returns the machine and the versions of the measured software."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
     versions = (
         " ".join(version("redis-server", "--version").split()[:3]),
@@ -119,7 +119,7 @@ not single figures.
 
 
 def notes_of(part: str) -> list[str]:
-    """How a part is measured."""
+    """Returns the explanations of how a part is measured."""
     return [module.EXPLANATION for module in MODULES[part]]
 
 
@@ -166,7 +166,7 @@ def measure(part: str, table: Table, rounds: int, scale: int) -> str:
 
 
 def parts_of(text: str) -> list[str]:
-    """Parts, separated by commas."""
+    """Parses parts that are separated by commas."""
     parts = text.split(",")
     if unknown := [part for part in parts if part not in PARTS]:
         raise argparse.ArgumentTypeError(f"no part {', '.join(map(repr, unknown))} (choose from {', '.join(PARTS)})")
@@ -178,7 +178,7 @@ def main() -> int:
     parser.add_argument(
         "--rounds",
         type=int,
-        help="pairs of runs per figure (default 5); with --against the most pairs (5 to 30, default 30)",
+        help="pairs of runs per figure (default 5); with --against the maximum number of pairs (5 to 30, default 30)",
     )
     parser.add_argument("--scale", type=int, default=100, help="length of each run in percent (default 100)")
     parser.add_argument("--no-write", action="store_true", help="leave docs/internals/benchmarks.md alone")

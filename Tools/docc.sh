@@ -13,7 +13,7 @@ products=$(swift build --show-bin-path)
 out=.build/docc
 rm -rf "$out"
 
-# The compiler's flags for the imported C modules.
+# Compiler flags for imported C modules.
 flags=(-target "$(swift -print-target-info | sed -n 's/.*"unversionedTriple": "\(.*\)".*/\1/p')" -I "$products/Modules" -I Sources/CHiredis)
 for map in "$products"/*.build/module.modulemap; do flags+=(-Xcc "-fmodule-map-file=$map"); done
 for headers in .build/checkouts/*/Sources/*/include; do flags+=(-I "$headers"); done

@@ -14,14 +14,14 @@ swift build --package-path "$checkout" --scratch-path .build-protobuf --product 
 plugin=$(swift build --package-path "$checkout" --scratch-path .build-protobuf --show-bin-path)/protoc-gen-swift
 
 for sources in Sources/OTLPMessages Sources/EnvoyMessages; do
-    made=$(mktemp --directory)
+    generated=$(mktemp --directory)
     mapfile -t files < <(cd "$sources" && find . -name '*.proto' -printf '%P\n' | sort)
-    protoc --proto_path="$sources" --proto_path="$checkout/Protos/Sources/SwiftProtobuf" --plugin=protoc-gen-swift="$plugin" --swift_out="$made" \
+    protoc --proto_path="$sources" --proto_path="$checkout/Protos/Sources/SwiftProtobuf" --plugin=protoc-gen-swift="$plugin" --swift_out="$generated" \
         --swift_opt=Visibility=Package,UseAccessLevelOnImports=true,FileNaming=DropPath "${files[@]}"
     if [[ "${1:-}" == --check ]]; then
-        diff <(cd "$made" && tail -n +1 -- *.swift) <(cd "$sources" && tail -n +1 -- *.swift)
+        diff <(cd "$generated" && tail -n +1 -- *.swift) <(cd "$sources" && tail -n +1 -- *.swift)
     else
-        cp "$made"/*.swift "$sources"
+        cp "$generated"/*.swift "$sources"
     fi
-    rm -rf "$made"
+    rm -rf "$generated"
 done

@@ -3,7 +3,7 @@
 #
 #   Tools/setup.sh build     check the version of Swift; install packages for the build and the tests
 #   Tools/setup.sh bench     install wrk and h2load for the benchmarks
-#   Tools/setup.sh etcd      install etcd and its Go client for the benchmarks; fails where the system has no such package
+#   Tools/setup.sh etcd      install etcd and its Go client for the benchmarks; fails if the system has no package for it
 #   Tools/setup.sh traces    install protoc, which reads the declarations of trace messages
 #   Tools/setup.sh interop   install other Redis clients and proxies to test with
 #   Tools/setup.sh console   install Chromium and tmux, which test the console and `interlock top`
@@ -29,8 +29,8 @@ check_swift() {
     echo "setup: Swift $found"
 }
 
-# Adds a package to `missing` unless the given command succeeds. The command checks the software itself rather than the
-# package manager, because hiredis or Redis may have been installed another way.
+# Adds a package to `missing` unless the given command succeeds. The command checks for the software instead of asking the
+# package manager, because the software may have been installed another way.
 missing=()
 need() {
     local package=$1

@@ -46,7 +46,7 @@ struct LibraryCommand: AsyncParsableCommand {
             return try await group.reduce(0, +)
         }
         await coordinator.stop()
-        try LibraryFigures(cycles: cycles, seconds: seconds).show()
+        try LibraryFigures(cycles: cycles, seconds: seconds).printLine()
     }
 
     /// Returns how many times one caller acquired and released its lock within the measured time.

@@ -6,12 +6,12 @@ import struct
 import time
 from collections.abc import Iterator
 
-from abuses.target import USUAL, WITNESS, Target, start
+from abuses.target import DEFAULT, WITNESS, Target, start
 from abuses.trial import Finding, Stage, Trial, bytes_read
 from rig import http2
-from rig.hose import BLOCK
+from rig.sender import BLOCK
 
-MOST = 64 << 10
+MAX_READ = 64 << 10
 SIZE = 64 << 20
 SECONDS = 5
 
@@ -41,9 +41,9 @@ def read_after(target: Target, first: bytes, block: bytes, waits: bool) -> tuple
             # The response comes once the body exceeds its limit.
             connection.sendall(block)
         answer = connection.recv(1 << 16)
-        begun = bytes_read(target)
+        read_before = bytes_read(target)
         connection.setblocking(False)
-        left = memoryview(block)
+        remaining = memoryview(block)
         end = time.monotonic() + SECONDS
         # The client continues to send after the sidecar has closed its own direction.
         is_open = True
@@ -53,12 +53,12 @@ def read_after(target: Target, first: bytes, block: bytes, waits: bool) -> tuple
                 if readable and not connection.recv(1 << 16):
                     is_open = False
                 if writable:
-                    left = left[connection.send(left) :] or memoryview(block)
+                    remaining = remaining[connection.send(remaining) :] or memoryview(block)
             except BlockingIOError:
                 continue
             except OSError:
                 break
-        return answer, bytes_read(target) - begun
+        return answer, bytes_read(target) - read_before
 
 
 def multiplexed(target: Target) -> int:
@@ -68,18 +68,18 @@ def multiplexed(target: Target) -> int:
     with socket.create_connection(("127.0.0.1", target.http_port), timeout=5) as connection:
         connection.sendall(begin)
         time.sleep(0.2)
-        begun = bytes_read(target)
+        read_before = bytes_read(target)
         connection.setblocking(False)
         # The windows of the connection and of its one stream.
         windows, rest, sent = [http2.FIRST_WINDOW] * 2, b"", 0
         data = http2.frame(http2.DATA, 0, 1, bytes(1 << 14))
-        left = memoryview(b"")
+        remaining = memoryview(b"")
         end = time.monotonic() + SECONDS
         while time.monotonic() < end and sent < SIZE:
-            if not left and min(windows) >= 1 << 14:
-                left, sent = memoryview(data), sent + (1 << 14)
+            if not remaining and min(windows) >= 1 << 14:
+                remaining, sent = memoryview(data), sent + (1 << 14)
                 windows = [window - (1 << 14) for window in windows]
-            readable, writable, _ = select.select([connection], [connection] if left else [], [], 0.05)
+            readable, writable, _ = select.select([connection], [connection] if remaining else [], [], 0.05)
             try:
                 if readable:
                     more = connection.recv(1 << 16)
@@ -95,31 +95,31 @@ def multiplexed(target: Target) -> int:
                             windows[stream] += struct.unpack("!I", rest[9:13])[0]
                         rest = rest[size:]
                 if writable:
-                    left = left[connection.send(left) :]
+                    remaining = remaining[connection.send(remaining) :]
             except BlockingIOError:
                 continue
             except OSError:
                 break
-        return bytes_read(target) - begun
+        return bytes_read(target) - read_before
 
 
 def run(stage: Stage) -> Iterator[Finding]:
-    target = start(stage.rig, stage.binary, USUAL, stage.before)
+    target = start(stage.rig, stage.binary, DEFAULT, stage.before)
     time.sleep(1)
     # The sidecar's other traffic: heartbeats and replies of Redis.
-    begun = bytes_read(target)
+    read_before = bytes_read(target)
     time.sleep(SECONDS)
-    others = bytes_read(target) - begun
+    others = bytes_read(target) - read_before
     for name, request in REQUESTS.items():
         block = (b"10000\r\n" + bytes(1 << 16) + b"\r\n") * 4 if "chunked" in name else bytes(BLOCK)
         answer, count = read_after(target, request, block, waits=name != "413, chunked")
         count = max(0, count - others)
-        holds = count <= MOST and answer[9:12] == name[:3].encode()
+        holds = count <= MAX_READ and answer[9:12] == name[:3].encode()
         yield Finding(
-            f"read after {name}", f"{count / 1024:,.0f} KiB", f"≤ {MOST >> 10} KiB", holds, answer[9:12].decode()
+            f"read after {name}", f"{count / 1024:,.0f} KiB", f"≤ {MAX_READ >> 10} KiB", holds, answer[9:12].decode()
         )
     count = max(0, multiplexed(target) - others)
-    yield Finding("read after 401 of HTTP/2", f"{count / 1024:,.0f} KiB", f"≤ {MOST >> 10} KiB", count <= MOST)
+    yield Finding("read after 401 of HTTP/2", f"{count / 1024:,.0f} KiB", f"≤ {MAX_READ >> 10} KiB", count <= MAX_READ)
     stage.rig.stop(target.process)
 
 

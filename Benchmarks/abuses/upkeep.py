@@ -12,12 +12,12 @@ from abuses.frames import grpc, web
 from abuses.target import ENCRYPTED, LOGIN, Abuse, Case, Target, configuration
 from rig import http2
 from rig.client import Client, encode
-from rig.hose import connect
+from rig.sender import connect
 
 #: Linked leases of the client that leaves; one connection can have at most this many.
 LEASES = 10_000
 #: Leases that are requested before their replies are read.
-AT_ONCE = 500
+BATCH = 500
 #: The first bytes of a client of HTTP/2, and a frame.
 BEGINNING = http2.GREETING + http2.frame(http2.WINDOW_UPDATE, 0, 0, b"\0\0\0\1")
 
@@ -26,15 +26,15 @@ def resp(target: Target) -> int:
     return target.port
 
 
-def arrivals(port: Callable[[Target], int], said: bytes = b"") -> Abuse:
+def short_connections(port: Callable[[Target], int], first_bytes: bytes = b"") -> Abuse:
     """Opens connections that reset right after their first bytes."""
 
     def abuse(target: Target) -> Iterator[None]:
         while True:
             yield
             connection = connect(port(target))
-            if said:
-                connection.send(said)
+            if first_bytes:
+                connection.send(first_bytes)
             connection.close()
 
     return abuse
@@ -57,7 +57,7 @@ def handshakes(target: Target) -> Iterator[None]:
     number = 0
     while True:
         yield
-        connections = [connect(ports[(number + place) % 3]) for place in range(16)]
+        connections = [connect(ports[(number + index) % 3]) for index in range(16)]
         number += 16
         for connection in connections:
             connection.send(hello)
@@ -68,7 +68,7 @@ def handshakes(target: Target) -> Iterator[None]:
             connection.close()
 
 
-def departures(target: Target) -> Iterator[None]:
+def disconnects(target: Target) -> Iterator[None]:
     """Runs a client that holds as many linked leases as possible, and disconnects without releasing them."""
     while True:
         client = Client(target.port)
@@ -76,8 +76,8 @@ def departures(target: Target) -> Iterator[None]:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.socket.sendall(LOGIN)
         client.reply()
-        for begin in range(0, LEASES, AT_ONCE):
-            names = range(begin, begin + AT_ONCE)
+        for begin in range(0, LEASES, BATCH):
+            names = range(begin, begin + BATCH)
             client.socket.sendall(
                 b"".join(encode("LOCK.ACQUIRE", f"linked-{name}", 60_000, "LINKED") for name in names)
             )
@@ -96,22 +96,22 @@ def reloads(target: Target) -> Iterator[None]:
     while True:
         yield
         limit += 1
-        target.configuration.write_text(configuration(target.world, target.configuration.parent, *ports, limit))
+        target.configuration.write_text(configuration(target.setup, target.configuration.parent, *ports, limit))
         target.process.send_signal(signal.SIGHUP)
         time.sleep(0.2)
 
 
 CASES = [
-    Case("connections-resp", "connections to the RESP API, opened and closed in a loop", arrivals(resp)),
-    Case("connections-http", "connections to the HTTP API, opened and closed in a loop", arrivals(web)),
+    Case("connections-resp", "connections to the RESP API, opened and closed in a loop", short_connections(resp)),
+    Case("connections-http", "connections to the HTTP API, opened and closed in a loop", short_connections(web)),
     Case(
         "reset-resp",
         "clients of the RESP API that ask for 200 KB and reset",
-        arrivals(resp, LOGIN + encode("COMMAND", "DOCS") * 100),
+        short_connections(resp, LOGIN + encode("COMMAND", "DOCS") * 100),
     ),
-    Case("reset-http2", "clients of the HTTP API that begin HTTP/2 and reset", arrivals(web, BEGINNING)),
-    Case("reset-grpc", "clients of the gRPC API that begin HTTP/2 and reset", arrivals(grpc, BEGINNING)),
+    Case("reset-http2", "clients of the HTTP API that begin HTTP/2 and reset", short_connections(web, BEGINNING)),
+    Case("reset-grpc", "clients of the gRPC API that begin HTTP/2 and reset", short_connections(grpc, BEGINNING)),
     Case("handshakes", "TLS handshakes in a loop", handshakes, ENCRYPTED),
-    Case("leases", f"a client with {LEASES:,} linked leases that leaves", departures),
+    Case("leases", f"a client with {LEASES:,} linked leases that leaves", disconnects),
     Case("reload", "reloads that change 400 services", reloads),
 ]

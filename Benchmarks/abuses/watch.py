@@ -8,13 +8,13 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from abuses.target import TAKEN, Case, Target
-from rig.servers import say
+from rig.servers import print_line
 from rig.witness import Latencies, Port, caller, holder, latencies, prober
 
 #: The sidecar has the first core to itself; everything else shares the others.
 CORE = 0
-#: Limits of another client's p99: `MOST` ms, and `FACTOR` times its p99 before or `SMALL` ms, whichever is more.
-MOST, FACTOR, SMALL = 20.0, 5, 5.0
+#: The bound of another client's p99: `FACTOR` times its p99 before, at least `MIN_BOUND` and at most `MAX_BOUND` ms.
+MAX_BOUND, FACTOR, MIN_BOUND = 20.0, 5, 5.0
 
 
 class Round(NamedTuple):
@@ -28,11 +28,11 @@ class Round(NamedTuple):
 
 def cores() -> tuple[Sequence[object], set[int]]:
     """Returns the command prefix that starts the sidecar on its core, and the other cores."""
-    mine = os.sched_getaffinity(0)
-    if len(mine) < 2:
-        return (), mine
-    first = sorted(mine)[CORE]
-    return ("taskset", "--cpu-list", first), mine - {first}
+    available = os.sched_getaffinity(0)
+    if len(available) < 2:
+        return (), available
+    first = sorted(available)[CORE]
+    return ("taskset", "--cpu-list", first), available - {first}
 
 
 def run(case: Case, target: Target, orders: Connection) -> None:
@@ -53,7 +53,7 @@ def run(case: Case, target: Target, orders: Connection) -> None:
 
 def bound(before: float) -> float:
     """Returns the limit of another client's p99 in milliseconds, given its p99 `before`."""
-    return min(MOST, max(FACTOR * before, SMALL))
+    return min(MAX_BOUND, max(FACTOR * before, MIN_BOUND))
 
 
 def watch(case: Case, target: Target, redis_port: int, seconds: float) -> Round:
@@ -65,30 +65,32 @@ def watch(case: Case, target: Target, redis_port: int, seconds: float) -> Round:
     time.sleep(seconds)
     quiet = time.monotonic_ns()
     processes = multiprocessing.get_context("fork")
-    ours, theirs = processes.Pipe()
-    abuser = processes.Process(target=run, args=(case, target, theirs), daemon=True)
+    parent_end, child_end = processes.Pipe()
+    abuser = processes.Process(target=run, args=(case, target, child_end), daemon=True)
     abuser.start()
-    troubles = {ours.recv()}
+    errors_of_abuse = {parent_end.recv()}
     middle = time.monotonic_ns()
     time.sleep(seconds)
     end = time.monotonic_ns()
     # The abuse continues until the witnesses have reported.
-    heard = [witness.stop() for witness in (other, redis, probes, lease)]
-    ours.send("stop")
-    if ours.poll(15):
-        troubles.add(ours.recv())
+    reports = [witness.stop() for witness in (other, redis, probes, lease)]
+    parent_end.send("stop")
+    if parent_end.poll(15):
+        errors_of_abuse.add(parent_end.recv())
     abuser.kill()
     abuser.join()
-    for trouble in troubles - {""}:
-        say(f"  {case.name}: the abuse ended early: {trouble}")
+    for message in errors_of_abuse - {""}:
+        print_line(f"  {case.name}: the abuse ended early: {message}")
     return Round(
-        latencies(heard[0][0], begin, quiet),
-        latencies(heard[0][0], middle, end),
-        latencies(heard[1][0], middle, end),
-        latencies(heard[2][0], middle, end),
+        latencies(reports[0][0], begin, quiet),
+        latencies(reports[0][0], middle, end),
+        latencies(reports[1][0], middle, end),
+        latencies(reports[2][0], middle, end),
         [
-            f"{who}: {error}"
-            for who, (_, errors) in zip(("the caller", "Redis' client", "the probes", "the holder"), heard, strict=True)
+            f"{client}: {error}"
+            for client, (_, errors) in zip(
+                ("the caller", "Redis' client", "the probes", "the holder"), reports, strict=True
+            )
             for error in errors
         ],
     )

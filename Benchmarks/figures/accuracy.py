@@ -11,7 +11,7 @@ from figures.oracles import Grants
 from figures.table import Table
 from rig import openloop, traces
 from rig.monitor import Commands, Monitor
-from rig.servers import Rig, Sidecar, say
+from rig.servers import Rig, Sidecar, print_line
 from rig.traces import SECOND, Trace
 
 SIDECARS = 4
@@ -35,8 +35,8 @@ class Algorithm(NamedTuple):
     burst: int
     #: Creates an oracle.
     oracle: Callable
-    #: Turns the commands of scripts into grants, and returns the most in any window.
-    judge: Callable
+    #: Converts the commands of scripts into grants. Returns them, and the maximum in any window.
+    analyze: Callable
 
     @property
     def service(self) -> str:
@@ -47,27 +47,27 @@ class Algorithm(NamedTuple):
         return f"{self.name}, {LIMIT}/s" + (f", burst {self.burst}" if self.burst else "")
 
 
-def judge_fixed(commands: Commands) -> tuple[Grants, int]:
+def analyze_fixed(commands: Commands) -> tuple[Grants, int]:
     lives = taken.fixed(commands)
     return [grant for life in lives for grant in life], max(
         (sum(cost for _, cost in life) for life in lives), default=0
     )
 
 
-def judge_sliding(commands: Commands) -> tuple[Grants, int]:
+def analyze_sliding(commands: Commands) -> tuple[Grants, int]:
     grants = taken.sliding(commands)
-    return grants, oracles.most_within(grants, WINDOW, closed=True)
+    return grants, oracles.maximum_within(grants, WINDOW, closed=True)
 
 
-def judge_smooth(commands: Commands) -> tuple[Grants, int]:
+def analyze_smooth(commands: Commands) -> tuple[Grants, int]:
     grants = taken.smooth(commands, LIMIT, WINDOW)
-    return grants, oracles.most_within(grants, WINDOW, closed=False)
+    return grants, oracles.maximum_within(grants, WINDOW, closed=False)
 
 
 ALGORITHMS = (
-    Algorithm("fixed", 0, lambda: oracles.Fixed(LIMIT, WINDOW), judge_fixed),
-    Algorithm("sliding", 0, lambda: oracles.Sliding(LIMIT, WINDOW), judge_sliding),
-    Algorithm("gcra", BURST, lambda: oracles.Smooth(LIMIT, WINDOW, BURST), judge_smooth),
+    Algorithm("fixed", 0, lambda: oracles.Fixed(LIMIT, WINDOW), analyze_fixed),
+    Algorithm("sliding", 0, lambda: oracles.Sliding(LIMIT, WINDOW), analyze_sliding),
+    Algorithm("gcra", BURST, lambda: oracles.Smooth(LIMIT, WINDOW, BURST), analyze_smooth),
 )
 
 
@@ -98,7 +98,7 @@ class Case(NamedTuple):
     unexplained: int
     of_allowed: float
     of_window: float
-    #: The most in any trailing window ÷ the limit, whatever the algorithm promises.
+    #: The maximum in any trailing window ÷ the limit, for every algorithm.
     of_limit: float
     of_oracle: float
     #: The 99th percentile, in milliseconds.
@@ -113,7 +113,7 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     for algorithm in ALGORITHMS:
         for load in LOADS:
             for kind, trace in traces_of(load, windows):
-                say(f"accuracy, {algorithm.name}, {load:g} × the limit, {kind}, {trace.length / SECOND:.0f} s …")
+                print_line(f"accuracy, {algorithm.name}, {load:g} × the limit, {kind}, {trace.length / SECOND:.0f} s …")
                 cases.append(run(rig, sidecars, algorithm, kind, load, trace))
     for sidecar in sidecars:
         rig.stop(sidecar.process)
@@ -134,7 +134,7 @@ def run(rig: Rig, sidecars: Sequence[Sidecar], algorithm: Algorithm, kind: str, 
     commands = monitor.stop(f"rate:{{{algorithm.service}}}".encode())
     # Waits until this trace no longer counts.
     time.sleep(1.1 * WINDOW / SECOND)
-    grants, most = algorithm.judge(commands)
+    grants, maximum = algorithm.analyze(commands)
     granted = sum(bool(call.granted) for call in sent)
     late = sorted(call.late for call in sent)
     return Case(
@@ -145,8 +145,8 @@ def run(rig: Rig, sidecars: Sequence[Sidecar], algorithm: Algorithm, kind: str, 
         granted,
         sum(cost for _, cost in grants) - granted,
         granted / (LIMIT * math.ceil(trace.length / WINDOW) + algorithm.burst),
-        most / (LIMIT + algorithm.burst),
-        oracles.most_within(grants, WINDOW, closed=False) / LIMIT,
+        maximum / (LIMIT + algorithm.burst),
+        oracles.maximum_within(grants, WINDOW, closed=False) / LIMIT,
         granted / oracles.granted(algorithm.oracle(), [call.at for call in sent]),
         late[len(late) * 99 // 100] / 1e6,
     )
@@ -154,20 +154,20 @@ def run(rig: Rig, sidecars: Sequence[Sidecar], algorithm: Algorithm, kind: str, 
 
 def report(table: Table, cases: Sequence[Case]) -> None:
     for algorithm in ALGORITHMS:
-        mine = [case for case in cases if case.algorithm is algorithm]
-        what = algorithm.title
-        total = max(case.of_allowed for case in mine)
-        table.add(f"{what}: ÷ allowed, highest", f"{total:.3f}", "–", f"{total:.3f}", "≤ 1", total <= 1)
-        most = max(case.of_window for case in mine)
-        table.add(f"{what}: window, highest", f"{most:.3f}", "–", f"{most:.3f}", "≤ 1", most <= 1)
-        share = min(case.of_oracle for case in mine)
+        own_cases = [case for case in cases if case.algorithm is algorithm]
+        label = algorithm.title
+        total = max(case.of_allowed for case in own_cases)
+        table.add(f"{label}: ÷ allowed, highest", f"{total:.3f}", "–", f"{total:.3f}", "≤ 1", total <= 1)
+        maximum = max(case.of_window for case in own_cases)
+        table.add(f"{label}: window, highest", f"{maximum:.3f}", "–", f"{maximum:.3f}", "≤ 1", maximum <= 1)
+        fraction = min(case.of_oracle for case in own_cases)
         table.add(
-            f"{what}: ÷ oracle, lowest",
-            f"{share:.3f}",
+            f"{label}: ÷ oracle, lowest",
+            f"{fraction:.3f}",
             "–",
-            f"{share:.3f}",
+            f"{fraction:.3f}",
             f"≥ {ORACLE_BOUND}",
-            share >= ORACLE_BOUND,
+            fraction >= ORACLE_BOUND,
         )
     unexplained = sum(abs(case.unexplained) for case in cases)
     table.add(
@@ -199,10 +199,10 @@ def report(table: Table, cases: Sequence[Case]) -> None:
                 f"{case.load:g}",
                 f"{case.offered:,.0f}",
                 f"{case.granted:,}",
-                judged(case.of_allowed, case.of_allowed <= 1),
-                judged(case.of_window, case.of_window <= 1),
+                ratio_text(case.of_allowed, case.of_allowed <= 1),
+                ratio_text(case.of_window, case.of_window <= 1),
                 f"{case.of_limit:.3f}",
-                judged(case.of_oracle, case.of_oracle >= ORACLE_BOUND),
+                ratio_text(case.of_oracle, case.of_oracle >= ORACLE_BOUND),
                 f"{case.late:.2f}",
             )
             for case in cases
@@ -210,5 +210,5 @@ def report(table: Table, cases: Sequence[Case]) -> None:
     )
 
 
-def judged(ratio: float, holds: bool) -> str:
+def ratio_text(ratio: float, holds: bool) -> str:
     return f"{ratio:.3f}" + ("" if holds else " **NO**")

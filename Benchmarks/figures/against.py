@@ -21,16 +21,16 @@ from figures.table import Row, markdown
 from rig import load
 from rig.client import Client, Command
 from rig.load import Load
-from rig.servers import BINARY, CONFIGURATION, Rig, Sidecar, say
+from rig.servers import BINARY, CONFIGURATION, Rig, Sidecar, print_line
 
 #: A mean ratio that is certainly below this limit is worse.
 BOUND = 0.97
-#: The fewest and the most pairs of a figure.
-LEAST, MOST = 5, 30
+#: The minimum and the maximum number of pairs of a figure.
+MIN_PAIRS, MAX_PAIRS = 5, 30
 #: Runs of a side in a pair, which counts by their median. A run has this fraction of the usual length.
 RUNS = 3
-#: Repeated names, whose lock is rarely still held.
-OFTEN = 50_000
+#: The number of names when names are reused; their locks are rarely still held.
+REUSED_NAMES = 50_000
 #: Student's t: the two-sided 95 % quantiles for 1 to 29 degrees of freedom.
 QUANTILES = (
     12.706,
@@ -66,7 +66,7 @@ QUANTILES = (
 OPEN, WORSE, NOT_WORSE, FAILED, MISSING = "undecided", "WORSE", "not worse", "FAILED", "missing"
 #: Exit codes other than 0 and 1. Exit code 1 means only that a figure is worse.
 USAGE, BROKEN = os.EX_USAGE, os.EX_SOFTWARE
-HEAD = ("what", "old", "new", "pairs", "ratio", "95 % interval", "verdict")
+HEAD = ("figure", "old", "new", "pairs", "ratio", "95 % interval", "verdict")
 
 
 class Unusable(Exception):
@@ -92,7 +92,7 @@ Sides = tuple[Side, Side]
 
 
 class Figure(NamedTuple):
-    what: str
+    label: str
     #: Measures the runs of a side. Takes the rig, the side and the scale.
     measure: Callable
     unit: str = "/s"
@@ -102,10 +102,10 @@ class Figure(NamedTuple):
     of_library: bool = False
 
     def text(self, value: float) -> str:
-        return f"{shown(value)}{self.unit}"
+        return f"{number_text(value)}{self.unit}"
 
 
-def shown(value: float) -> str:
+def number_text(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
@@ -138,7 +138,7 @@ class Samples:
     def verdict(self) -> str:
         """Returns the verdict. More pairs are measured only while it is undecided."""
         low, high = self.interval
-        if len(self.pairs) < LEAST or low <= BOUND <= high:
+        if len(self.pairs) < MIN_PAIRS or low <= BOUND <= high:
             return OPEN
         return WORSE if high < BOUND else NOT_WORSE
 
@@ -159,15 +159,15 @@ def started(rig: Rig, side: Side, count: int = 1, first: Command | None = None) 
             rig.stop(process)
 
 
-def of_load(asked: Load, shape: str | None, first: Command | None) -> Figure:
+def of_load(requests: Load, shape: str | None, first: Command | None) -> Figure:
     """Returns the figure of a `Load`, in requests per second."""
 
     def measure(rig: Rig, side: Side, scale: int) -> Runs:
         with started(rig, side, first=first) as [server]:
-            asked.rate(server.port, scale / 5)
-            return [asked.rate(server.port, scale / RUNS) for _ in range(RUNS)]
+            requests.rate(server.port, scale / 5)
+            return [requests.rate(server.port, scale / RUNS) for _ in range(RUNS)]
 
-    return Figure(f"{asked.what}, {shape}" if shape else asked.what, measure)
+    return Figure(f"{requests.label}, {shape}" if shape else requests.label, measure)
 
 
 def of_script(shape: str, names: int) -> Figure:
@@ -183,19 +183,19 @@ def of_script(shape: str, names: int) -> Figure:
             ]
             direct = sidecar.ACQUIRE._replace(command=words, requests=300_000, pipeline=16, names=names)
             # Repeated names have been used before.
-            direct._replace(requests=5 * min(names, OFTEN)).rate(rig.redis_port, 100)
-            return [own_time(rig.redis_port, direct, scale / RUNS) for _ in range(RUNS)]
+            direct._replace(requests=5 * min(names, REUSED_NAMES)).rate(rig.redis_port, 100)
+            return [redis_time(rig.redis_port, direct, scale / RUNS) for _ in range(RUNS)]
 
     return Figure(
         f"acquire script straight to Redis, pipelines of 16, {shape}, Redis' time", measure, " µs", falls=True
     )
 
 
-def own_time(port: int, asked: Load, scale: float) -> float:
+def redis_time(port: int, requests: Load, scale: float) -> float:
     """Returns Redis' busy microseconds for each script of a load."""
     redis = Client(port)
     redis.command("CONFIG", "RESETSTAT")
-    asked.rate(port, scale)
+    requests.rate(port, scale)
     line = redis.info("commandstats")["cmdstat_evalsha"]
     redis.close()
     return float(line.partition("usec_per_call=")[2].split(",")[0])
@@ -232,14 +232,14 @@ def of_cycles(waiters: int, sidecars: int) -> Figure:
     )
 
 
-def of_library(what: str, callers: int, *options: object) -> Figure:
+def of_library(label: str, callers: int, *options: object) -> Figure:
     def measure(rig: Rig, side: Side, scale: int) -> Runs:
         Client(rig.redis_port).command("FLUSHALL")
         return [
             locks.library_cycles(rig, callers, seconds(scale), *options, generator=side.generator) for _ in range(RUNS)
         ]
 
-    return Figure(f"library, {what}: locks taken and given back", measure, of_library=True)
+    return Figure(f"library, {label}: locks taken and given back", measure, of_library=True)
 
 
 def of_tail(shape: saturation.Shape) -> Figure:
@@ -250,7 +250,7 @@ def of_tail(shape: saturation.Shape) -> Figure:
         return [saturation.tail(rig, side.binary, shape, seconds(scale) + 1) for _ in range(RUNS)]
 
     return Figure(
-        f"LOCK.ACQUIRE and LOCK.RENEW, p99 while the proxy is saturated, {shape.what}", measure, " µs", falls=True
+        f"LOCK.ACQUIRE and LOCK.RENEW, p99 while the proxy is saturated, {shape.label}", measure, " µs", falls=True
     )
 
 
@@ -260,15 +260,15 @@ def of_proxy(shape: saturation.Shape) -> Figure:
     def measure(rig: Rig, side: Side, scale: int) -> Runs:
         return saturation.rates(rig, side.binary, shape, [round(seconds(scale))] * RUNS)
 
-    return Figure(f"proxy, {shape.what}: requests", measure)
+    return Figure(f"proxy, {shape.label}: requests", measure)
 
 
-def of_doors() -> list[Figure]:
+def of_commands() -> list[Figure]:
     """Returns the figures of every command: one client, 50 clients, and 50 clients with pipelines. The part `limits`
     covers limits in pipelines."""
     take, acquire = sidecar.TAKE, sidecar.ACQUIRE
     permit = sidecar.PERMIT._replace(pipeline=1, requests=150_000)
-    state = permit._replace(what="BREAKER.STATE", command=("BREAKER.STATE", "shut"))
+    state = permit._replace(label="BREAKER.STATE", command=("BREAKER.STATE", "shut"))
     singles = [
         of_load(each._replace(clients=1, requests=30_000), "one client", sidecar.OPENING)
         for each in (take, permit, state)
@@ -278,19 +278,19 @@ def of_doors() -> list[Figure]:
         of_load(each, "pipelines of 16", sidecar.OPENING)
         for each in (acquire._replace(pipeline=16), sidecar.PERMIT, state._replace(pipeline=16, requests=600_000))
     ]
-    scripts = [of_script("names that come again at once", OFTEN), of_script("each name once", 100_000_000)]
+    scripts = [of_script("names that come again at once", REUSED_NAMES), of_script("each name once", 100_000_000)]
     return [of_latency(), *scripts, *singles, *many, *piped]
 
 
 #: For each part: the YAML of its services, and its figures.
 PARTS = {
-    "sidecar": (CONFIGURATION, of_doors()),
+    "sidecar": (CONFIGURATION, of_commands()),
     "locks": (
         CONFIGURATION,
         [
             of_cycles(1, 1),
             of_cycles(50, 1),
-            of_cycles(locks.BESIDE_PEERS, 2),
+            of_cycles(locks.PEER_SIZE, 2),
             of_library(f"{locks.LIBRARY_CALLERS} callers", locks.LIBRARY_CALLERS),
             of_library("one caller", 1),
             of_library("one caller where the coordinator lives", 1, "--near"),
@@ -298,14 +298,17 @@ PARTS = {
     ),
     "proxy": (saturation.CONFIGURATION, [of_proxy(shape) for shape in saturation.SHAPES]),
     "saturation": (saturation.CONFIGURATION, [of_tail(shape) for shape in saturation.SHAPES]),
-    "limits": (decisions.CONFIGURATION, [of_load(kind.ours, None, decisions.SPENDING) for kind in decisions.kinds()]),
+    "limits": (
+        decisions.CONFIGURATION,
+        [of_load(kind.interlock, None, decisions.SPENDING) for kind in decisions.kinds()],
+    ),
 }
 
 
-def compare(figure: Figure, rig: Rig, sides: Sides, scale: int, most: int = MOST) -> Samples:
+def compare(figure: Figure, rig: Rig, sides: Sides, scale: int, maximum: int = MAX_PAIRS) -> Samples:
     """Measures pairs of a figure until its verdict is decided, or there are too many pairs."""
     samples = Samples(figure.falls)
-    while samples.verdict == OPEN and len(samples.pairs) < most:
+    while samples.verdict == OPEN and len(samples.pairs) < maximum:
         number = len(samples.pairs) + 1
         runs = {}
         for side in sides if number % 2 else sides[::-1]:
@@ -315,14 +318,14 @@ def compare(figure: Figure, rig: Rig, sides: Sides, scale: int, most: int = MOST
             except (SystemExit, Exception) as error:
                 raise RuntimeError(f"the {side.name} side of pair {number}: {error}") from error
         samples.pairs.append(tuple(statistics.median(runs[side.name]) for side in sides))
-        say(f"{figure.what}, pair {number}: {both_sides(figure, runs)}; {summary(samples)}")
+        print_line(f"{figure.label}, pair {number}: {both_sides(figure, runs)}; {summary(samples)}")
     return samples
 
 
 def both_sides(figure: Figure, runs: Mapping[str, Runs]) -> str:
     """Returns both sides of a pair as text, in the order of their measurement."""
     return ", ".join(
-        f"{name} {figure.text(statistics.median(each))} of {' '.join(shown(run) for run in each)}"
+        f"{name} {figure.text(statistics.median(each))} of {' '.join(number_text(run) for run in each)}"
         for name, each in runs.items()
     )
 
@@ -341,7 +344,7 @@ def interval_text(samples: Samples) -> str:
 def row(figure: Figure, samples: Samples) -> Row:
     old, new = (figure.text(statistics.median(side)) for side in zip(*samples.pairs, strict=True))
     return (
-        figure.what,
+        figure.label,
         old,
         new,
         str(len(samples.pairs)),
@@ -351,16 +354,16 @@ def row(figure: Figure, samples: Samples) -> Row:
     )
 
 
-def measure(figure: Figure, rig: Rig, sides: Sides, scale: int, most: int) -> Row:
+def measure(figure: Figure, rig: Rig, sides: Sides, scale: int, maximum: int) -> Row:
     """Returns the figure's row. A failure is noted in the row and does not stop the next figure."""
     lacking = [side.generator for side in sides if figure.of_library and not os.access(side.generator, os.X_OK)]
     if lacking:
-        return (figure.what, "–", "–", "0", f"there is no {lacking[0]}", "–", MISSING)
+        return (figure.label, "–", "–", "0", f"there is no {lacking[0]}", "–", MISSING)
     try:
-        return row(figure, compare(figure, rig, sides, scale, most))
+        return row(figure, compare(figure, rig, sides, scale, maximum))
     except RuntimeError as error:
-        say(f"{figure.what}: {FAILED}: {error}")
-        return (figure.what, "–", "–", "–", str(error).replace("\n", " ")[:300], "–", FAILED)
+        print_line(f"{figure.label}: {FAILED}: {error}")
+        return (figure.label, "–", "–", "–", str(error).replace("\n", " ")[:300], "–", FAILED)
 
 
 def exit_code(rows: Sequence[Row]) -> int:
@@ -373,21 +376,21 @@ def version(binary: pathlib.Path) -> str:
     if not binary.is_file():
         raise Unusable(f"there is no file {binary}")
     try:
-        asked = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20)
+        result = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unusable(f"{binary} cannot be run: {getattr(error, 'strerror', None) or error}") from error
-    if asked.returncode != 0:
-        raise Unusable(f"{binary} is no interlock: its --version ended with {asked.returncode}")
-    return asked.stdout.strip()
+    if result.returncode != 0:
+        raise Unusable(f"{binary} is no interlock: its --version ended with {result.returncode}")
+    return result.stdout.strip()
 
 
-def check(path: str | pathlib.Path, only: Sequence[str] | None, most: int) -> tuple[Sides, list[str]]:
+def check(path: str | pathlib.Path, only: Sequence[str] | None, maximum: int) -> tuple[Sides, list[str]]:
     """Returns the sides and the parts that the command line selects."""
     old, new = Side("old", pathlib.Path(path).absolute()), Side("new", BINARY)
     if unknown := [part for part in only or () if part not in PARTS]:
         raise Unusable(f"--against has no figures of {', '.join(unknown)}, only of {', '.join(PARTS)}")
-    if not LEAST <= most <= MOST:
-        raise Unusable(f"--against takes {LEAST} to {MOST} pairs, not --rounds {most}")
+    if not MIN_PAIRS <= maximum <= MAX_PAIRS:
+        raise Unusable(f"--against takes {MIN_PAIRS} to {MAX_PAIRS} pairs, not --rounds {maximum}")
     try:
         versions = {side.name: version(side.binary) for side in (new, old)}
     except Unusable as error:
@@ -398,15 +401,15 @@ def check(path: str | pathlib.Path, only: Sequence[str] | None, most: int) -> tu
     if "locks" in parts and not load.GENERATOR.exists():
         raise Unusable("InterlockBenchmarks is not built; `make bench` builds it")
     for side in (old, new):
-        say(f"{side.name}: {side.binary}, {versions[side.name]}")
+        print_line(f"{side.name}: {side.binary}, {versions[side.name]}")
     return (old, new), parts
 
 
 def main(path: str | pathlib.Path, only: Sequence[str] | None, rounds: int | None, scale: int) -> int:
     """Returns the exit code."""
-    most = MOST if rounds is None else rounds
+    maximum = MAX_PAIRS if rounds is None else rounds
     try:
-        sides, parts = check(path, only, most)
+        sides, parts = check(path, only, maximum)
     except Unusable as error:
         print(f"benchmark: {error}", file=sys.stderr)
         return USAGE
@@ -417,15 +420,15 @@ def main(path: str | pathlib.Path, only: Sequence[str] | None, rounds: int | Non
         for part in parts:
             configuration, figures = PARTS[part]
             with Rig(configuration) as rig:
-                rows += [measure(figure, rig, sides, scale, most) for figure in figures]
+                rows += [measure(figure, rig, sides, scale, maximum) for figure in figures]
     except (SystemExit, OSError) as error:
         # For example, Redis did not start. Exit code 1 would mean that a figure is worse.
         rows.append(("the servers", "–", "–", "–", str(error), "–", FAILED))
     print("\n" + markdown(HEAD, rows, gap=" ") + "\n")
-    for verdict, what in (
+    for verdict, label in (
         (WORSE, f"worse by more than {1 - BOUND:.0%}"),
-        (OPEN, f"undecided after {most} pairs"),
+        (OPEN, f"undecided after {maximum} pairs"),
         (FAILED, "failed"),
     ):
-        print(f"{what}: {'; '.join(row[0] for row in rows if row[-1] == verdict) or 'nothing'}", flush=True)
+        print(f"{label}: {'; '.join(row[0] for row in rows if row[-1] == verdict) or 'nothing'}", flush=True)
     return exit_code(rows)

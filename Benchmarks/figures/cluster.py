@@ -10,7 +10,7 @@ import time
 from figures.table import Table
 from rig.client import Client, Replies, encode
 from rig.cluster import ClusterRig
-from rig.servers import BENCH, Sidecar, say
+from rig.servers import BENCH, Sidecar, print_line
 
 #: The number of locks, and of services with a limit each. Their names are drawn from this seed.
 COUNT, SEED = 1_000, 20_261_124
@@ -19,7 +19,7 @@ PRIMARIES = (1, 3)
 TAKES, FLIGHT = 60_000, 1_000
 #: Seconds of load while hash slots move, and operations a second.
 MOVING, RATE = 120, 1_000
-SPREAD, TIMES, MOST_MS = 0.2, 20, 50
+MAX_DEVIATION, MAX_RATIO, MAX_MS = 0.2, 20, 50
 EXPLANATION = f"""\
 {COUNT:,} locks and {COUNT:,} services with one limit each; {TAKES:,} takes by one client in
 flights of {FLIGHT:,}. More primaries mean smaller batches, and all share two cores. Hash slots move under {RATE:,}
@@ -27,8 +27,8 @@ operations/s."""
 
 
 def names() -> list[str]:
-    drawn = random.Random(SEED)
-    return [f"name-{drawn.getrandbits(40):010x}" for _ in range(COUNT)]
+    generator = random.Random(SEED)
+    return [f"name-{generator.getrandbits(40):010x}" for _ in range(COUNT)]
 
 
 def configuration() -> str:
@@ -43,7 +43,7 @@ def measure(table: Table, rounds: int, scale: int) -> None:
         with ClusterRig(configuration(), primaries) as rig:
             sidecar = rig.start_sidecar()
             if primaries == PRIMARIES[-1]:
-                spread(rig, sidecar, table)
+                add_distribution(rig, sidecar, table)
             for _ in range(rounds):
                 before = rig.processor_seconds()
                 rates.setdefault(primaries, []).append(takes(sidecar, max(FLIGHT, TAKES * scale // 100)))
@@ -58,17 +58,17 @@ def measure(table: Table, rounds: int, scale: int) -> None:
     )
     for primaries in PRIMARIES:
         each = [statistics.median(column) for column in zip(*costs[primaries], strict=True)]
-        share = 1e6 / max(FLIGHT, TAKES * scale // 100)
+        microseconds = 1e6 / max(FLIGHT, TAKES * scale // 100)
         table.add(
             f"Redis µs per take, {primaries} primar{'y' if primaries == 1 else 'ies'}",
-            "+".join(f"{seconds * share:.2f}" for seconds in each),
+            "+".join(f"{seconds * microseconds:.2f}" for seconds in each),
             "–",
-            f"{sum(each) * share:.2f}",
+            f"{sum(each) * microseconds:.2f}",
         )
-    moving(table, max(20, MOVING * scale // 100))
+    measure_moving(table, max(20, MOVING * scale // 100))
 
 
-def spread(rig: ClusterRig, sidecar: Sidecar, table: Table) -> None:
+def add_distribution(rig: ClusterRig, sidecar: Sidecar, table: Table) -> None:
     """Adds each primary's fraction of the scripts and of the names."""
     client = Client(sidecar.port)
     owners = [rig.owner(name) for name in names()]
@@ -79,20 +79,20 @@ def spread(rig: ClusterRig, sidecar: Sidecar, table: Table) -> None:
         client.command("LIMIT.TAKE", name)
     ran = {port: count - before[port] for port, count in rig.scripts_run().items()}
     total = sum(ran.values())
-    shares = {port: owners.count(port) / COUNT for port in rig.servers}
-    worst = max(abs(ran[port] / total / share - 1) for port, share in shares.items())
+    fractions = {port: owners.count(port) / COUNT for port in rig.servers}
+    worst = max(abs(ran[port] / total / fraction - 1) for port, fraction in fractions.items())
     table.add(
         "scripts per primary; names in its hash slots",
         "/".join(f"{ran[port] / total:.1%}" for port in rig.servers),
-        "/".join(f"{share:.1%}" for share in shares.values()),
+        "/".join(f"{fraction:.1%}" for fraction in fractions.values()),
         f"{worst:.1%} apart",
-        f"≤ {SPREAD:.0%}",
-        worst <= SPREAD,
+        f"≤ {MAX_DEVIATION:.0%}",
+        worst <= MAX_DEVIATION,
     )
 
 
 def takes(sidecar: Sidecar, count: int) -> float:
-    """Sends takes of all services in turn, many at once. Returns takes per second."""
+    """Sends takes of all services in turn, many in flight. Returns takes per second."""
     client = Client(sidecar.port)
     flight = b"".join(encode("LIMIT.TAKE", name) for name in names()[:FLIGHT])
     begin = time.monotonic()
@@ -104,11 +104,11 @@ def takes(sidecar: Sidecar, count: int) -> float:
     return count / (time.monotonic() - begin)
 
 
-def moving(table: Table, seconds: int) -> None:
+def measure_moving(table: Table, seconds: int) -> None:
     """Measures the p99 of the seconds in which hash slots move, and of the others."""
     words = [BENCH, "mixed", "--topology", "cluster", "--faults", "reshard", "--rate", RATE]
     words += ["--clients", 256, "--duration", f"{seconds}s", "--seed", SEED, "--json", "-"]
-    say("  slots move under load")
+    print_line("  slots move under load")
     run = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=seconds + 300)
     if run.returncode != 0:
         sys.exit(f"benchmark: slots that move: {run.stderr[-1000:]}")
@@ -124,12 +124,12 @@ def moving(table: Table, seconds: int) -> None:
     during = [p99 for second, p99 in points.items() if second in moved]
     if not calm or not during:
         sys.exit("benchmark: no slot moved")
-    ours, before = statistics.median(during), statistics.median(calm)
+    moving_p99, before = statistics.median(during), statistics.median(calm)
     table.add(
         f"p99 while hash slots move ({len(report['faults'])} times, worst {max(during):.1f} ms) ÷ otherwise",
-        f"{ours:.1f} ms",
+        f"{moving_p99:.1f} ms",
         f"{before:.1f} ms",
-        f"{ours / before:.1f}",
-        f"≤ {TIMES}, ≤ {MOST_MS} ms",
-        ours <= TIMES * before and ours <= MOST_MS,
+        f"{moving_p99 / before:.1f}",
+        f"≤ {MAX_RATIO}, ≤ {MAX_MS} ms",
+        moving_p99 <= MAX_RATIO * before and moving_p99 <= MAX_MS,
     )

@@ -7,7 +7,7 @@ import time
 from figures.table import Table
 from rig import load
 from rig.client import Client, Command, scripts_run
-from rig.servers import Rig, Sidecar, processor_seconds, say
+from rig.servers import Rig, Sidecar, print_line, processor_seconds
 
 SUBJECTS = 1000
 #: A limit that is never reached here.
@@ -32,10 +32,12 @@ SPENDING = ("LIMIT.TAKE", "spent")
 class Kind:
     """One kind of decision, compared to a plain counter."""
 
-    def __init__(self, what: str, ours: Command, theirs: Command, bound: float, names: int | None = None) -> None:
-        self.ours = load.Load(f"LIMIT.TAKE, {what}, pipelines of 16", ours, 1_500_000, pipeline=16, names=names)
-        self.theirs = self.ours._replace(command=theirs)
-        self.title = what
+    def __init__(self, label: str, interlock: Command, peer: Command, bound: float, names: int | None = None) -> None:
+        self.interlock = load.Load(
+            f"LIMIT.TAKE, {label}, pipelines of 16", interlock, 1_500_000, pipeline=16, names=names
+        )
+        self.peer = self.interlock._replace(command=peer)
+        self.title = label
         self.bound = bound
         #: Decisions per second in each round.
         self.decisions: list[float] = []
@@ -44,7 +46,7 @@ class Kind:
         self.commands: list[float] = []
         self.scripts: list[float] = []
         #: Fractions of a core during the decisions.
-        self.shares: dict[str, list[float]] = {"sidecar": [], "Redis": [], "redis-benchmark": []}
+        self.fractions: dict[str, list[float]] = {"sidecar": [], "Redis": [], "redis-benchmark": []}
 
 
 def kinds() -> list[Kind]:
@@ -60,26 +62,26 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     sidecar = rig.start_sidecar()
     Client(sidecar.port).command(*SPENDING)
     for kind in measured:
-        kind.ours.rate(sidecar.port, scale / 5)
+        kind.interlock.rate(sidecar.port, scale / 5)
         for number in range(1, rounds + 1):
-            say(f"measuring {kind.ours.what}, round {number} of {rounds} …")
+            print_line(f"measuring {kind.interlock.label}, round {number} of {rounds} …")
             decide(rig, sidecar, kind, scale)
-            kind.increments.append(kind.theirs.rate(rig.redis_port, scale))
+            kind.increments.append(kind.peer.rate(rig.redis_port, scale))
     rig.stop(sidecar.process)
     for kind in measured:
         report(table, kind)
 
 
 def decide(rig: Rig, sidecar: Sidecar, kind: Kind, scale: int) -> None:
-    """One run of decisions, with their cost."""
+    """Measures one run of decisions and their cost."""
     redis = Client(rig.redis_port)
     commands, scripts = sidecar.redis_commands(), scripts_run(redis)
     busy, begin = processor(rig, sidecar), time.monotonic()
-    kind.decisions.append(kind.ours.rate(sidecar.port, scale))
+    kind.decisions.append(kind.interlock.rate(sidecar.port, scale))
     length = time.monotonic() - begin
     for name, seconds in processor(rig, sidecar).items():
-        kind.shares[name].append((seconds - busy[name]) / length)
-    requests = kind.ours.requests * scale / 100
+        kind.fractions[name].append((seconds - busy[name]) / length)
+    requests = kind.interlock.requests * scale / 100
     kind.commands.append((sidecar.redis_commands() - commands) * 1000 / requests)
     kind.scripts.append((scripts_run(redis) - scripts) * 1000 / requests)
 
@@ -95,13 +97,13 @@ def processor(rig: Rig, sidecar: Sidecar) -> dict[str, float]:
 
 
 def report(table: Table, kind: Kind) -> None:
-    what = kind.title
-    table.ratio(f"{what}: ÷ INCRBY", kind.decisions, kind.increments, kind.bound)
-    shares = [f"{name} {statistics.median(runs):.2f}" for name, runs in kind.shares.items()]
-    table.add(f"{what}: cores", shares[0], "; ".join(shares[1:]), shares[0].split()[-1])
+    label = kind.title
+    table.ratio(f"{label}: ÷ INCRBY", kind.decisions, kind.increments, kind.bound)
+    fractions = [f"{name} {statistics.median(runs):.2f}" for name, runs in kind.fractions.items()]
+    table.add(f"{label}: cores", fractions[0], "; ".join(fractions[1:]), fractions[0].split()[-1])
     commands, scripts = statistics.median(kind.commands), statistics.median(kind.scripts)
     table.add(
-        f"{what}: commands to Redis per 1,000 decisions",
+        f"{label}: commands to Redis per 1,000 decisions",
         f"{commands:.1f}",
         f"scripts {scripts:.1f}",
         f"{commands:.1f}",

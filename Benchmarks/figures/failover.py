@@ -9,25 +9,25 @@ from figures.table import Table
 from rig.client import Client, Replies, encode
 from rig.load import PYTHON
 from rig.sentinels import DOWN_AFTER, LOSSES, NAME, SentinelRig
-from rig.servers import ROOT, say, wait_until
+from rig.servers import ROOT, print_line, wait_until
 
 #: Each caller, with its locks' key prefix.
 CALLERS = {"interlock": "interlock:lock:{{{}}}", "redis-py": "{}"}
 #: Seconds of calls before the primary is lost.
 CALM = 1.0
-#: Seconds within which a caller must be at the promoted server.
-PATIENCE = 60
-#: Seconds from the promotion until the former primary is reachable for its Sentinels again.
-MENDED_AFTER = 3
+#: Seconds within which a caller must acquire a lock at the promoted server.
+TIMEOUT = 60
+#: Seconds from the promotion until the Sentinels can reach the former primary again.
+RESTORED_AFTER = 3
 BOUND_MS = 300
 EXPLANATION = f"""\
 A primary, two replicas, three Sentinels ({DOWN_AFTER} ms until down). The primary is killed, stopped, or cut off from
 the Sentinels, in turn. Two processes lock every 2 ms, one through a sidecar, one with redis-py's Sentinel client,
-until a key is at the promoted server. {MENDED_AFTER} s later the former primary returns; a client may follow it for
+until a key is at the promoted server. {RESTORED_AFTER} s later the former primary returns; a client may follow it for
 the ten seconds that Sentinels take to demote it."""
 
 
-class Switches:
+class Announcements:
     """Listens for every Sentinel's announcement of another primary."""
 
     def __init__(self, rig: SentinelRig) -> None:
@@ -38,7 +38,7 @@ class Switches:
 
     def first(self, former: int) -> tuple[int, int]:
         """Returns the time of the first announcement that replaces `former`, and the new primary's port."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             readable, _, _ = select.select(list(self.replies), [], [], 0.1)
             for socket in readable:
@@ -46,11 +46,11 @@ class Switches:
                     words = message.split() if kind == b"message" else []
                     if words and words[0] == NAME.encode() and int(words[2]) == former:
                         return time.monotonic_ns(), int(words[4])
-        raise SystemExit(f"benchmark: no Sentinel has promoted a replica within {PATIENCE} s")
+        raise SystemExit(f"benchmark: no Sentinel has promoted a replica within {TIMEOUT} s")
 
 
 def grants(log: pathlib.Path, since: int) -> list[tuple[int, str]]:
-    """Returns the times and names of the locks granted since `begin`, in order."""
+    """Returns the times and names of the locks granted since a moment, in order."""
     lines = [line.split() for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
     return [(int(at), name) for at, name in lines if int(at) >= since]
 
@@ -65,57 +65,57 @@ def measure(rig: SentinelRig, table: Table, rounds: int, scale: int) -> None:
     count = max(6, 12 * rounds * scale // 100)
     sidecar = rig.start_sidecar()
     ports = {"interlock": [sidecar.port], "redis-py": rig.sentinels}
-    for caller, own in ports.items():
-        rig.start(caller, PYTHON, "-m", "peers.sentinel_callers", caller, NAME, *own, cwd=ROOT / "Benchmarks")
-    switches = Switches(rig)
+    for caller, own_ports in ports.items():
+        rig.start(caller, PYTHON, "-m", "peers.sentinel_callers", caller, NAME, *own_ports, cwd=ROOT / "Benchmarks")
+    announcements = Announcements(rig)
     times: dict[str, list[float]] = {caller: [] for caller in CALLERS}
     elections: list[float] = []
     for number in range(count):
         loss = LOSSES[number % len(LOSSES)]
         begin = time.monotonic_ns()
         logs = {caller: rig.folder / f"{caller}.log" for caller in CALLERS}
-        wait_until(lambda: all(grants(log, begin) for log in logs.values()), "a lock by each caller", PATIENCE)  # noqa: B023
+        wait_until(lambda: all(grants(log, begin) for log in logs.values()), "a lock by each caller", TIMEOUT)  # noqa: B023
         time.sleep(CALM)
         lost = time.monotonic_ns()
-        switched, port = switches.first(rig.lose(loss))
+        switched, port = announcements.first(rig.lose(loss))
         elections.append((switched - lost) / 1e6)
-        is_mended = False
+        is_restored = False
         for caller, pattern in CALLERS.items():
             at = None
             while at is None:
                 # A client that stays with an isolated primary leaves it once the Sentinels reach it again.
-                if not is_mended and time.monotonic_ns() - switched > MENDED_AFTER * 1e9:
-                    rig.mend()
-                    is_mended = True
-                if time.monotonic_ns() - switched > PATIENCE * 1e9:
-                    raise SystemExit(f"benchmark: no lock of {caller} at the promoted server within {PATIENCE} s")
+                if not is_restored and time.monotonic_ns() - switched > RESTORED_AFTER * 1e9:
+                    rig.restore()
+                    is_restored = True
+                if time.monotonic_ns() - switched > TIMEOUT * 1e9:
+                    raise SystemExit(f"benchmark: no lock of {caller} at the promoted server within {TIMEOUT} s")
                 time.sleep(0.01)
                 at = first_at(port, logs[caller], pattern, switched)
             times[caller].append((at - switched) / 1e6)
-        say(
+        print_line(
             f"failover {number + 1} of {count}, {loss}: Sentinels {elections[-1]:.0f} ms, "
-            + ", ".join(f"{caller} {own[-1]:.0f} ms" for caller, own in times.items())
+            + ", ".join(f"{caller} {milliseconds[-1]:.0f} ms" for caller, milliseconds in times.items())
         )
-        if not is_mended:
-            rig.mend(quickly=True)
+        if not is_restored:
+            rig.restore(quickly=True)
     report(table, times, elections)
 
 
 def report(table: Table, times: dict[str, list[float]], elections: list[float]) -> None:
-    ours, theirs = times["interlock"], times["redis-py"]
-    for what, figure in (("p50", statistics.median), ("p99", lambda values: quantile(values, 0.99))):
-        holds = quantile(ours, 0.99) <= BOUND_MS if what == "p99" else None
+    interlock, peer = times["interlock"], times["redis-py"]
+    for label, figure in (("p50", statistics.median), ("p99", lambda values: quantile(values, 0.99))):
+        holds = quantile(interlock, 0.99) <= BOUND_MS if label == "p99" else None
         table.add(
-            f"+switch-master to first lock, redis-py ÷ Interlock: {what} of {len(ours)}",
-            f"{figure(ours):.0f} ms",
-            f"{figure(theirs):.0f} ms",
-            f"{figure(theirs) / max(figure(ours), 0.1):.1f}",
-            f"≤ {BOUND_MS} ms" if what == "p99" else "–",
+            f"+switch-master to first lock, redis-py ÷ Interlock: {label} of {len(interlock)}",
+            f"{figure(interlock):.0f} ms",
+            f"{figure(peer):.0f} ms",
+            f"{figure(peer) / max(figure(interlock), 0.1):.1f}",
+            f"≤ {BOUND_MS} ms" if label == "p99" else "–",
             holds,
         )
     table.add("Sentinels: loss to +switch-master", "–", f"{statistics.median(elections):.0f} ms", "–")
 
 
-def quantile(values: list[float], share: float) -> float:
+def quantile(values: list[float], fraction: float) -> float:
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]

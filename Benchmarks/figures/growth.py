@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 from figures.table import Row, Table, markdown
 from rig import load
-from rig.crowd import Idlers, raise_open_files
-from rig.servers import BENCH, Rig, say
+from rig.connections import IdleConnections, raise_open_files
+from rig.servers import BENCH, Rig, print_line
 
 #: Operations per second of the open loops.
 RATE = 2_000
 #: More rounds hardly change a line that spans decades.
-MOST_ROUNDS = 3
+MAX_ROUNDS = 3
 #: The operation of each workload whose latency is shown.
 OPERATIONS = {"lock": "acquire", "limit": "take"}
-#: The most idle connections, and the other files that the sidecar or their holder may open.
-MOST_IDLE, OTHER_FILES = 18_000, 2_000
+#: The maximum number of idle connections, and the other files that the sidecar or the client process may open.
+MAX_IDLE, OTHER_FILES = 18_000, 2_000
 #: Connections to a sidecar in addition to the idle ones: those of the load and its observers.
 SPARE = 500
 IDLE_CONFIGURATION = """
@@ -33,7 +33,7 @@ services:
 """
 EXPLANATION = f"""\
 [`interlock bench`](bench.md), {RATE:,} operations/s in an open loop; locks are released at once. Waiters are a closed
-loop, and their latency is the queue's. Refusals of services are remembered. At most {MOST_IDLE:,} idle connections
+loop, and their latency is the queue's. Refusals of services are remembered. At most {MAX_IDLE:,} idle connections
 use RESP; their memory excludes the kernel's. *Commands* go to Redis, per operation. *Unserved*: failed, unanswered or
 unsent."""
 
@@ -47,7 +47,7 @@ class Sweep(NamedTuple):
     workloads: tuple
     #: Options of `interlock bench` for a size.
     options: Callable
-    #: The most that the p99 of a take may be, in that of the smallest size; None: it is not judged.
+    #: The maximum p99 of a take, as a multiple of that of the smallest size; None: no bound.
     bound: float | None = None
 
     def arguments(self, workload: str, size: int) -> list[str]:
@@ -110,11 +110,13 @@ SWEEPS = (
 
 def idle_sweep(files: int | None) -> Sweep | None:
     """Returns the sweep of takes with idle connections, or None if a process may open too few files."""
-    most = MOST_IDLE if files is None else min(MOST_IDLE, files - OTHER_FILES)
-    if most < 100:
+    maximum = MAX_IDLE if files is None else min(MAX_IDLE, files - OTHER_FILES)
+    if maximum < 100:
         return None
     # The sidecar is already running, so the options are only those of the load.
-    return Sweep("idle", "idle connections", (1, most // 10, most), ("limit",), lambda _: at_rate("--clients", 64), 1.5)
+    return Sweep(
+        "idle", "idle connections", (1, maximum // 10, maximum), ("limit",), lambda _: at_rate("--clients", 64), 1.5
+    )
 
 
 class Point(NamedTuple):
@@ -125,7 +127,7 @@ class Point(NamedTuple):
     #: Commands to Redis per operation.
     commands: float
     #: The fraction of operations that failed, were not answered or could not be sent.
-    trouble: float
+    unserved: float
     violations: int
 
 
@@ -133,12 +135,12 @@ def missing() -> str | None:
     """Returns what must be built or installed to measure growth, or None."""
     if not BENCH.exists():
         return f"{BENCH.name} is not built: make build-bench"
-    return load.lacks("matplotlib")
+    return load.missing_library("matplotlib")
 
 
 def measure(table: Table, rounds: int, scale: int) -> None:
     seconds = max(1, round(3 * scale / 100))
-    rounds = min(rounds, MOST_ROUNDS)
+    rounds = min(rounds, MAX_ROUNDS)
     measured = {}
     with tempfile.TemporaryDirectory(prefix="interlock-growth-") as folder:
         for sweep in SWEEPS:
@@ -146,14 +148,16 @@ def measure(table: Table, rounds: int, scale: int) -> None:
                 for size in sweep.sizes:
                     points = []
                     for number in range(1, rounds + 1):
-                        say(f"growth, {workload}, {sweep.title}: {size:,}, round {number} of {rounds}, {seconds} s …")
+                        print_line(
+                            f"growth, {workload}, {sweep.title}: {size:,}, round {number} of {rounds}, {seconds} s …"
+                        )
                         points.append(run(pathlib.Path(folder), sweep.arguments(workload, size), seconds))
-                    measured[sweep.key, workload, size] = middle(points)
+                    measured[sweep.key, workload, size] = median_point(points)
         sweeps = [*SWEEPS]
         if idle := idle_sweep(raise_open_files()):
             sweeps.append(idle)
-            beside_idle, each = measure_idle(pathlib.Path(folder), idle, rounds, seconds)
-            measured |= beside_idle
+            idle_points, each = measure_idle(pathlib.Path(folder), idle, rounds, seconds)
+            measured |= idle_points
     report(table, measured, sweeps)
     if not idle:
         table.missing("growth, idle connections", f"a process needs more than {OTHER_FILES:,} open files")
@@ -170,32 +174,34 @@ def measure_idle(
     folder: pathlib.Path, sweep: Sweep, rounds: int, seconds: int
 ) -> tuple[dict[tuple[str, str, int], Point], float]:
     """Returns the results for each number of idle connections, and the kilobytes per connection of the largest one."""
-    most = sweep.sizes[-1]
+    maximum = sweep.sizes[-1]
     points: dict[int, list[Point]] = {size: [] for size in sweep.sizes}
     kilobytes = []
-    with Rig(IDLE_CONFIGURATION.format(connections=most + SPARE)) as rig:
+    with Rig(IDLE_CONFIGURATION.format(connections=maximum + SPARE)) as rig:
         for number in range(1, rounds + 1):
             for size in sweep.sizes:
-                say(f"growth, limit, {sweep.title}: {size:,}, round {number} of {rounds}, {seconds} s …")
+                print_line(f"growth, limit, {sweep.title}: {size:,}, round {number} of {rounds}, {seconds} s …")
                 sidecar = rig.start_sidecar()
                 # Memory that the first calls need is not counted.
                 addressed = ["--sidecars", sidecar.address, "--service", "many"]
                 run(folder, [*sweep.arguments("limit", size), *addressed], 1)
                 before = sidecar.resident_kilobytes()
-                idlers = Idlers(sidecar.port, size)
+                connections = IdleConnections(sidecar.port, size)
                 time.sleep(0.5)
-                if size == most:
+                if size == maximum:
                     kilobytes.append((sidecar.resident_kilobytes() - before) / size)
                 points[size].append(run(folder, [*sweep.arguments("limit", size), *addressed], seconds))
-                idlers.close()
+                connections.close()
                 rig.stop(sidecar.process)
-    return {(sweep.key, "limit", size): middle(points[size]) for size in sweep.sizes}, statistics.median(kilobytes)
+    return {(sweep.key, "limit", size): median_point(points[size]) for size in sweep.sizes}, statistics.median(
+        kilobytes
+    )
 
 
 def run(folder: pathlib.Path, arguments: Sequence[str], seconds: int) -> Point:
     file = folder / "report.json"
     file.unlink(missing_ok=True)
-    # Exit code 1 means broken promises, which are a figure here.
+    # Exit code 1 means violations, which are a figure here.
     load.output(
         BENCH,
         *arguments,
@@ -220,7 +226,7 @@ def point(report: Mapping[str, Any], kind: str) -> Point:
     if not latency:
         sys.exit(f"benchmark: growth: no {kind} was answered")
     offered = sum(operation["offered"] for operation in operations)
-    trouble = sum(
+    unserved = sum(
         sum(operation["failed"].values()) + operation["unknown"] + operation["unsent"] for operation in operations
     )
     commands = report.get("redis_commands_per_operation")
@@ -228,17 +234,17 @@ def point(report: Mapping[str, Any], kind: str) -> Point:
         latency["p50_us"] / 1000,
         latency["p99_us"] / 1000,
         math.nan if commands is None else commands,
-        trouble / max(1, offered),
+        unserved / max(1, offered),
         report["check"]["violation_count"],
     )
 
 
-def middle(points: Sequence[Point]) -> Point:
+def median_point(points: Sequence[Point]) -> Point:
     return Point(
         statistics.median(point.p50 for point in points),
         statistics.median(point.p99 for point in points),
         statistics.median(point.commands for point in points),
-        statistics.median(point.trouble for point in points),
+        statistics.median(point.unserved for point in points),
         sum(point.violations for point in points),
     )
 
@@ -249,8 +255,8 @@ def report(table: Table, measured: Mapping[tuple[str, str, int], Point], sweeps:
         lines = []
         for workload in sweep.workloads:
             points = [measured[sweep.key, workload, size] for size in sweep.sizes]
-            tell(table, sweep, workload, points)
-            rows += [row(sweep, workload, points, place) for place in range(len(points))]
+            add_rows(table, sweep, workload, points)
+            rows += [row(sweep, workload, points, index) for index in range(len(points))]
             lines.append(
                 {
                     "name": OPERATIONS[workload],
@@ -269,7 +275,7 @@ def report(table: Table, measured: Mapping[tuple[str, str, int], Point], sweeps:
     table.details.append(f"### How cost grows\n\n{images}\n{markdown(head, rows)}")
 
 
-def tell(table: Table, sweep: Sweep, workload: str, points: Sequence[Point]) -> None:
+def add_rows(table: Table, sweep: Sweep, workload: str, points: Sequence[Point]) -> None:
     if workload != "limit" or sweep.bound is None:
         return
     ratio = points[-1].p99 / points[0].p99
@@ -283,15 +289,15 @@ def tell(table: Table, sweep: Sweep, workload: str, points: Sequence[Point]) -> 
     )
 
 
-def row(sweep: Sweep, workload: str, points: Sequence[Point], place: int) -> Row:
-    first, point = points[0], points[place]
+def row(sweep: Sweep, workload: str, points: Sequence[Point], index: int) -> Row:
+    first, point = points[0], points[index]
     return (
         sweep.key,
-        f"{sweep.sizes[place]:,}",
+        f"{sweep.sizes[index]:,}",
         OPERATIONS[workload],
         f"{point.p50:.2f}",
         f"{point.p99:.2f}",
         f"{point.commands:.2f}",
-        f"{100 * point.trouble:.1f}",
-        f"{point.p50 / first.p50:.2f}/{point.p99 / first.p99:.2f}" if place == len(points) - 1 else "",
+        f"{100 * point.unserved:.1f}",
+        f"{point.p50 / first.p50:.2f}/{point.p99 / first.p99:.2f}" if index == len(points) - 1 else "",
     )

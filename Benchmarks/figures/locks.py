@@ -13,13 +13,13 @@ from figures.table import Table
 from rig import load
 from rig.client import Client, scripts_run
 from rig.load import Figures
-from rig.servers import Rig, Sidecar, say
+from rig.servers import Rig, Sidecar, print_line
 
 #: Clients at each of the two sidecars.
 SIZES = (1, 16, 200)
 #: The size at which the peers are measured.
-BESIDE_PEERS = 16
-#: The peer that hands a lock to a waiter. With the others, the last holder may acquire it again at once.
+PEER_SIZE = 16
+#: The peer that hands a lock to a waiter. With the others, the last holder may acquire it again immediately.
 FAIR_PEER = "python-redis-lock"
 #: Concurrent callers of the embedded library.
 LIBRARY_CALLERS = 64
@@ -42,31 +42,33 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
 def measure_handover(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     sidecars = rig.start_fleet(2)
     seconds = max(1, 5 * scale / 100)
-    ours: dict[int, list[Figures]] = {size: [] for size in SIZES}
+    interlock: dict[int, list[Figures]] = {size: [] for size in SIZES}
     peers: dict[str, list[Figures]] = {library: [] for library in load.PEERS}
     for number in range(1, rounds + 1):
         for size in SIZES:
-            say(f"hand-over, {size}+{size} waiters, round {number} of {rounds}, {seconds:.0f} s …")
-            ours[size].append(run_handover(rig, sidecars, size, f"handover-{size}-{number}", seconds))
+            print_line(f"hand-over, {size}+{size} waiters, round {number} of {rounds}, {seconds:.0f} s …")
+            interlock[size].append(run_handover(rig, sidecars, size, f"handover-{size}-{number}", seconds))
         for library in load.PEERS:
-            say(f"hand-over, {library}, {2 * BESIDE_PEERS} processes, round {number} of {rounds}, {seconds:.0f} s …")
-            peers[library].append(load.peer(library, rig.redis_port, 2 * BESIDE_PEERS, seconds))
+            print_line(
+                f"hand-over, {library}, {2 * PEER_SIZE} processes, round {number} of {rounds}, {seconds:.0f} s …"
+            )
+            peers[library].append(load.peer(library, rig.redis_port, 2 * PEER_SIZE, seconds))
     for sidecar in sidecars:
         rig.stop(sidecar.process)
-    report_speed(table, ours[BESIDE_PEERS], peers)
-    report_times(table, ours, peers)
-    report_commands(table, ours)
-    report_safety(table, [figures for runs in ours.values() for figures in runs])
+    report_speed(table, interlock[PEER_SIZE], peers)
+    report_times(table, interlock, peers)
+    report_commands(table, interlock)
+    report_safety(table, [figures for runs in interlock.values() for figures in runs])
 
 
 def run_handover(rig: Rig, sidecars: Sequence[Sidecar], size: int, lock: str, seconds: float) -> Figures:
     """Returns the figures of one run, with the commands to Redis per cycle."""
     redis = Client(rig.redis_port)
-    counted, seen = commands_of(sidecars), scripts_run(redis)
+    commands_before, scripts_before = commands_of(sidecars), scripts_run(redis)
     addresses = [word for sidecar in sidecars for word in ("--sidecar", sidecar.address)]
-    figures = load.own("handover", *addresses, "--waiters", size, "--lock", lock, seconds=seconds)
-    figures["commands_per_cycle"] = (commands_of(sidecars) - counted) / figures["all_cycles"]
-    figures["scripts_per_cycle"] = (scripts_run(redis) - seen) / figures["all_cycles"]
+    figures = load.run_generator("handover", *addresses, "--waiters", size, "--lock", lock, seconds=seconds)
+    figures["commands_per_cycle"] = (commands_of(sidecars) - commands_before) / figures["all_cycles"]
+    figures["scripts_per_cycle"] = (scripts_run(redis) - scripts_before) / figures["all_cycles"]
     figures["longest_wait_share"] = figures["longest_wait_ms"] / (2 * size * figures["mean_cycle_ms"])
     return figures
 
@@ -83,45 +85,47 @@ def per_second(runs: Sequence[Figures], key: str = "cycles") -> list[float]:
     return [figures[key] / figures["seconds"] for figures in runs]
 
 
-def report_speed(table: Table, ours: Sequence[Figures], peers: Mapping[str, Sequence[Figures]]) -> None:
-    what = f"hand-over, {BESIDE_PEERS}+{BESIDE_PEERS} waiters: cycles"
-    table.ratio(f"{what} ÷ {FAIR_PEER}, fastest fair peer", per_second(ours), per_second(peers[FAIR_PEER]), 2)
+def report_speed(table: Table, interlock: Sequence[Figures], peers: Mapping[str, Sequence[Figures]]) -> None:
+    label = f"hand-over, {PEER_SIZE}+{PEER_SIZE} waiters: cycles"
+    table.ratio(f"{label} ÷ {FAIR_PEER}, fastest fair peer", per_second(interlock), per_second(peers[FAIR_PEER]), 2)
     for key, which in (("cycles", ""), ("to_another", " to another client")):
         rates = {library: per_second(runs, key) for library, runs in peers.items()}
         best = [max(of_round) for of_round in zip(*rates.values(), strict=True)]
-        ratio = statistics.median(a / b for a, b in zip(per_second(ours, key), best, strict=True))
+        ratio = statistics.median(a / b for a, b in zip(per_second(interlock, key), best, strict=True))
         table.add(
-            f"{what}{which} ÷ fastest peer",
-            f"{statistics.median(per_second(ours, key)):,.0f}/s",
+            f"{label}{which} ÷ fastest peer",
+            f"{statistics.median(per_second(interlock, key)):,.0f}/s",
             "; ".join(f"{library} {statistics.median(rate):,.0f}/s" for library, rate in rates.items()),
             f"{ratio:.2f}",
         )
 
 
-def report_times(table: Table, ours: Mapping[int, Sequence[Figures]], peers: Mapping[str, Sequence[Figures]]) -> None:
+def report_times(
+    table: Table, interlock: Mapping[int, Sequence[Figures]], peers: Mapping[str, Sequence[Figures]]
+) -> None:
     for size in SIZES[1:]:
-        runs, beside = ours[size], peers if size == BESIDE_PEERS else {}
-        what = f"hand-over, {size}+{size} waiters"
-        if not beside:
+        runs, shown_peers = interlock[size], peers if size == PEER_SIZE else {}
+        label = f"hand-over, {size}+{size} waiters"
+        if not shown_peers:
             rate = statistics.median(per_second(runs))
-            table.add(f"{what}: cycles", f"{rate:,.0f}/s", "–", f"{rate:,.0f}/s")
+            table.add(f"{label}: cycles", f"{rate:,.0f}/s", "–", f"{rate:,.0f}/s")
         late = median(runs, "p99_ms")
         table.add(
-            f"{what}: release to next grant, p50/p99, ms",
+            f"{label}: release to next grant, p50/p99, ms",
             f"{median(runs, 'p50_ms'):.2f}/{late:.2f}",
-            others(beside, lambda peer: f"{median(peer, 'p50_ms'):.2f}/{median(peer, 'p99_ms'):.2f}"),
+            others(shown_peers, lambda peer: f"{median(peer, 'p50_ms'):.2f}/{median(peer, 'p99_ms'):.2f}"),
             f"{late:.2f}",
             "p99 ≤ 5",
             late <= 5,
         )
-        share = median(runs, "longest_wait_share")
+        fraction = median(runs, "longest_wait_share")
         table.add(
-            f"{what}: longest wait ÷ (waiters × mean cycle)",
+            f"{label}: longest wait ÷ (waiters × mean cycle)",
             f"{median(runs, 'longest_wait_ms'):,.0f} ms",
-            others(beside, lambda peer: f"{median(peer, 'longest_wait_ms'):,.0f} ms"),
-            f"{share:.2f}",
+            others(shown_peers, lambda peer: f"{median(peer, 'longest_wait_ms'):,.0f} ms"),
+            f"{fraction:.2f}",
             "≤ 1.5",
-            share <= 1.5,
+            fraction <= 1.5,
         )
 
 
@@ -129,9 +133,9 @@ def others(peers: Mapping[str, Sequence[Figures]], text: Callable[[Sequence[Figu
     return "; ".join(f"{library} {text(runs)}" for library, runs in peers.items()) or "–"
 
 
-def report_commands(table: Table, ours: Mapping[int, Sequence[Figures]]) -> None:
+def report_commands(table: Table, interlock: Mapping[int, Sequence[Figures]]) -> None:
     for size in SIZES:
-        commands, scripts = median(ours[size], "commands_per_cycle"), median(ours[size], "scripts_per_cycle")
+        commands, scripts = median(interlock[size], "commands_per_cycle"), median(interlock[size], "scripts_per_cycle")
         table.add(
             f"hand-over, commands to Redis per cycle: {size}+{size} waiters",
             f"{commands:.2f}",
@@ -169,7 +173,7 @@ def measure_library(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     seconds = max(1, 5 * scale / 100)
     many, sets, one, near, other = [], [], [], [], []
     for number in range(1, rounds + 1):
-        say(f"library, {LIBRARY_CALLERS} callers and SET, round {number} of {rounds}, {2 * seconds:.0f} s …")
+        print_line(f"library, {LIBRARY_CALLERS} callers and SET, round {number} of {rounds}, {2 * seconds:.0f} s …")
         many.append(library_cycles(rig, LIBRARY_CALLERS, seconds))
         sets.append(
             load.redis_benchmark(
@@ -179,7 +183,7 @@ def measure_library(rig: Rig, table: Table, rounds: int, scale: int) -> None:
                 names=100_000_000,
             )
         )
-        say(f"library and redis-py, one caller each, round {number} of {rounds}, {3 * seconds:.0f} s …")
+        print_line(f"library and redis-py, one caller each, round {number} of {rounds}, {3 * seconds:.0f} s …")
         one.append(library_cycles(rig, 1, seconds))
         near.append(library_cycles(rig, 1, seconds, "--near"))
         peer = load.peer("redis-py", rig.redis_port, 1, seconds)
@@ -192,7 +196,7 @@ def measure_library(rig: Rig, table: Table, rounds: int, scale: int) -> None:
 def library_cycles(
     rig: Rig, callers: int, seconds: float, *options: object, generator: pathlib.Path = load.GENERATOR
 ) -> float:
-    figures = load.own(
+    figures = load.run_generator(
         "library", "--redis", rig.redis_url, "--callers", callers, *options, seconds=seconds, generator=generator
     )
     return figures["cycles"] / figures["seconds"]
@@ -204,7 +208,7 @@ def measure_linked(rig: Rig, table: Table, scale: int) -> None:
     [sidecar] = rig.start_fleet(1)
     time.sleep(1)
     before = sidecar.resident_kilobytes()
-    say(f"linked leases: taking {LEASES:,} …")
+    print_line(f"linked leases: acquiring {LEASES:,} …")
     holder = rig.start(
         "linked",
         load.GENERATOR,
@@ -225,17 +229,17 @@ def measure_linked(rig: Rig, table: Table, scale: int) -> None:
     # One second less, so that the final check of the leases is not measured.
     watch(seconds - 1)
     length = time.monotonic() - begin
-    share = (sidecar.processor_seconds() - busy) / length
+    fraction = (sidecar.processor_seconds() - busy) / length
     rate = (sidecar.redis_commands() - commands) / length
     each = (sidecar.resident_kilobytes() - before) / LEASES
     lost = answer(rig, holder, "lost")
     rig.stop(holder)
     rig.stop(sidecar.process)
-    what = f"{LEASES:,} linked leases of {TTL / 1000:.0f} s"
-    table.add(f"{what}: lost in {seconds:.0f} s", str(lost), "–", str(lost), "0", lost == 0)
-    table.add(f"{what}: memory of each", f"{each:.2f} KB", "–", f"{each:.2f} KB", "≤ 1 KB", each <= 1)
-    table.add(f"{what}: cores", f"{share:.3f}", "–", f"{share:.3f}")
-    table.add(f"{what}: commands to Redis", f"{rate:,.0f}/s", "–", f"{rate:,.0f}/s")
+    label = f"{LEASES:,} linked leases of {TTL / 1000:.0f} s"
+    table.add(f"{label}: lost in {seconds:.0f} s", str(lost), "–", str(lost), "0", lost == 0)
+    table.add(f"{label}: memory of each", f"{each:.2f} KB", "–", f"{each:.2f} KB", "≤ 1 KB", each <= 1)
+    table.add(f"{label}: cores", f"{fraction:.3f}", "–", f"{fraction:.3f}")
+    table.add(f"{label}: commands to Redis", f"{rate:,.0f}/s", "–", f"{rate:,.0f}/s")
 
 
 def answer(rig: Rig, holder: subprocess.Popen[str], key: str) -> Any:
@@ -249,6 +253,6 @@ def answer(rig: Rig, holder: subprocess.Popen[str], key: str) -> Any:
 
 def watch(seconds: float) -> None:
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        say(f"linked leases: held, {left:.0f} s to go …")
-        time.sleep(min(10, left))
+    while (remaining := end - time.monotonic()) > 0:
+        print_line(f"linked leases: held, {remaining:.0f} s to go …")
+        time.sleep(min(10, remaining))

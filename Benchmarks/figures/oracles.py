@@ -1,4 +1,4 @@
-"""The grants of the three algorithms if nothing takes time, and the most grants within a window.
+"""The grants of the three algorithms if nothing takes time, and the maximum grants within a window.
 
 Times are whole nanoseconds.
 """
@@ -76,16 +76,16 @@ def granted(oracle: Oracle, times: Iterable[int]) -> int:
     return sum(oracle.grants(time) for time in sorted(times))
 
 
-def most_within(grants: Sequence[Grant], window: int, closed: bool) -> int:
-    """Returns the most grants in any window of that length. `grants` are (time, cost) in order.
+def maximum_within(grants: Sequence[Grant], window: int, closed: bool) -> int:
+    """Returns the maximum grants in any window of that length. `grants` are (time, cost) in order.
 
-    A closed window includes both its ends, another one excludes its beginning.
+    A closed window includes both its ends; any other excludes its beginning.
     """
-    most = held = first = 0
+    maximum = held = first = 0
     for time, cost in grants:
         held += cost
         while grants[first][0] < time - window or (not closed and grants[first][0] == time - window):
             held -= grants[first][1]
             first += 1
-        most = max(most, held)
-    return most
+        maximum = max(maximum, held)
+    return maximum

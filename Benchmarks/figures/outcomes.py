@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from figures.table import Table
 from rig.client import Client, encode
-from rig.servers import Rig, Sidecar, say
+from rig.servers import Rig, Sidecar, print_line
 
 SERVICE = "outcomes"
 CONFIGURATION = f"""
@@ -34,9 +34,9 @@ PERMIT = re.compile(rb":1\r\n\$32\r\n([0-9a-f]{32})\r\n")
 LINES = 7, 2
 
 
-def report(permit: bytes, place: int) -> bytes:
+def report(permit: bytes, index: int) -> bytes:
     """Encodes reports, of which the first of a batch is an error."""
-    return encode("PERMIT.REPORT", SERVICE, permit, "OK" if place else "ERROR")
+    return encode("PERMIT.REPORT", SERVICE, permit, "OK" if index else "ERROR")
 
 
 class Caller:
@@ -56,7 +56,7 @@ class Caller:
 
     def turn(self) -> None:
         """Reports on the last batch and requests the next one."""
-        reports = b"".join(report(permit, place) for place, permit in enumerate(self.permits))
+        reports = b"".join(report(permit, index) for index, permit in enumerate(self.permits))
         self.lines = len(self.permits) * LINES[1] + BATCH * LINES[0]
         self.reported += len(self.permits)
         self.socket.sendall(reports + ACQUIRE)
@@ -80,7 +80,7 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
         idle = commands_per_second(sidecars, lambda: time.sleep(1))
         rates, commands = [], []
         for number in range(1, rounds + 1):
-            say(f"outcomes, sidecars: {count}, round {number} of {rounds}, {seconds:.0f} s …")
+            print_line(f"outcomes, sidecars: {count}, round {number} of {rounds}, {seconds:.0f} s …")
             callers = [Caller(sidecar.port) for sidecar in sidecars for _ in range(CONNECTIONS)]
             commands.append(commands_per_second(sidecars, functools.partial(run, callers, seconds)))
             rates.append(sum(caller.reported for caller in callers) / seconds)
@@ -89,7 +89,7 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
             sys.exit(f"benchmark: outcomes: the breaker is {states}")
         for sidecar in sidecars:
             rig.stop(sidecar.process)
-        tell(table, count, statistics.median(rates), statistics.median(commands), idle)
+        add_rows(table, count, statistics.median(rates), statistics.median(commands), idle)
 
 
 def commands_per_second(sidecars: Sequence[Sidecar], work: Callable[[], object]) -> float:
@@ -101,10 +101,10 @@ def commands_per_second(sidecars: Sequence[Sidecar], work: Callable[[], object])
 
 
 def run(callers: Sequence[Caller], seconds: float) -> None:
-    """Runs the callers, each at its own times. A late caller takes its turn at once."""
+    """Runs the callers, each at its own times. A late caller takes its turn immediately."""
     begin = time.monotonic()
     pace = len(callers) * BATCH / RATE
-    due = {caller: begin + pace * place / len(callers) for place, caller in enumerate(callers)}
+    due = {caller: begin + pace * index / len(callers) for index, caller in enumerate(callers)}
     # Permits of the first turns are reported in the second ones.
     end = begin + seconds + pace
     by_socket = {caller.socket: caller for caller in callers}
@@ -118,11 +118,11 @@ def run(callers: Sequence[Caller], seconds: float) -> None:
             by_socket[ready].receive()
 
 
-def tell(table: Table, count: int, rate: float, commands: float, idle: float) -> None:
-    what = f"{count} {'sidecar' if count == 1 else 'sidecars'}"
-    table.add(f"{what}: reported", f"{rate:,.0f}/s", f"offered {RATE:,}/s", f"{rate:,.0f}/s")
+def add_rows(table: Table, count: int, rate: float, commands: float, idle: float) -> None:
+    label = f"{count} {'sidecar' if count == 1 else 'sidecars'}"
+    table.add(f"{label}: reported", f"{rate:,.0f}/s", f"offered {RATE:,}/s", f"{rate:,.0f}/s")
     table.add(
-        f"{what}: commands to Redis per sidecar",
+        f"{label}: commands to Redis per sidecar",
         f"{commands:.1f}/s",
         f"idle {idle:.1f}/s",
         f"{commands:.1f}/s",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from peers import proxy
 from rig import load
 from rig.bystander import Bystander, figures
-from rig.servers import Rig, Sidecar, free_port, say, wait_until
+from rig.servers import Rig, Sidecar, free_port, print_line, wait_until
 
 CONFIGURATION = ""
 #: Turns of the other client in a second: each acquires and releases a lock, and renews another.
@@ -22,19 +22,19 @@ LARGE = 1 << 20
 #: Seconds of load before the other client's calls count.
 WARM_UP = 0.5
 #: Concurrent requests of h2load, and their connections if they are HTTP/2 streams.
-AT_ONCE, CONNECTIONS = 1_000, 10
+CONCURRENCY, CONNECTIONS = 1_000, 10
 #: The start of an HTTP/2 connection: the preface, and settings that change nothing.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 COUNTS = re.compile(r"(\d+) (succeeded|failed|4xx|5xx)")
 
 
 class Shape(NamedTuple):
-    what: str
+    label: str
     #: The path at the upstream.
     path: str = "/"
     is_encrypted: bool = False
-    #: True if h2load makes the load.
-    is_crowded: bool = False
+    #: True if h2load generates the load.
+    uses_h2load: bool = False
     #: True if h2load uses HTTP/2.
     is_multiplexed: bool = False
 
@@ -43,10 +43,10 @@ SHAPES = (
     Shape("1 KB"),
     Shape("1 MB", path="/large"),
     Shape("1 KB by TLS", is_encrypted=True),
-    Shape(f"1 KB, {AT_ONCE:,} connections", is_crowded=True),
+    Shape(f"1 KB, {CONCURRENCY:,} connections", uses_h2load=True),
     Shape(
-        f"1 KB, {AT_ONCE:,} streams of HTTP/2, or connections where it is not spoken",
-        is_crowded=True,
+        f"1 KB, {CONCURRENCY:,} streams of HTTP/2, or connections where it is not spoken",
+        uses_h2load=True,
         is_multiplexed=True,
     ),
 )
@@ -122,25 +122,25 @@ def start_sidecar(rig: Rig, binary: pathlib.Path, upstream: int, shape: Shape) -
 def saturate(sidecar: Sidecar, shape: Shape, seconds: float) -> load.Figures:
     scheme = "https" if shape.is_encrypted else "http"
     side = proxy.Side(sidecar.http_port, f"/proxy/catalog{shape.path}")
-    if shape.is_crowded:
-        return crowd(side, seconds, shape.is_multiplexed)
+    if shape.uses_h2load:
+        return run_h2load(side, seconds, shape.is_multiplexed)
     return proxy.wrk(side, seconds, url=f"{scheme}://127.0.0.1:{side.port}{side.path}")
 
 
-def crowd(side: proxy.Side, seconds: float, is_multiplexed: bool) -> load.Figures:
+def run_h2load(side: proxy.Side, seconds: float, is_multiplexed: bool) -> load.Figures:
     """Runs h2load without TLS."""
     if not shutil.which("h2load"):
         raise RuntimeError("h2load not found; `make bench` installs it")
-    words = ["--h1", "--clients", AT_ONCE]
+    words = ["--h1", "--clients", CONCURRENCY]
     if is_multiplexed and speaks_http2(side.port):
-        words = ["--clients", CONNECTIONS, "--max-concurrent-streams", AT_ONCE // CONNECTIONS]
+        words = ["--clients", CONNECTIONS, "--max-concurrent-streams", CONCURRENCY // CONNECTIONS]
     elif is_multiplexed:
-        say(f"  this one speaks no HTTP/2: {AT_ONCE:,} connections of HTTP/1.1 instead")
+        print_line(f"  this one speaks no HTTP/2: {CONCURRENCY:,} connections of HTTP/1.1 instead")
     printed = load.output("h2load", *words, "--duration", f"{seconds:.0f}", side.url, seconds=seconds + 30)
-    return counted(printed)
+    return parse_counts(printed)
 
 
-def counted(printed: str) -> load.Figures:
+def parse_counts(printed: str) -> load.Figures:
     """Parses h2load's output, which counts error responses and missing responses as failed."""
     counts = {name: int(count) for count, name in COUNTS.findall(printed)}
     refused = counts["4xx"] + counts["5xx"]
@@ -148,7 +148,7 @@ def counted(printed: str) -> load.Figures:
 
 
 def speaks_http2(port: int) -> bool:
-    """Returns whether it answers the greeting with its own settings, which are a frame of type 4."""
+    """Returns whether the server answers the greeting with settings, which are a frame of type 4."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         connection.sendall(GREETING)
         return connection.recv(9)[3:4] == b"\4"

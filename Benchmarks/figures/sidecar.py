@@ -12,7 +12,7 @@ from figures.table import Table
 from rig import load, web
 from rig.client import Client, Command, encode
 from rig.monitor import words_of
-from rig.servers import ROOT, Rig, Sidecar, say
+from rig.servers import ROOT, Rig, Sidecar, print_line
 
 #: Opens the breaker of the permits.
 OPENING = ("BREAKER.FORCE", "shut", "OPEN")
@@ -36,7 +36,7 @@ def missing() -> str | None:
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> float:
     """Returns the memory after the load on the RESP API, in megabytes. The sidecar keeps running."""
-    say(f"starting a sidecar {rounds} times …")
+    print_line(f"starting a sidecar {rounds} times …")
     starts = []
     for _ in range(rounds):
         sidecar = rig.start_sidecar()
@@ -61,22 +61,22 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> float:
 def acquire_as_sent(rig: Rig, sidecar: Sidecar) -> Callable[[str], Command]:
     """Returns a function from a lock's name to the words that a sidecar sends to Redis for it. They come from MONITOR
     rather than from a copy here."""
-    door, ear = Client(sidecar.port), Client(rig.redis_port)
+    client, monitor = Client(sidecar.port), Client(rig.redis_port)
     # The first call may load the script.
-    door.command("LOCK.ACQUIRE", "rehearsal", "1000")
-    ear.command("MONITOR")
+    client.command("LOCK.ACQUIRE", "first", "1000")
+    monitor.command("MONITOR")
     for _ in range(100):
-        door.command("LOCK.ACQUIRE", "overheard", "1000")
-        while b'"EVALSHA"' not in (line := ear.reply()).upper() or b"{overheard}" not in line:
+        client.command("LOCK.ACQUIRE", "monitored", "1000")
+        while b'"EVALSHA"' not in (line := monitor.reply()).upper() or b"{monitored}" not in line:
             pass
         # A sidecar that does not know Redis' clock yet lets scripts read it.
         if b'"0000000000000000"' not in line:
             break
         time.sleep(0.01)
     # MONITOR slows Redis down.
-    ear.close()
+    monitor.close()
     words = words_of(line)
-    return lambda name: [word.replace(b"overheard", name.encode()).decode("latin-1") for word in words]
+    return lambda name: [word.replace(b"monitored", name.encode()).decode("latin-1") for word in words]
 
 
 def median_latency(port: int, command: Callable[[str], Sequence[object]], samples: int = 3000) -> float:
@@ -110,18 +110,18 @@ def acquire_latency(port: int, samples: int = 3000) -> float:
 
 
 def latency(rig: Rig, sidecar: Sidecar, table: Table, rounds: int, acquire: Callable[[str], Command]) -> None:
-    say("measuring LOCK.ACQUIRE with one client …")
-    ours, theirs, pings = [], [], []
+    print_line("measuring LOCK.ACQUIRE with one client …")
+    interlock, peer, pings = [], [], []
     for _ in range(rounds):
-        ours.append(acquire_latency(sidecar.port))
-        theirs.append(median_latency(rig.redis_port, acquire))
+        interlock.append(acquire_latency(sidecar.port))
+        peer.append(median_latency(rig.redis_port, acquire))
         # The sidecar adds at least one round trip, to itself.
         pings.append(median_latency(rig.redis_port, lambda name: ("PING",)))
-    added = statistics.median(a - b for a, b in zip(ours, theirs, strict=True))
+    added = statistics.median(a - b for a, b in zip(interlock, peer, strict=True))
     table.add(
         "LOCK.ACQUIRE, one client, added to the p50",
-        f"{statistics.median(ours):.0f} µs",
-        f"{statistics.median(theirs):.0f} µs; PING {statistics.median(pings):.0f} µs",
+        f"{statistics.median(interlock):.0f} µs",
+        f"{statistics.median(peer):.0f} µs; PING {statistics.median(pings):.0f} µs",
         f"{added:.0f} µs",
         "≤ 55 µs",
         added <= 55,
@@ -132,48 +132,48 @@ def throughput(
     rig: Rig, sidecar: Sidecar, table: Table, rounds: int, scale: int, acquire: Callable[[str], Command]
 ) -> None:
     pairs = [
-        (f"{TAKE.what} ÷ INCRBY, 50 clients", TAKE, ("INCRBY", "k", "1"), 0.75),
-        (f"{ACQUIRE.what} ÷ SET NX PX, 50 clients", ACQUIRE, ("SET", "k__rand_int__", "v", "NX", "PX", "1000"), 0.6),
-        (f"{ACQUIRE.what} ÷ EVALSHA of its script, 50 clients", ACQUIRE, acquire("direct__rand_int__"), 0.75),
-        (f"{PERMIT.what} ÷ PING, pipelines of 16", PERMIT, ("PING",), 0.6),
+        (f"{TAKE.label} ÷ INCRBY, 50 clients", TAKE, ("INCRBY", "k", "1"), 0.75),
+        (f"{ACQUIRE.label} ÷ SET NX PX, 50 clients", ACQUIRE, ("SET", "k__rand_int__", "v", "NX", "PX", "1000"), 0.6),
+        (f"{ACQUIRE.label} ÷ EVALSHA of its script, 50 clients", ACQUIRE, acquire("direct__rand_int__"), 0.75),
+        (f"{PERMIT.label} ÷ PING, pipelines of 16", PERMIT, ("PING",), 0.6),
     ]
-    for what, ours, words, bound in pairs:
-        theirs = ours._replace(command=words)
-        ours.rate(sidecar.port, scale / 5)
-        mine, other = [], []
+    for label, interlock, words, bound in pairs:
+        peer = interlock._replace(command=words)
+        interlock.rate(sidecar.port, scale / 5)
+        interlock_rates, peer_rates = [], []
         for number in range(1, rounds + 1):
-            say(f"measuring {what}, round {number} of {rounds} …")
-            mine.append(ours.rate(sidecar.port, scale))
-            other.append(theirs.rate(rig.redis_port, scale))
-        table.ratio(what, mine, other, bound)
+            print_line(f"measuring {label}, round {number} of {rounds} …")
+            interlock_rates.append(interlock.rate(sidecar.port, scale))
+            peer_rates.append(peer.rate(rig.redis_port, scale))
+        table.ratio(label, interlock_rates, peer_rates, bound)
 
 
 def http_latency(sidecar: Sidecar, table: Table, rounds: int) -> None:
-    say("measuring LIMIT.TAKE with one client at each door …")
-    ours, theirs = [], []
+    print_line("measuring LIMIT.TAKE with one client at each API …")
+    interlock, peer = [], []
     http, resp = web.WebClient(sidecar.http_port), Client(sidecar.port)
     # Built beforehand, so that neither API's time includes it.
     request, command = web.request("POST", TAKE_PATH, b"{}"), encode(*TAKE.command)
 
     def post() -> None:
         if (answer := http.ask(request)).status != 200:
-            sys.exit(f"benchmark: the HTTP door answered {answer.status} to {TAKE_PATH}: {answer.body!r}")
+            sys.exit(f"benchmark: the HTTP API answered {answer.status} to {TAKE_PATH}: {answer.body!r}")
 
     def take() -> None:
         resp.socket.sendall(command)
         if resp.reply()[0] != b"0":
-            sys.exit("benchmark: the RESP door limited a call far below its limit")
+            sys.exit("benchmark: the RESP API limited a call far below its limit")
 
     for _ in range(rounds):
-        ours.append(median_time(post))
-        theirs.append(median_time(take))
+        interlock.append(median_time(post))
+        peer.append(median_time(take))
     http.close()
     resp.close()
-    added = statistics.median(a - b for a, b in zip(ours, theirs, strict=True))
+    added = statistics.median(a - b for a, b in zip(interlock, peer, strict=True))
     table.add(
         "HTTP API, LIMIT.TAKE, one connection, added to the p50",
-        f"{statistics.median(ours):.0f} µs",
-        f"{statistics.median(theirs):.0f} µs",
+        f"{statistics.median(interlock):.0f} µs",
+        f"{statistics.median(peer):.0f} µs",
         f"{added:.0f} µs",
         "≤ 40 µs",
         added <= 40,
@@ -181,17 +181,17 @@ def http_latency(sidecar: Sidecar, table: Table, rounds: int) -> None:
 
 
 def http_throughput(rig: Rig, sidecar: Sidecar, table: Table, rounds: int, scale: int) -> None:
-    what = f"HTTP API, {TAKE.what}, {CONNECTIONS} connections ÷ RESP API"
+    label = f"HTTP API, {TAKE.label}, {CONNECTIONS} connections ÷ RESP API"
     script = post_script(rig.folder)
     resp = TAKE._replace(clients=CONNECTIONS)
-    posted(sidecar, script, 1)
+    http_takes(sidecar, script, 1)
     resp.rate(sidecar.port, scale / 5)
-    mine, other = [], []
+    interlock_rates, peer_rates = [], []
     for number in range(1, rounds + 1):
-        say(f"measuring {what}, round {number} of {rounds} …")
-        mine.append(posted(sidecar, script, max(1, 5 * scale / 100)))
-        other.append(resp.rate(sidecar.port, scale))
-    table.ratio(what, mine, other, 0.6)
+        print_line(f"measuring {label}, round {number} of {rounds} …")
+        interlock_rates.append(http_takes(sidecar, script, max(1, 5 * scale / 100)))
+        peer_rates.append(resp.rate(sidecar.port, scale))
+    table.ratio(label, interlock_rates, peer_rates, 0.6)
 
 
 def post_script(folder: pathlib.Path) -> pathlib.Path:
@@ -202,9 +202,9 @@ def post_script(folder: pathlib.Path) -> pathlib.Path:
     return script
 
 
-def posted(sidecar: Sidecar, script: pathlib.Path, seconds: float) -> float:
+def http_takes(sidecar: Sidecar, script: pathlib.Path, seconds: float) -> float:
     """Returns takes per second over HTTP, all of which were granted."""
     figures = load.wrk(f"http://127.0.0.1:{sidecar.http_port}{TAKE_PATH}", script, CONNECTIONS, seconds)
     if figures["refused"] or figures["broken"] or not figures["requests"]:
-        sys.exit(f"benchmark: the HTTP door did not grant all takes: {figures}")
+        sys.exit(f"benchmark: the HTTP API did not grant all takes: {figures}")
     return figures["requests"] / figures["seconds"]

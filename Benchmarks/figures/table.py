@@ -1,4 +1,4 @@
-"""The table of figures, with both sides of each, and the ledger of what was measured."""
+"""The table of figures with both sides, and the ledger of the measured parts."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rig.load import Plot
-from rig.servers import ROOT, say
+from rig.servers import ROOT, print_line
 
 #: The last figures of each part, so that one part can be measured without the others.
 LAST_MEASURED = ROOT / ".build" / "benchmarks.json"
@@ -20,6 +20,8 @@ Row = tuple[str, ...]
 
 
 class Table:
+    """The figures of one part."""
+
     def __init__(self) -> None:
         self.rows: list[Row] = []
         #: Tables with the details of a figure, as Markdown.
@@ -31,27 +33,29 @@ class Table:
     def holds(self) -> bool:
         return all(row[-1] != "NO" for row in self.rows)
 
-    def add(self, what: str, ours: str, theirs: str, figure: str, bound: str = "–", holds: bool | None = None) -> None:
+    def add(
+        self, label: str, interlock: str, peer: str, figure: str, bound: str = "–", holds: bool | None = None
+    ) -> None:
         """Adds a figure, with or without a bound."""
         verdict = "–" if holds is None else "yes" if holds else "NO"
-        self.rows.append((what, ours, theirs, figure, bound, verdict))
-        judged = "" if holds is None else f" (bound {bound}) {'ok' if holds else 'MISSED'}"
-        say(f"  {what}: {ours} | {theirs} | {figure}{judged}")
+        self.rows.append((label, interlock, peer, figure, bound, verdict))
+        bound_text = "" if holds is None else f" (bound {bound}) {'ok' if holds else 'MISSED'}"
+        print_line(f"  {label}: {interlock} | {peer} | {figure}{bound_text}")
 
-    def ratio(self, what: str, ours: Sequence[float], theirs: Sequence[float], bound: float | None = None) -> None:
+    def ratio(self, label: str, interlock: Sequence[float], peer: Sequence[float], bound: float | None = None) -> None:
         """Adds a ratio of figures per second, with or without a bound."""
-        mine, other = statistics.median(ours), statistics.median(theirs)
+        interlock_median, peer_median = statistics.median(interlock), statistics.median(peer)
         # Pair by pair: drift of the machine's speed affects both sides of a pair.
-        ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-        sides = f"{mine:,.0f}/s", f"{other:,.0f}/s"
+        ratio = statistics.median(a / b for a, b in zip(interlock, peer, strict=True))
+        sides = f"{interlock_median:,.0f}/s", f"{peer_median:,.0f}/s"
         if bound is None:
-            self.add(what, *sides, f"{ratio:.2f}")
+            self.add(label, *sides, f"{ratio:.2f}")
         else:
-            self.add(what, *sides, f"{ratio:.2f}", f"≥ {bound}", ratio >= bound)
+            self.add(label, *sides, f"{ratio:.2f}", f"≥ {bound}", ratio >= bound)
 
-    def missing(self, what: str, why: str) -> None:
+    def missing(self, label: str, why: str) -> None:
         """Adds a figure that cannot be measured here."""
-        self.add(what, "–", f"missing: {why}", "missing")
+        self.add(label, "–", f"missing: {why}", "missing")
 
     def detail(self, title: str, head: Sequence[str], rows: Sequence[Row]) -> None:
         self.details.append(f"### {title}\n\n{markdown(head, rows)}")
@@ -61,25 +65,27 @@ class Table:
 
 
 def figures(rows: Sequence[Row]) -> str:
-    """A table of figures. Rows named `group: figure` come below a line with their group. A result that repeats
-    Interlock's figure is left out, and so are empty columns."""
+    """Returns a table of figures. Rows named `group: figure` come below a line with their group. A result that repeats
+    Interlock's figure is omitted, and so are empty columns."""
     lines: list[Row] = []
     last = ""
-    for what, ours, theirs, figure, bound, verdict in rows:
-        group, _, name = what.rpartition(": ")
+    for label, interlock, peer, figure, bound, verdict in rows:
+        group, _, name = label.rpartition(": ")
         if group and group != last:
             lines.append((f"**{group}**", "", "", "", ""))
         last = group
         target = f"{bound} **missed**" if verdict == "NO" else bound
-        cells = (name, ours, theirs, "" if repeats(figure, what, ours) else figure, target)
+        cells = (name, interlock, peer, "" if repeats(figure, label, interlock) else figure, target)
         lines.append(tuple("" if cell == "–" else cell for cell in cells))
     kept = [column for column in range(len(HEAD)) if any(line[column] for line in lines)]
     return markdown([HEAD[column] for column in kept], [tuple(line[column] for column in kept) for line in lines])
 
 
-def repeats(figure: str, what: str, ours: str) -> bool:
-    """Whether a result is one of Interlock's figures. A ratio is only if it is all that Interlock's column says."""
-    return figure == ours or ("÷" not in what and bool(re.search(rf"(^|[ /]){re.escape(figure)}($|[ ,;])", ours)))
+def repeats(figure: str, label: str, interlock: str) -> bool:
+    """Returns whether a result is one of Interlock's figures. A ratio must be the whole text of Interlock's column."""
+    return figure == interlock or (
+        "÷" not in label and bool(re.search(rf"(^|[ /]){re.escape(figure)}($|[ ,;])", interlock))
+    )
 
 
 def markdown(head: Sequence[str], rows: Sequence[Row], gap: str = "") -> str:
@@ -88,6 +94,8 @@ def markdown(head: Sequence[str], rows: Sequence[Row], gap: str = "") -> str:
 
 
 class Ledger:
+    """The last figures of each part, kept in a file."""
+
     def __init__(self, file: pathlib.Path = LAST_MEASURED) -> None:
         self.file = file
         try:
@@ -102,7 +110,7 @@ class Ledger:
             "plots": table.plots,
             "rounds": rounds,
             "commit": commit,
-            # How it was measured, and what else is to say.
+            # How it was measured, and further remarks.
             "notes": notes,
             "day": time.strftime("%Y-%m-%d"),
         }

@@ -1,8 +1,8 @@
 """pybreaker with its state in Redis, compared to permits of a sidecar through redis-py."""
 
 from figures.table import Table
-from peers import beside
-from peers.beside import Side
+from peers import comparison
+from peers.comparison import Side
 from rig import load
 from rig.client import Client
 from rig.servers import Rig
@@ -17,13 +17,13 @@ EXPLANATION = """\
 
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
-    if why := load.lacks("pybreaker"):
+    if why := load.missing_library("pybreaker"):
         table.missing("guarded calls of pybreaker", why)
         return
     seconds = max(1, 3 * scale / 100)
     redis, sidecar = Client(rig.redis_port), rig.start_sidecar()
     for callers in CALLERS:
-        beside.compare(
+        comparison.compare(
             table,
             "PERMIT.ACQUIRE and PERMIT.REPORT",
             "pybreaker",

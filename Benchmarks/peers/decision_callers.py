@@ -102,25 +102,25 @@ class Run(NamedTuple):
     late: int = 0
 
 
-def ask_on(call: Decide, begin: int, end: int) -> Run:
+def call_repeatedly(call: Decide, begin: int, end: int) -> Run:
     """Makes one call after the other, and measures those between `begin` and `end`."""
     calls = granted = all_calls = 0
     while (now := time.monotonic_ns()) < end:
-        let_through = call()
+        allowed = call()
         all_calls += 1
         if now >= begin:
             calls += 1
-            granted += let_through
+            granted += allowed
     return Run(calls, granted, all_calls)
 
 
-def ask_when_due(call: Decide, begin: int, times: Sequence[int]) -> Run:
+def call_at_times(call: Decide, begin: int, times: Sequence[int]) -> Run:
     """Makes calls at these times after `begin`, or as soon as the previous one is answered."""
     granted = late = 0
     for due in times:
-        while (left := begin + due - time.monotonic_ns()) > 0:
-            time.sleep(left / 1e9)
-        late = max(late, -left)
+        while (remaining := begin + due - time.monotonic_ns()) > 0:
+            time.sleep(remaining / 1e9)
+        late = max(late, -remaining)
         granted += call()
     return Run(len(times), granted, len(times), late)
 
@@ -128,9 +128,9 @@ def ask_when_due(call: Decide, begin: int, times: Sequence[int]) -> Run:
 def run(options: argparse.Namespace, number: int, begin: int) -> Run:
     call = KINDS[options.kind](options.port, options.limit)
     if not options.trace:
-        return ask_on(call, begin, begin + int(options.seconds * 1e9))
+        return call_repeatedly(call, begin, begin + int(options.seconds * 1e9))
     trace = traces.KINDS[options.trace](options.rate, options.window, options.length, options.callers)
-    return ask_when_due(call, begin, trace.times(number))
+    return call_at_times(call, begin, trace.times(number))
 
 
 def main() -> None:

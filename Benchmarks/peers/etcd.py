@@ -15,7 +15,7 @@ from figures.table import Table
 from peers import turns
 from rig import load
 from rig.load import Figures
-from rig.servers import ROOT, Rig, free_port, say, wait_until
+from rig.servers import ROOT, Rig, free_port, print_line, wait_until
 
 CALLERS = (1, 8)
 WAITERS = 16
@@ -38,9 +38,9 @@ to redigo; production needs a majority of three or five. Callers have a lock eac
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     why = (
-        load.lacks("redis_lock")
+        load.missing_library("redis_lock")
         if shutil.which("etcd")
-        else "there is no etcd; `make bench` installs it where it can be had"
+        else "there is no etcd; `make bench` installs it if it is available"
     )
     if why:
         table.missing("lock and unlock of etcd", why)
@@ -91,29 +91,29 @@ def start(rig: Rig, folder: pathlib.Path) -> tuple[int, subprocess.Popen[Any]]:
 
 
 def is_healthy(port: int) -> bool:
-    # A plain socket: http.client fails on what etcd sends before it is ready.
+    # A plain socket, because http.client fails on the response that etcd sends before it is ready.
     with socket.create_connection(("127.0.0.1", port), timeout=2) as probe:
         probe.sendall(b"GET /health HTTP/1.0\r\n\r\n")
         return b'"true"' in probe.makefile("rb").read()
 
 
 def run(
-    ports: Mapping[str, int], what: str, callers: int, rounds: int, seconds: float, *options: object
+    ports: Mapping[str, int], label: str, callers: int, rounds: int, seconds: float, *options: object
 ) -> dict[str, list[Figures]]:
     """Returns the figures of each side's runs, by its name."""
     runs: dict[str, list[Figures]] = {side: [] for side in ports}
     for number in range(1, rounds + 1):
         for side, port in ports.items():
-            say(f"{what}, {side}, processes: {callers}, round {number} of {rounds}, {seconds:.0f} s …")
+            print_line(f"{label}, {side}, processes: {callers}, round {number} of {rounds}, {seconds:.0f} s …")
             make = go_callers if side in GO_LIBRARIES else load.peer
             runs[side].append(make(side, port, callers, seconds, *options))
     return runs
 
 
 def build_go_callers() -> str | None:
-    """Builds the callers in Go. Returns why they cannot be had here, or None."""
+    """Builds the callers in Go. Returns why they are not available here, or None."""
     if not shutil.which("go"):
-        return "there is no Go; `make bench` installs it where it can be had"
+        return "there is no Go; `make bench` installs it if it is available"
     settings = {
         "GOPATH": GO_PATH,
         "GO111MODULE": "off",
@@ -133,40 +133,40 @@ def go_callers(side: str, port: int, callers: int, seconds: float, *options: obj
     return turns.figures(printed["turns"], printed["begin"], printed["end"])
 
 
-def report_speed(table: Table, what: str, runs: Mapping[str, Sequence[Figures]]) -> None:
+def report_speed(table: Table, label: str, runs: Mapping[str, Sequence[Figures]]) -> None:
     rates = {side: [figures["cycles"] / figures["seconds"] for figures in of_side] for side, of_side in runs.items()}
-    table.ratio(f"lock and unlock ÷ etcd: {what}, HTTP", rates[HTTP], rates[ETCD])
-    table.ratio(f"lock and unlock ÷ etcd: {what}, redis-py", rates[RESP], rates[ETCD])
+    table.ratio(f"lock and unlock ÷ etcd: {label}, HTTP", rates[HTTP], rates[ETCD])
+    table.ratio(f"lock and unlock ÷ etcd: {label}, redis-py", rates[RESP], rates[ETCD])
     if ETCD_GO in rates:
-        table.ratio(f"lock and unlock ÷ etcd: {what}, Go clients of both", rates[RESP_GO], rates[ETCD_GO])
+        table.ratio(f"lock and unlock ÷ etcd: {label}, Go clients of both", rates[RESP_GO], rates[ETCD_GO])
 
 
-def report_times(table: Table, what: str, runs: Mapping[str, Sequence[Figures]]) -> None:
+def report_times(table: Table, label: str, runs: Mapping[str, Sequence[Figures]]) -> None:
     def times(side: str) -> list[float]:
         return [
             statistics.median(figures[key] for figures in runs[side]) for key in ("p50_ms", "p99_ms", "longest_wait_ms")
         ]
 
-    ours, plain, theirs = times(HTTP), times(RESP), times(ETCD)
+    http_times, resp_times, etcd_times = times(HTTP), times(RESP), times(ETCD)
     table.add(
-        f"{what} ÷ etcd: release to next grant, p50/p99, ms",
-        f"HTTP {ours[0]:.2f}/{ours[1]:.2f}; redis-py {plain[0]:.2f}/{plain[1]:.2f}",
-        f"{theirs[0]:.2f}/{theirs[1]:.2f}",
-        f"{ours[1] / theirs[1]:.2f}",
+        f"{label} ÷ etcd: release to next grant, p50/p99, ms",
+        f"HTTP {http_times[0]:.2f}/{http_times[1]:.2f}; redis-py {resp_times[0]:.2f}/{resp_times[1]:.2f}",
+        f"{etcd_times[0]:.2f}/{etcd_times[1]:.2f}",
+        f"{http_times[1] / etcd_times[1]:.2f}",
     )
     table.add(
-        f"{what} ÷ etcd: longest wait, ms",
-        f"HTTP {ours[2]:,.0f}; redis-py {plain[2]:,.0f}",
-        f"{theirs[2]:,.0f}",
-        f"{ours[2] / theirs[2]:.2f}",
+        f"{label} ÷ etcd: longest wait, ms",
+        f"HTTP {http_times[2]:,.0f}; redis-py {resp_times[2]:,.0f}",
+        f"{etcd_times[2]:,.0f}",
+        f"{http_times[2] / etcd_times[2]:.2f}",
     )
     if ETCD_GO in runs:
-        ours, theirs = times(RESP_GO), times(ETCD_GO)
+        http_times, etcd_times = times(RESP_GO), times(ETCD_GO)
         table.add(
-            f"{what} ÷ etcd: release to next grant, p50/p99, ms, Go clients of both",
-            f"{ours[0]:.2f}/{ours[1]:.2f}",
-            f"{theirs[0]:.2f}/{theirs[1]:.2f}",
-            f"{ours[1] / theirs[1]:.2f}",
+            f"{label} ÷ etcd: release to next grant, p50/p99, ms, Go clients of both",
+            f"{http_times[0]:.2f}/{http_times[1]:.2f}",
+            f"{etcd_times[0]:.2f}/{etcd_times[1]:.2f}",
+            f"{http_times[1] / etcd_times[1]:.2f}",
         )
 
 

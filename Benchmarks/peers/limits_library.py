@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from figures import oracles, taken
-from figures.accuracy import WINDOW, judge_fixed, judge_sliding
+from figures.accuracy import WINDOW, analyze_fixed, analyze_sliding
 from figures.decisions import LARGE
 from figures.oracles import Grants
 from figures.table import Table
-from peers import beside
-from peers.beside import Side
+from peers import comparison
+from peers.comparison import Side
 from rig import load, traces
 from rig.client import Client, scripts_run
 from rig.monitor import Commands, Monitor
-from rig.servers import Rig, say
+from rig.servers import Rig, print_line
 from rig.traces import SECOND
 
 CALLERS = (1, 8)
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
     algorithm: str
     #: The limit per second for callers at full speed.
     limit: int
-    #: Functions that turn the commands of scripts into grants.
+    #: Functions that convert the commands of scripts into grants.
     peers_grants: Callable
     own_grants: Callable
 
@@ -48,9 +48,9 @@ PAIRS = (
         "fixed",
         LARGE,
         lambda commands: list(itertools.chain(*taken.counted(commands, SHORT))),
-        lambda commands: judge_fixed(commands)[0],
+        lambda commands: analyze_fixed(commands)[0],
     ),
-    Pair("moving", "sliding", SLIDING, taken.pushed, lambda commands: judge_sliding(commands)[0]),
+    Pair("moving", "sliding", SLIDING, taken.pushed, lambda commands: analyze_sliding(commands)[0]),
 )
 
 
@@ -70,14 +70,14 @@ CONFIGURATION = configuration(lambda pair: pair.limit)
 
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
-    if why := load.lacks("limits"):
+    if why := load.missing_library("limits"):
         table.missing("limits of the Python library limits", why)
         return
     seconds = max(1, 3 * scale / 100)
     redis, sidecar = Client(rig.redis_port), rig.start_sidecar()
     for pair in PAIRS:
         for callers in CALLERS:
-            beside.compare(
+            comparison.compare(
                 table,
                 f"LIMIT.TAKE, {pair.algorithm}",
                 f"limits, {pair.strategy} window",
@@ -102,7 +102,7 @@ def measure_accuracy(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     for pair in PAIRS:
         own, peers = [], []
         for kind in traces.KINDS:
-            say(f"limits, {pair.strategy}, {LOAD} × the limit, {kind}, {2 * length / SECOND:.0f} s …")
+            print_line(f"limits, {pair.strategy}, {LOAD} × the limit, {kind}, {2 * length / SECOND:.0f} s …")
             own.append(
                 play(
                     rig,
@@ -117,14 +117,14 @@ def measure_accuracy(rig: Rig, table: Table, rounds: int, scale: int) -> None:
             peers.append(
                 play(rig, f"limits-{pair.strategy}", rig.redis_port, kind, length, "LIMITER", pair.peers_grants)
             )
-        most, beside_it = (max(case.most for case in cases) for cases in (own, peers))
+        maximum, peer_maximum = (max(case.maximum for case in cases) for cases in (own, peers))
         # A fixed window may grant twice the limit across an edge.
-        bound, holds = ("≤ 1", most <= 1) if pair.algorithm == "sliding" else ("–", None)
+        bound, holds = ("≤ 1", maximum <= 1) if pair.algorithm == "sliding" else ("–", None)
         table.add(
             f"LIMIT.TAKE, {pair.algorithm}, accuracy: trailing",
-            f"{most:.2f}",
-            f"{beside_it:.2f}",
-            f"{most:.2f}",
+            f"{maximum:.2f}",
+            f"{peer_maximum:.2f}",
+            f"{maximum:.2f}",
             bound,
             holds,
         )
@@ -146,7 +146,7 @@ class Case(NamedTuple):
 
     granted: int
     #: The most in any trailing window ÷ the limit.
-    most: float
+    maximum: float
     #: Grants that Redis counted beyond those that clients got.
     unexplained: int
 
@@ -176,6 +176,6 @@ def play(
     time.sleep(1.1 * WINDOW / SECOND)
     return Case(
         figures["granted"],
-        oracles.most_within(grants, WINDOW, closed=False) / SHORT,
+        oracles.maximum_within(grants, WINDOW, closed=False) / SHORT,
         sum(cost for _, cost in grants) - figures["granted"],
     )

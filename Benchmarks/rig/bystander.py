@@ -1,4 +1,4 @@
-"""A well-behaved client in its own process: the latencies and errors that it sees while others load its sidecar."""
+"""A well-behaved client in its own process. It measures latencies and errors while others load its sidecar."""
 
 import multiprocessing
 import os
@@ -26,12 +26,12 @@ class Turn(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Latencies of one call within a span of time, in microseconds."""
+    """The latencies of one call within a span of time, in microseconds."""
 
     calls: int
     p50: float
     p99: float
-    most: float
+    maximum: float
 
     @property
     def text(self) -> str:
@@ -39,14 +39,14 @@ class Figures(NamedTuple):
 
 
 class Bystander:
-    """Calls at its own pace until it is stopped. It forks: make it before other connections.
+    """Calls at a fixed pace until it is stopped. It forks: create it before other connections.
 
     `pace` and `renewal` are seconds from one turn, and from one renewal, to the next."""
 
     def __init__(self, port: int, pace: float = PACE, renewal: float = RENEWAL, is_encrypted: bool = False) -> None:
         processes = multiprocessing.get_context("fork")
-        self.results, theirs = processes.Pipe()
-        self.process = processes.Process(target=live, args=(port, theirs, pace, renewal, is_encrypted), daemon=True)
+        self.results, child_end = processes.Pipe()
+        self.process = processes.Process(target=run, args=(port, child_end, pace, renewal, is_encrypted), daemon=True)
         self.process.start()
         self.turns: list[Turn] = []
         #: Errors, and how often its lease was lost.
@@ -59,7 +59,7 @@ class Bystander:
         self.process.join()
 
     def figures(self, call: str, begin: int, end: int) -> Figures:
-        """Latencies of the calls between `begin` and `end`, in nanoseconds of the monotonic clock."""
+        """Returns the latencies of the calls between `begin` and `end`, in nanoseconds of the monotonic clock."""
         return figures([turn.microseconds for turn in self.turns if turn.call == call and begin <= turn.at < end])
 
 
@@ -70,13 +70,13 @@ def figures(times: Iterable[float]) -> Figures:
     return Figures(len(times), statistics.median(times), times[len(times) * 99 // 100], times[-1])
 
 
-def live(port: int, orders: Connection, pace: float, renewal: float, is_encrypted: bool) -> None:
+def run(port: int, orders: Connection, pace: float, renewal: float, is_encrypted: bool) -> None:
     turns: list[Turn] = []
     errors: list[str] = []
     lost = 0
     client = Client(port, is_encrypted)
     client.socket.settimeout(30)
-    # Earlier bystanders may have left leases behind.
+    # Leases of earlier bystanders may still be held.
     kept, passing = f"kept-{os.getpid()}", f"passing-{os.getpid()}"
     token = client.command("LOCK.ACQUIRE", kept, TTL)[0]
     renewed = due = time.monotonic()
@@ -84,8 +84,8 @@ def live(port: int, orders: Connection, pace: float, renewal: float, is_encrypte
         due = max(due + pace, time.monotonic())
         try:
             timed(turns, "PING", client, "PING")
-            [mine, *_] = timed(turns, "LOCK.ACQUIRE", client, "LOCK.ACQUIRE", passing, TTL)
-            client.command("LOCK.RELEASE", passing, mine)
+            [passing_token, *_] = timed(turns, "LOCK.ACQUIRE", client, "LOCK.ACQUIRE", passing, TTL)
+            client.command("LOCK.RELEASE", passing, passing_token)
             if time.monotonic() - renewed >= renewal:
                 renewed = time.monotonic()
                 if timed(turns, "LOCK.RENEW", client, "LOCK.RENEW", kept, token, TTL) is None:

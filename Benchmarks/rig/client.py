@@ -10,7 +10,7 @@ Command = Sequence[str]
 
 
 def encode(*words: object) -> bytes:
-    """A command in the bytes of the protocol."""
+    """Returns the bytes of a command."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         word = word if isinstance(word, bytes) else str(word).encode()
@@ -23,7 +23,7 @@ class Incomplete(Exception):
 
 
 class Replies:
-    """Splits what one connection receives into replies."""
+    """Splits the received bytes of one connection into replies."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -31,45 +31,45 @@ class Replies:
     def feed(self, data: bytes) -> list[Any]:
         """Returns the replies that these bytes complete."""
         data = self.rest + data
-        replies, place = [], 0
+        replies, position = [], 0
         try:
-            while place < len(data):
-                reply, place = parse(data, place)
+            while position < len(data):
+                reply, position = parse(data, position)
                 replies.append(reply)
         except Incomplete:
             pass
-        self.rest = data[place:]
+        self.rest = data[position:]
         return replies
 
 
-def parse(data: bytes, place: int) -> tuple[Any, int]:
-    """Returns the reply that begins at `place`, and the place behind it. Raises RuntimeError for an error reply."""
-    end = data.find(b"\r\n", place)
+def parse(data: bytes, position: int) -> tuple[Any, int]:
+    """Returns the reply at `position`, and the position after it. Raises RuntimeError for an error reply."""
+    end = data.find(b"\r\n", position)
     if end < 0:
         raise Incomplete
-    kind, rest, place = data[place : place + 1], data[place + 1 : end], end + 2
+    kind, rest, position = data[position : position + 1], data[position + 1 : end], end + 2
     if kind == b":":
-        return int(rest), place
+        return int(rest), position
     if kind == b"+":
-        return rest, place
+        return rest, position
     if kind == b"$":
         if rest == b"-1":
-            return None, place
-        end = place + int(rest)
+            return None, position
+        end = position + int(rest)
         if len(data) < end + 2:
             raise Incomplete
-        return data[place:end], end + 2
+        return data[position:end], end + 2
     if kind == b"*":
         elements = []
         for _ in range(int(rest)):
-            element, place = parse(data, place)
+            element, position = parse(data, position)
             elements.append(element)
-        return elements, place
+        return elements, position
     raise RuntimeError(rest.decode())
 
 
 class Client:
-    """The smallest Redis client, for timing single round trips: one command, one reply."""
+    """A minimal Redis client for timing single round trips: one command, one reply."""
 
     def __init__(self, port: int, is_encrypted: bool = False) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)
@@ -102,13 +102,13 @@ class Client:
         self.socket.close()
 
     def info(self, *sections: object) -> dict[str, str]:
-        """The fields of INFO."""
+        """Returns the fields of INFO."""
         lines = self.command("INFO", *sections).decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
 def scripts_run(redis: Client) -> int:
-    """Scripts that Redis has run, by its own count. total_commands_processed would include what scripts call."""
+    """Returns the number of scripts that Redis has run, without the commands that they called."""
     lines = redis.info("commandstats")
     calls = [lines.get(f"cmdstat_{command}", "calls=0") for command in ("evalsha", "eval")]
     return sum(int(line.partition("calls=")[2].split(",")[0]) for line in calls)

@@ -19,7 +19,7 @@ class ClusterRig(Rig):
 
     def start_redis(self) -> None:
         for _ in range(self.primaries):
-            self.start_server(free_port(beside=CLUSTER_BUS))
+            self.start_server(free_port(distance=CLUSTER_BUS))
         self.join()
 
     @property
@@ -35,26 +35,26 @@ class ClusterRig(Rig):
 
     def join(self) -> None:
         ports = list(self.servers)
-        for place, port in enumerate(ports):
-            first, last = SLOTS * place // len(ports), SLOTS * (place + 1) // len(ports) - 1
-            Client(port).command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
+        for index, port in enumerate(ports):
+            first, last = SLOTS * index // len(ports), SLOTS * (index + 1) // len(ports) - 1
+            Client(port).command("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
             Client(port).command("CLUSTER", "ADDSLOTSRANGE", first, last)
-            if place > 0:
+            if index > 0:
                 Client(port).command("CLUSTER", "MEET", "127.0.0.1", ports[0])
-        wait_until(lambda: all(self.is_whole(port) for port in ports), "the agreement of the cluster", 60)
+        wait_until(lambda: all(self.is_healthy(port) for port in ports), "the agreement of the cluster", 60)
 
-    def is_whole(self, port: int) -> bool:
+    def is_healthy(self, port: int) -> bool:
         lines = Client(port).command("CLUSTER", "INFO").decode().splitlines()
         return "cluster_state:ok" in lines and f"cluster_known_nodes:{len(self.servers)}" in lines
 
     def owner(self, key: str) -> int:
-        """The port of the server that a key is on."""
+        """Returns the port of the server that has a key."""
         ports = list(self.servers)
         slot = int(Client(ports[0]).command("CLUSTER", "KEYSLOT", key))
-        return next(port for place, port in enumerate(ports) if slot < SLOTS * (place + 1) // len(ports))
+        return next(port for index, port in enumerate(ports) if slot < SLOTS * (index + 1) // len(ports))
 
     def scripts_run(self) -> dict[int, int]:
-        """By the servers' ports."""
+        """Returns the number of scripts by server port."""
         return {port: scripts_run(Client(port)) for port in self.servers}
 
     def processor_seconds(self) -> list[float]:

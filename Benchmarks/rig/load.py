@@ -1,4 +1,4 @@
-"""Runs the programs that make load: redis-benchmark, InterlockBenchmarks, and those of `peers`."""
+"""Runs the load generators: redis-benchmark, InterlockBenchmarks, and those of `peers`."""
 
 import contextlib
 import json
@@ -17,19 +17,19 @@ from rig.servers import RELEASE, ROOT
 Figures = dict[str, Any]
 """The figures that a load generator prints as JSON."""
 Plot = dict[str, Any]
-"""What `figures.draw` makes one file of: `file`, `title`, `sizes` and `lines`."""
+"""The input of `figures.draw` for one file: `file`, `title`, `sizes` and `lines`."""
 
 GENERATOR = RELEASE / "InterlockBenchmarks"
 PYTHON = ROOT / ".venv" / "bin" / "python"
 #: Programs in Python are modules of these packages.
 PACKAGES = ROOT / "Benchmarks"
 PEERS = ("redis-py", "python-redis-lock")
-#: By the names that pip knows.
+#: Their names for pip.
 LIBRARIES = ("redis", "python-redis-lock", "limits", "pybreaker")
 
 
 def missing() -> str | None:
-    """What must be built or installed to measure locks, or None."""
+    """Returns what must be built or installed to measure locks, or None."""
     if not GENERATOR.exists():
         return "InterlockBenchmarks is not built; `make bench` builds it"
     if subprocess.run([PYTHON, "-c", "import redis, redis_lock"], capture_output=True).returncode != 0:
@@ -37,16 +37,16 @@ def missing() -> str | None:
     return None
 
 
-def lacks(library: str) -> str | None:
-    """Why this Python library cannot be measured here, or None if it can."""
+def missing_library(library: str) -> str | None:
+    """Returns why this Python library cannot be measured here, or None if it can."""
     try:
         found = subprocess.run([PYTHON, "-c", f"import {library}"], capture_output=True)
     except FileNotFoundError:
-        return f"there is no {PYTHON.relative_to(ROOT)}; `make bench` makes it"
+        return f"there is no {PYTHON.relative_to(ROOT)}; `make bench` creates it"
     return (
         None
         if found.returncode == 0
-        else f"{PYTHON.relative_to(ROOT)} has no {library}; `make bench` installs it where it can be had"
+        else f"{PYTHON.relative_to(ROOT)} has no {library}; `make bench` installs it if it is available"
     )
 
 
@@ -54,10 +54,10 @@ def output(
     *words: object,
     seconds: float,
     folder: pathlib.Path | None = None,
-    given: str = "",
+    stdin: str = "",
     accepted: Collection[int] = (0,),
 ) -> str:
-    """Runs a program in `folder`, gives it the text `given`, and returns what it prints. Its exit code must be one of
+    """Runs a program in `folder` with the standard input `stdin`, and returns its output. Its exit code must be one of
     `accepted`.
 
     Kills the program and its children when it takes longer, or when this program is interrupted.
@@ -73,7 +73,7 @@ def output(
         start_new_session=True,
     )
     try:
-        printed, complaints = process.communicate(given, timeout=seconds)
+        printed, errors = process.communicate(stdin, timeout=seconds)
     except BaseException as error:
         # Its own session: the group has only this program and its children. After Ctrl-C, communicate() waits a moment,
         # so the program may be gone.
@@ -84,7 +84,7 @@ def output(
             sys.exit(f"benchmark: not done within {seconds:.0f} s: {' '.join(command)}")
         raise
     if process.returncode not in accepted:
-        sys.exit(f"benchmark: {' '.join(command)}\n{complaints[-1000:]}")
+        sys.exit(f"benchmark: {' '.join(command)}\n{errors[-1000:]}")
     return printed
 
 
@@ -112,13 +112,13 @@ def wrk(url: str, script: pathlib.Path, connections: int, seconds: float) -> Fig
 class Load(NamedTuple):
     """Requests of redis-benchmark."""
 
-    what: str
+    label: str
     command: Command
     #: At a scale of 100 %.
     requests: int
     clients: int = 50
     pipeline: int = 1
-    #: How many names to choose from; None if the command has no name.
+    #: The number of names to choose from; None if the command has no name.
     names: int | None = None
 
     def rate(self, port: int, scale: float) -> float:
@@ -128,7 +128,7 @@ class Load(NamedTuple):
         )
 
 
-def own(figure: str, *options: object, seconds: float, generator: pathlib.Path = GENERATOR) -> Figures:
+def run_generator(figure: str, *options: object, seconds: float, generator: pathlib.Path = GENERATOR) -> Figures:
     """Runs one load generator of InterlockBenchmarks."""
     return json.loads(output(generator, figure, *options, "--seconds", seconds, seconds=seconds + 60))
 
@@ -171,8 +171,8 @@ def python(module: str, *words: object, seconds: float) -> Figures:
 
 
 def draw(plots: Sequence[Plot], folder: pathlib.Path) -> None:
-    """Draws the plots of a `Table` into a folder."""
-    output(PYTHON, "-m", "figures.draw", folder, seconds=120, folder=PACKAGES, given=json.dumps(plots))
+    """Writes the plots of a `Table` to a folder."""
+    output(PYTHON, "-m", "figures.draw", folder, seconds=120, folder=PACKAGES, stdin=json.dumps(plots))
 
 
 def peer_versions() -> str:

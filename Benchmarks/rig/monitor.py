@@ -1,4 +1,4 @@
-"""What Redis runs, and when, by MONITOR."""
+"""The commands that Redis runs and their times, from MONITOR."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 def words_of(line: bytes) -> list[bytes]:
-    """The quoted words of a line of MONITOR, as bytes."""
+    """Returns the quoted words of a line of MONITOR as bytes."""
     return [ast.literal_eval(f'b"{word}"') for word in WORD.findall(line.decode("latin-1"))]
 
 
@@ -41,9 +41,9 @@ class Monitor:
 
     def stop(self, part: bytes) -> Commands:
         """Returns the commands of scripts whose line contains `part`."""
-        mark = b"heard-%d" % time.monotonic_ns()
-        Client(self.port).command("ECHO", mark)
-        wait_until(lambda: mark in b"".join(self.chunks[-2:]), "the end of what MONITOR tells")
+        marker = b"end-%d" % time.monotonic_ns()
+        Client(self.port).command("ECHO", marker)
+        wait_until(lambda: marker in b"".join(self.chunks[-2:]), "the end of the output of MONITOR")
         self.socket.shutdown(socket.SHUT_RDWR)
         self.thread.join()
         self.socket.close()
@@ -51,7 +51,7 @@ class Monitor:
 
 
 def commands(lines: Iterable[bytes], part: bytes) -> Commands:
-    """The commands of scripts in these lines of MONITOR. A script that asked for TIME acts at that time."""
+    """Returns the commands of scripts in these lines of MONITOR. A script that called TIME runs at that time."""
     found: Commands = []
     clock = None
     for match in filter(None, map(LINE.match, lines)):

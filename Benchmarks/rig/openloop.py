@@ -1,4 +1,4 @@
-"""An open loop: sends calls at the times of a trace, whether or not earlier ones are answered."""
+"""An open loop: sends calls at the times of a trace, without waiting for answers."""
 
 import heapq
 import select
@@ -15,7 +15,7 @@ GRACE = 2_000_000_000
 
 
 Planned = tuple[int, int, int]
-"""A call to send: (time, place of the sidecar, until when it is repeated if it is refused)."""
+"""A call to send: (time, index of the sidecar, until when it is repeated if it is refused)."""
 
 
 class Sent:
@@ -31,7 +31,7 @@ class Sent:
         self.granted: bool | None = None
 
 
-class Door:
+class SidecarConnection:
     """A connection to one sidecar, with its calls in flight."""
 
     def __init__(self, port: int) -> None:
@@ -47,61 +47,62 @@ class Door:
 
 def play(trace: Trace, ports: Sequence[int], service: str) -> list[Sent]:
     """Returns the calls as they were sent, repeated ones included."""
-    doors = [Door(port) for port in ports]
+    connections = [SidecarConnection(port) for port in ports]
     command = encode("LIMIT.TAKE", service)
-    # A moment to get ready.
+    # Leaves time to prepare.
     begin = time.time_ns() + 20_000_000
     # A sorted list is a heap. Repeated calls are pushed to it.
     planned = sorted(
-        (begin + call.time, call.sidecar, begin + call.returns_until if call.returns_until else 0)
+        (begin + call.time, call.sidecar, begin + call.repeated_until if call.repeated_until else 0)
         for call in trace.calls
     )
     sent, last = [], begin + trace.length
-    while planned or any(door.pending for door in doors):
+    while planned or any(connection.pending for connection in connections):
         if time.time_ns() > last + GRACE:
-            sys.exit(f"benchmark: {sum(len(door.pending) for door in doors)} calls to {service} were not answered")
-        sent += send_due(planned, doors, command)
+            pending = sum(len(connection.pending) for connection in connections)
+            sys.exit(f"benchmark: {pending} calls to {service} were not answered")
+        sent += send_due(planned, connections, command)
         # select, because poll and epoll wait whole milliseconds.
         pause = (planned[0][0] if planned else last + GRACE) - time.time_ns()
-        for door in select.select(doors, [], [], max(0, pause) / 1e9)[0]:
-            for again in answers(door, doors.index(door)):
+        for connection in select.select(connections, [], [], max(0, pause) / 1e9)[0]:
+            for again in answers(connection, connections.index(connection)):
                 heapq.heappush(planned, again)
-    for door in doors:
-        door.socket.close()
+    for connection in connections:
+        connection.socket.close()
     return sent
 
 
-def send_due(planned: list[Planned], doors: Sequence[Door], command: bytes) -> list[Sent]:
-    """Sends what is due, in one write for each sidecar."""
-    due: list[list[tuple[int, int]]] = [[] for _ in doors]
+def send_due(planned: list[Planned], connections: Sequence[SidecarConnection], command: bytes) -> list[Sent]:
+    """Sends the due calls, in one write for each sidecar."""
+    due: list[list[tuple[int, int]]] = [[] for _ in connections]
     now = time.time_ns()
     while planned and planned[0][0] <= now:
-        at, place, until = heapq.heappop(planned)
-        due[place].append((at, until))
+        at, index, until = heapq.heappop(planned)
+        due[index].append((at, until))
     sent = []
-    for door, calls in zip(doors, due, strict=True):
+    for connection, calls in zip(connections, due, strict=True):
         if not calls:
             continue
         now = time.time_ns()
-        mine = [(Sent(now, now - at), until) for at, until in calls]
-        door.pending += mine
-        sent += [call for call, _ in mine]
-        door.socket.sendall(command * len(mine))
+        calls_sent = [(Sent(now, now - at), until) for at, until in calls]
+        connection.pending += calls_sent
+        sent += [call for call, _ in calls_sent]
+        connection.socket.sendall(command * len(calls_sent))
     return sent
 
 
-def answers(door: Door, place: int) -> list[Planned]:
+def answers(connection: SidecarConnection, index: int) -> list[Planned]:
     """Reads replies. Returns the calls to repeat."""
-    data = door.socket.recv(1 << 16)
+    data = connection.socket.recv(1 << 16)
     if not data:
         sys.exit("benchmark: a sidecar closed the connection")
     now = time.time_ns()
-    replies = door.replies.feed(data)
-    answered, door.pending = door.pending[: len(replies)], door.pending[len(replies) :]
+    replies = connection.replies.feed(data)
+    answered, connection.pending = connection.pending[: len(replies)], connection.pending[len(replies) :]
     again = []
     for (call, until), (limited, _, _, retry_after, _) in zip(answered, replies, strict=True):
         call.granted = not limited
         back = now + retry_after * 1_000_000
         if limited and back < until:
-            again.append((back, place, until))
+            again.append((back, index, until))
     return again

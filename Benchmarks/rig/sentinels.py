@@ -1,4 +1,4 @@
-"""A primary, two replicas and three Sentinels, and how Sentinels lose the primary."""
+"""A primary, two replicas and three Sentinels, and ways in which the Sentinels lose the primary."""
 
 import signal
 import subprocess
@@ -10,14 +10,14 @@ from rig.servers import Rig, free_port, wait_until
 NAME = "main"
 REPLICAS = 2
 SENTINELS = 3
-#: Milliseconds without an answer after which a Sentinel believes that a server is down.
+#: Milliseconds without an answer after which a Sentinel considers a server down.
 DOWN_AFTER = 600
-#: How often Sentinels ask servers who they are, and tell each other, in milliseconds: by default, and while nobody is
-#: timed.
-USUAL, OFTEN = (10_000, 2_000), (1_000, 500)
-#: How Sentinels lose the primary: SIGKILL, SIGSTOP, or they alone get no answer.
+#: The periods of the Sentinels' INFO and of their announcements, in milliseconds: by default, and while nothing is
+#: measured.
+DEFAULT_PERIODS, FAST_PERIODS = (10_000, 2_000), (1_000, 500)
+#: Ways to lose the primary: SIGKILL, SIGSTOP, or only the Sentinels get no answer.
 LOSSES = ("killed", "stopped", "cut off")
-#: The user that the Sentinels are at the servers, and its password.
+#: The Sentinels' user at the servers, and its password.
 USER, PASSWORD = "sentinel", "watches"
 
 
@@ -33,7 +33,7 @@ class SentinelRig(Rig):
             self.start_server(free_port(), "--replicaof", "127.0.0.1", str(self.redis_port))
         for number in range(SENTINELS):
             self.start_sentinel(number)
-        wait_until(self.is_whole, "the agreement of the Sentinels", 60)
+        wait_until(self.is_healthy, "the agreement of the Sentinels", 60)
 
     @property
     def redis_url(self) -> str:
@@ -67,12 +67,12 @@ class SentinelRig(Rig):
         self.sentinels.append(port)
 
     def primary(self) -> int | None:
-        """The port of the server that every Sentinel names; None while they do not agree."""
+        """Returns the port of the server that every Sentinel names, or None while they do not agree."""
         ports = {int(Client(port).command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1]) for port in self.sentinels}
         return ports.pop() if len(ports) == 1 else None
 
     def lose(self, loss: str) -> int:
-        """Takes the primary away from the Sentinels. Returns its port."""
+        """Makes the primary unreachable for the Sentinels. Returns its port."""
         wait_until(self.primary, "the agreement of the Sentinels", 60)
         port = self.primary()
         assert port is not None
@@ -85,14 +85,14 @@ class SentinelRig(Rig):
         elif loss == "stopped":
             self.servers[port].send_signal(signal.SIGSTOP)
         else:
-            # What is refused is no answer to a Sentinel.
+            # A Sentinel does not count a refusal as an answer.
             Client(port).command("ACL", "SETUSER", USER, "nocommands")
         return port
 
-    def mend(self, quickly: bool = False) -> None:
-        """Gives it back, as it is, and waits until Sentinels have made it a replica.
+    def restore(self, quickly: bool = False) -> None:
+        """Makes the lost primary reachable again, and waits until it is a replica.
 
-        `quickly`: nobody is timed meanwhile.
+        `quickly`: shortens the Sentinels' periods meanwhile.
         """
         assert self.lost is not None
         port, loss = self.lost
@@ -104,24 +104,24 @@ class SentinelRig(Rig):
         else:
             Client(port).command("ACL", "SETUSER", USER, "allcommands")
         if quickly:
-            self.look(OFTEN)
-        wait_until(self.is_whole_again, "the return of the former primary as a replica", 60)
+            self.set_periods(FAST_PERIODS)
+        wait_until(self.is_healthy_again, "the return of the former primary as a replica", 60)
         if quickly:
-            self.look(USUAL)
+            self.set_periods(DEFAULT_PERIODS)
 
-    def look(self, periods: tuple[int, int]) -> None:
-        """Sets how often the Sentinels look."""
+    def set_periods(self, periods: tuple[int, int]) -> None:
+        """Sets the periods of the Sentinels' INFO and announcements."""
         for port in self.sentinels:
             Client(port).command("SENTINEL", "DEBUG", "INFO-PERIOD", periods[0], "PUBLISH-PERIOD", periods[1])
 
-    def is_whole_again(self) -> bool:
+    def is_healthy_again(self) -> bool:
         try:
-            return self.is_whole()
+            return self.is_healthy()
         except ConnectionError:
-            # Sentinels end the connections of a server that they make a replica.
+            # A Sentinel disconnects the clients of a server when it makes it a replica.
             return False
 
-    def is_whole(self) -> bool:
+    def is_healthy(self) -> bool:
         primary = self.primary()
         if any(is_loading(port) for port in self.servers):
             return False
@@ -142,7 +142,7 @@ class SentinelRig(Rig):
 
 
 def is_loading(port: int) -> bool:
-    """Whether a server, or what it copies as a replica, is being read into memory."""
+    """Returns whether a server is loading its data, or copying it as a replica."""
     try:
         Client(port).command("PING")
     except RuntimeError as error:

@@ -27,8 +27,8 @@ services:
 """
 
 
-def say(text: str) -> None:
-    """Prints at once, because a run takes minutes."""
+def print_line(text: str) -> None:
+    """Prints without buffering, because a run takes minutes."""
     print(text, flush=True)
 
 
@@ -36,21 +36,22 @@ def say(text: str) -> None:
 CLUSTER_BUS = 10_000
 
 
-def free_port(beside: int = 0) -> int:
-    """A port below those of outgoing connections, which could take it before the server starts, and for a minute after.
+def free_port(distance: int = 0) -> int:
+    """Returns a port below those of outgoing connections, which could use it before the server starts, and for a minute
+    after.
 
-    beside: the server takes another one that is so much higher.
+    distance: the distance to a second, higher port that the server uses too.
     """
     while True:
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", random.randrange(10_240, 32_768 - beside)))
+                probe.bind(("127.0.0.1", random.randrange(10_240, 32_768 - distance)))
                 return probe.getsockname()[1]
             except OSError:
                 continue
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 10) -> None:
+def wait_until(condition: Callable[[], object], event: str, seconds: float = 10) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -59,11 +60,11 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = 10) 
         except OSError:
             pass
         time.sleep(0.005)
-    sys.exit(f"benchmark: {what} did not happen within {seconds} s")
+    sys.exit(f"benchmark: {event} did not happen within {seconds} s")
 
 
 def processor_seconds(process: subprocess.Popen[Any]) -> float:
-    """Processor time of the process so far, user and system."""
+    """Returns the user and system time of the process so far."""
     # After the command's name in parentheses, utime and stime are fields 12 and 13.
     fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -84,14 +85,14 @@ class Sidecar:
         return f"127.0.0.1:{self.port}"
 
     def redis_commands(self) -> int:
-        """Commands that it has sent to Redis. A script counts as one."""
+        """Returns the number of commands that it has sent to Redis. A script counts as one."""
         return int(Client(self.port).info()["redis_commands"])
 
     def resident_kilobytes(self) -> int:
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1])
-        sys.exit("benchmark: /proc does not say how much memory the sidecar has")
+        sys.exit("benchmark: /proc does not show the memory of the sidecar")
 
     def processor_seconds(self) -> float:
         return processor_seconds(self.process)
@@ -127,14 +128,14 @@ class Rig:
         wait_until(lambda: Client(self.redis_port).command("PING"), "the start of redis-server")
 
     def start(self, name: str, *command: object, **options: Any) -> subprocess.Popen[Any]:
-        """Starts a process. Its output goes to a log, unless `options` for Popen say otherwise."""
+        """Starts a process. Its output goes to a log, unless `options` for Popen redirect it."""
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen([str(word) for word in command], **{"stdout": log, "stderr": log, **options})
         self.processes.append(process)
         return process
 
     def start_sidecar(self, configuration: pathlib.Path | None = None, binary: pathlib.Path = BINARY) -> Sidecar:
-        """`configuration` is a file; by default that of the rig."""
+        """Starts a sidecar and waits until it is ready. `configuration` is a file; the default is that of the rig."""
         self.started += 1
         name, port, http_port = f"sidecar-{self.started}", free_port(), free_port()
         begin = time.monotonic()

@@ -14,7 +14,7 @@ class Call(NamedTuple):
     time: int
     sidecar: int
     #: A refused call is sent again at its retry time, if that is before this time; 0: never.
-    returns_until: int = 0
+    repeated_until: int = 0
 
 
 class Trace(NamedTuple):
@@ -22,21 +22,21 @@ class Trace(NamedTuple):
     length: int
 
     def times(self, sidecar: int) -> list[int]:
-        """The sorted times of the calls to one sidecar."""
+        """Returns the sorted times of the calls to one sidecar."""
         return sorted(call.time for call in self.calls if call.sidecar == sidecar)
 
 
 def poisson(rate: float, length: int, sidecars: int, seed: str) -> Trace:
-    """Independent calls at this rate per second."""
-    chance = random.Random(seed)
+    """Returns independent calls at this rate per second."""
+    generator = random.Random(seed)
     calls, time = [], 0.0
-    while (time := time + chance.expovariate(rate) * SECOND) < length:
-        calls.append(Call(int(time), chance.randrange(sidecars)))
+    while (time := time + generator.expovariate(rate) * SECOND) < length:
+        calls.append(Call(int(time), generator.randrange(sidecars)))
     return Trace(calls, length)
 
 
-def adversary(rate: float, window: int, least: int, sidecars: int) -> Trace:
-    """Bursts just before and just after the edges of windows, until the trace lasts at least `least`.
+def adversary(rate: float, window: int, minimum: int, sidecars: int) -> Trace:
+    """Returns bursts just before and just after the edges of windows. The trace lasts at least `minimum`.
 
     In each turn one call starts a window. A burst comes at its end and another at the start of the next window, and
     then nothing until that window is over. In every other turn, one refused call of each sidecar and burst is repeated
@@ -45,23 +45,24 @@ def adversary(rate: float, window: int, least: int, sidecars: int) -> Trace:
     turns = 2 * window + 3 * MARGIN, 3 * window + 3 * MARGIN
     size = max(sidecars, round((rate * sum(turns) / SECOND - 2) / 4))
     calls, begin = [], 0
-    while begin < least:
-        for length, returns in zip(turns, (False, True), strict=True):
+    while begin < minimum:
+        for length, repeats in zip(turns, (False, True), strict=True):
             edge = begin + window
             calls.append(Call(begin, 0))
             # A repeated call of the second burst may start another window.
             for time, until in ((edge - MARGIN, edge + MARGIN), (edge + MARGIN, begin + length - window - MARGIN)):
-                calls += burst(time, size, sidecars, until if returns else 0)
+                calls += burst(time, size, sidecars, until if repeats else 0)
             begin += length
     return Trace(calls, begin)
 
 
-def burst(time: int, size: int, sidecars: int, returns_until: int) -> list[Call]:
-    """Calls at one moment, spread over the sidecars. The last one to each sidecar is repeated if it is refused."""
-    return [Call(time, place % sidecars, returns_until if place >= size - sidecars else 0) for place in range(size)]
+def burst(time: int, size: int, sidecars: int, repeated_until: int) -> list[Call]:
+    """Returns simultaneous calls, spread over the sidecars. The last one to each is repeated if it is refused."""
+    first_repeated = size - sidecars
+    return [Call(time, index % sidecars, repeated_until if index >= first_repeated else 0) for index in range(size)]
 
 
-#: By their names in the tables. Each makes a trace from a rate, a window, a least length and a number of sidecars.
+#: By their names in the tables. Each creates a trace from a rate, a window, a minimum length and a number of sidecars.
 KINDS = {
     "Poisson": lambda rate, window, length, sidecars: poisson(rate, length, sidecars, seed=f"{rate} {length}"),
     "adversary": adversary,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 #: How long to wait for the last answers, in nanoseconds.
 GRACE = 5_000_000_000
-#: A request that goes out later than this, in nanoseconds, was held up by the loop rather than by the server.
+#: A request that is sent later than this, in nanoseconds, was delayed by the loop and not by the server.
 LATE = 1_000_000
 #: The open loop does not sleep in the last nanoseconds before a request is due: waking up takes that long.
 SPIN = 30_000
@@ -24,7 +24,7 @@ PR_SET_TIMERSLACK = 29
 
 
 def request(method: str, path: str, body: bytes = b"") -> bytes:
-    """The bytes of a request."""
+    """Returns the bytes of a request."""
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
     if body:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 def parse(data: bytes) -> Answer | None:
-    """The answer that these bytes begin with; None if it is not complete. Its head must tell the body's length."""
+    """Returns the answer at the start of these bytes, or None if it is not complete. Requires Content-Length."""
     end = data.find(END)
     if end < 0:
         return None
@@ -49,7 +49,7 @@ def parse(data: bytes) -> Answer | None:
 
 
 class WebClient:
-    """The smallest HTTP client, for timing single round trips over one connection: one request, one answer."""
+    """A minimal HTTP client for timing single round trips over one connection: one request, one answer."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)
@@ -73,20 +73,20 @@ class WebClient:
         self.socket.close()
 
 
-class Played(NamedTuple):
-    """What an open loop saw. Times are microseconds from when a request was due."""
+class LoopResult(NamedTuple):
+    """The result of an open loop. Times are microseconds from when a request was due."""
 
     p50: float
     p99: float
-    #: The share of requests that the loop itself sent later than `LATE`.
+    #: The fraction of requests that the loop itself sent later than `LATE`.
     late: float
-    #: The share of requests that had to wait because no connection was free.
+    #: The fraction of requests that had to wait because no connection was free.
     queued: float
     #: Answers other than 200.
     refused: int
 
 
-class Pupil(WebClient):
+class LoopConnection(WebClient):
     """One connection of the loop, with its request in flight."""
 
     #: When the request was due.
@@ -94,42 +94,42 @@ class Pupil(WebClient):
     data = b""
 
 
-def play(port: int, request: bytes, times: Sequence[int], connections: int) -> Played:
+def play(port: int, request: bytes, times: Sequence[int], connections: int) -> LoopResult:
     """Sends the request at these times, in nanoseconds from the beginning, each over a connection that is free. If none
-    is, the request waits, and its latency goes on."""
-    pupils = {}
+    is, the request waits, and its latency includes the wait."""
+    by_descriptor = {}
     for _ in range(connections):
-        pupil = Pupil(port)
-        # Whatever the first request of a connection takes to prepare is not counted.
-        pupil.ask(request)
-        pupil.socket.setblocking(False)
-        pupils[pupil.fileno()] = pupil
+        connection = LoopConnection(port)
+        # The first request of a connection is not counted, because it takes longer.
+        connection.ask(request)
+        connection.socket.setblocking(False)
+        by_descriptor[connection.fileno()] = connection
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
     gc.disable()
     try:
-        return loop(pupils, request, times)
+        return loop(by_descriptor, request, times)
     finally:
         gc.enable()
-        for pupil in pupils.values():
-            pupil.close()
+        for connection in by_descriptor.values():
+            connection.close()
 
 
-def loop(pupils: dict[int, Pupil], request: bytes, times: Sequence[int]) -> Played:
-    free = collections.deque(pupils.values())
+def loop(by_descriptor: dict[int, LoopConnection], request: bytes, times: Sequence[int]) -> LoopResult:
+    free = collections.deque(by_descriptor.values())
     busy: set[int] = set()
     latencies: list[int] = []
     late = queued = refused = sent = 0
-    # A moment to get ready.
+    # Leaves time to prepare.
     begin = time.monotonic_ns() + 5_000_000
     last = begin + times[-1] + GRACE
-    #: Since when a connection is free.
+    #: The time since which a connection is free.
     freed = begin
     while sent < len(times) or busy:
         while sent < len(times) and free and (due := begin + times[sent]) <= (now := time.monotonic_ns()):
-            pupil = free.popleft()
-            pupil.due = due
-            pupil.socket.send(request)
-            busy.add(pupil.fileno())
+            connection = free.popleft()
+            connection.due = due
+            connection.socket.send(request)
+            busy.add(connection.fileno())
             sent += 1
             queued += due < freed
             late += now - max(due, freed) > LATE
@@ -139,24 +139,24 @@ def loop(pupils: dict[int, Pupil], request: bytes, times: Sequence[int]) -> Play
         # select, because poll and epoll wait whole milliseconds.
         pause = (begin + times[sent] if sent < len(times) and free else last) - now
         for number in select.select(busy, [], [], max(0, pause - SPIN) / 1e9)[0]:
-            pupil = pupils[number]
-            data = pupil.socket.recv(1 << 16)
+            connection = by_descriptor[number]
+            data = connection.socket.recv(1 << 16)
             if not data:
                 sys.exit("benchmark: a server closed a connection with a request in flight")
-            pupil.data += data
-            answer = parse(pupil.data)
+            connection.data += data
+            answer = parse(connection.data)
             if answer is None:
                 continue
             now = time.monotonic_ns()
-            latencies.append(now - pupil.due)
+            latencies.append(now - connection.due)
             refused += answer.status != 200
-            pupil.data = b""
+            connection.data = b""
             busy.remove(number)
             if not free:
                 freed = now
-            free.append(pupil)
+            free.append(connection)
     latencies.sort()
     count = len(latencies)
-    return Played(
+    return LoopResult(
         latencies[count // 2] / 1000, latencies[count * 99 // 100] / 1000, late / count, queued / count, refused
     )

@@ -1,7 +1,7 @@
-"""Well-behaved clients in processes of their own, which notice what others do to their sidecar.
+"""Well-behaved clients in separate processes, which measure the effect of others on their sidecar.
 
-`Caller` sends a command at a fixed pace, whether or not the last one was answered. `Prober` checks liveness over a new
-connection each time. `Holder` keeps a linked lease. All of them fork: make them before other connections.
+`Caller` sends a command at a fixed pace, without waiting for answers. `Prober` checks liveness over a new
+connection each time. `Holder` keeps a linked lease. All of them fork: create them before other connections.
 """
 
 import collections
@@ -21,7 +21,7 @@ from rig.client import Client, Replies, encode
 PACE = 0.005
 #: Seconds from one liveness probe to the next, and until it counts as failed.
 PROBE_PACE, PROBE_TIMEOUT = 0.25, 1.0
-#: How long the last answers are waited for, in seconds.
+#: How long to wait for the last answers, in seconds.
 GRACE = 10.0
 TTL = 1500
 
@@ -33,12 +33,12 @@ class Turn(NamedTuple):
 
 
 class Latencies(NamedTuple):
-    """Of the turns within a span of time, in milliseconds."""
+    """The latencies of the turns within a span of time, in milliseconds."""
 
     calls: int
     p50: float
     p99: float
-    most: float
+    maximum: float
 
 
 def latencies(turns: list[Turn], begin: int, end: int) -> Latencies:
@@ -57,14 +57,14 @@ class Port(NamedTuple):
 
 
 class Witness:
-    """A process that runs `live` until it is stopped."""
+    """A process that runs `function` until it is stopped."""
 
-    def __init__(self, live: Callable[..., None], *arguments: Any) -> None:
+    def __init__(self, function: Callable[..., None], *arguments: Any) -> None:
         processes = multiprocessing.get_context("fork")
-        self.orders, theirs = processes.Pipe()
-        self.process = processes.Process(target=live, args=(*arguments, theirs), daemon=True)
+        self.orders, child_end = processes.Pipe()
+        self.process = processes.Process(target=function, args=(*arguments, child_end), daemon=True)
         self.process.start()
-        theirs.close()
+        child_end.close()
 
     def stop(self) -> Any:
         """Returns the turns and the errors."""
@@ -72,7 +72,7 @@ class Witness:
             self.orders.send("stop")
             return self.orders.recv()
         except (EOFError, OSError):
-            return [], ["the process that watches has ended"]
+            return [], ["the witness's process has ended"]
         finally:
             self.process.join(5)
 
@@ -102,7 +102,7 @@ def call(port: Port, words: tuple[object, ...], orders: Connection) -> None:
     is_encrypted = isinstance(client.socket, ssl.SSLSocket)
     while time.monotonic() < end and (sent or end == float("inf")):
         if end == float("inf") and time.monotonic() >= due:
-            # A pace that the machine cannot keep is not made up for.
+            # If the machine cannot keep the pace, the missed turns are skipped.
             due = max(due + PACE, time.monotonic())
             sent.append(time.monotonic_ns())
             client.socket.sendall(command)
@@ -150,7 +150,7 @@ def probe(port: Port, path: str, orders: Connection) -> None:
 
 
 def ask(port: Port, path: str, seconds: float = PROBE_TIMEOUT) -> int:
-    """The status of an answer over a new connection. Raises OSError if it is not there in time."""
+    """Returns the status of an answer over a new connection. Raises OSError if it does not arrive in time."""
     deadline = time.monotonic() + seconds
     with socket.create_connection(("127.0.0.1", port.number), timeout=seconds) as plain:
         connection = plain

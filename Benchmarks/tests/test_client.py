@@ -7,7 +7,7 @@ class RepliesTest(unittest.TestCase):
     STREAM = b"*5\r\n:1\r\n:100\r\n:0\r\n:-1\r\n$4\r\na\r\nb\r\n+OK\r\n$-1\r\n*0\r\n"
     PARSED: tuple[object, ...] = ([1, 100, 0, -1, b"a\r\nb"], b"OK", None, [])
 
-    def test_replies_are_whole_however_they_are_cut(self) -> None:
+    def test_replies_are_parsed_however_the_bytes_are_split(self) -> None:
         for size in range(1, len(self.STREAM) + 1):
             replies = Replies()
             parsed: list[object] = []

@@ -25,14 +25,14 @@ LATENCY = {"p50_us": 250, "p99_us": 4000}
 
 
 class GrowthTest(unittest.TestCase):
-    def test_a_point_is_of_the_workloads_own_operation(self) -> None:
+    def test_a_point_shows_the_operation_of_the_workload(self) -> None:
         point = growth.point(report(LATENCY), "acquire")
         self.assertEqual((point.p50, point.p99, point.commands), (0.25, 4, 1.5))
 
-    def test_whatever_has_no_answer_is_trouble_of_the_whole_run(self) -> None:
-        self.assertEqual(growth.point(report(LATENCY), "acquire").trouble, 0.04)
+    def test_unserved_is_a_fraction_of_all_operations(self) -> None:
+        self.assertEqual(growth.point(report(LATENCY), "acquire").unserved, 0.04)
 
-    def test_commands_that_nobody_counted_are_no_number(self) -> None:
+    def test_missing_command_counts_are_nan(self) -> None:
         silent = report(LATENCY)
         del silent["redis_commands_per_operation"]
         self.assertTrue(math.isnan(growth.point(silent, "acquire").commands))
@@ -41,16 +41,16 @@ class GrowthTest(unittest.TestCase):
         with self.assertRaises(SystemExit):
             growth.point(report(), "acquire")
 
-    def test_the_middle_of_runs_keeps_every_violation(self) -> None:
+    def test_the_median_of_runs_adds_up_the_violations(self) -> None:
         points = [growth.Point(p50, 9 - p50, 2, 0, violations) for p50, violations in ((1, 0), (5, 2), (3, 1))]
-        self.assertEqual(growth.middle(points), growth.Point(3, 6, 2, 0, 3))
+        self.assertEqual(growth.median_point(points), growth.Point(3, 6, 2, 0, 3))
 
     def test_each_sweep_changes_one_option_only(self) -> None:
         for sweep in growth.SWEEPS:
             first, last = (sweep.arguments("lock", size) for size in (sweep.sizes[0], sweep.sizes[-1]))
             self.assertEqual(sum(a != b for a, b in zip(first, last, strict=True)), 1, sweep.key)
 
-    def test_as_many_connections_idle_as_files_allow(self) -> None:
+    def test_the_number_of_idle_connections_depends_on_the_file_limit(self) -> None:
         for files, sizes in ((None, (1, 1_800, 18_000)), (1 << 20, (1, 1_800, 18_000)), (5_000, (1, 300, 3_000))):
             sweep = growth.idle_sweep(files)
             self.assertEqual(sweep and sweep.sizes, sizes)

@@ -22,10 +22,10 @@ class StreamsTest(unittest.TestCase):
         self.addCleanup(self.streams.socket.close)
         self.streams.begin()
 
-    def test_as_many_streams_begin_as_may_be_in_flight(self) -> None:
+    def test_as_many_streams_start_as_are_allowed(self) -> None:
         self.assertEqual((self.streams.in_flight, self.streams.next), (3, 7))
 
-    def test_a_stream_that_ends_makes_room_however_its_bytes_are_split(self) -> None:
+    def test_ended_streams_are_counted_however_their_bytes_are_split(self) -> None:
         answer = frame(http2.HEADERS, http2.END_HEADERS, 1, b"\x88") + frame(
             http2.DATA, http2.END_STREAM, 1, bytes(100)
         )
@@ -34,7 +34,7 @@ class StreamsTest(unittest.TestCase):
             self.assertTrue(self.streams.take(bytes([byte])))
         self.assertEqual(self.streams.in_flight, 1)
 
-    def test_settings_are_acknowledged_and_goaway_is_the_end(self) -> None:
+    def test_settings_are_acknowledged_and_goaway_ends_the_connection(self) -> None:
         self.streams.out = b""
         self.assertTrue(self.streams.take(frame(http2.SETTINGS)))
         self.assertEqual(self.streams.out, frame(http2.SETTINGS, http2.ACK))

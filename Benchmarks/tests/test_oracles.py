@@ -1,6 +1,6 @@
 import unittest
 
-from figures.oracles import Fixed, Sliding, Smooth, granted, most_within
+from figures.oracles import Fixed, Sliding, Smooth, granted, maximum_within
 from rig.traces import SECOND
 
 MILLISECOND = SECOND // 1000
@@ -27,15 +27,15 @@ class OraclesTest(unittest.TestCase):
         # One each 3 1/3, and one early.
         self.assertEqual(granted(Smooth(3, 10, 1), range(300)), 91)
 
-    def test_calls_are_judged_in_the_order_of_their_times(self) -> None:
+    def test_calls_are_decided_in_the_order_of_their_times(self) -> None:
         self.assertEqual(granted(Fixed(1, 10), [25, 0, 5, 12]), 3)
 
-    def test_a_closed_window_has_both_its_ends(self) -> None:
+    def test_a_closed_window_includes_both_its_ends(self) -> None:
         grants = [(0, 2), (10, 3), (20, 1)]
-        self.assertEqual([most_within(grants, 10, closed) for closed in (True, False)], [5, 3])
+        self.assertEqual([maximum_within(grants, 10, closed) for closed in (True, False)], [5, 3])
 
-    def test_nothing_granted_is_no_window(self) -> None:
-        self.assertEqual(most_within([], 10, closed=True), 0)
+    def test_the_maximum_without_grants_is_zero(self) -> None:
+        self.assertEqual(maximum_within([], 10, closed=True), 0)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ import unittest
 
 from figures.table import Table
 from peers import proxy
-from rig.web import Played
+from rig.web import LoopResult
 
 
 def side(*rounds: tuple[float, float]) -> proxy.Side:
     side = proxy.Side(0, "/")
-    side.paced = [Played(p50, p99, 0, 0, 0) for p50, p99 in rounds]
+    side.paced = [LoopResult(p50, p99, 0, 0, 0) for p50, p99 in rounds]
     return side
 
 
@@ -20,26 +20,26 @@ def report(**sides: proxy.Side) -> Table:
     return table
 
 
-NAMES = {"ours": proxy.INTERLOCK, "theirs": proxy.ENVOY, "straight": proxy.STRAIGHT}
+NAMES = {"interlock": proxy.INTERLOCK, "peer": proxy.ENVOY, "direct": proxy.DIRECT}
 
 
 class PacedTest(unittest.TestCase):
-    def test_each_side_is_the_first_one_in_turn(self) -> None:
+    def test_the_first_side_rotates(self) -> None:
         sides = [(name, proxy.Side(0, "/")) for name in "abc"]
         orders = ["".join(name for name, _ in proxy.rotated(sides, number)) for number in range(3)]
         self.assertEqual(orders, ["abc", "bca", "cab"])
 
-    def test_what_is_added_is_beyond_the_same_rounds_straight_run(self) -> None:
+    def test_the_added_latency_is_relative_to_the_direct_run_of_the_same_round(self) -> None:
         # The machine is slower in the second round.
         table = report(
-            ours=side((150, 500), (300, 900)), theirs=side((300, 500), (500, 1000)), straight=side((100, 1), (200, 1))
+            interlock=side((150, 500), (300, 900)), peer=side((300, 500), (500, 1000)), direct=side((100, 1), (200, 1))
         )
         self.assertEqual(table.rows[0][1:5], ("75 µs", "250 µs; direct 150 µs", "0.29", "≤ 1.0"))
         self.assertEqual(table.rows[1][3], "0.95")
         self.assertTrue(table.holds)
 
     def test_without_envoy_the_bounds_do_not_hold(self) -> None:
-        table = report(ours=side((150, 500)), straight=side((100, 200)))
+        table = report(interlock=side((150, 500)), direct=side((100, 200)))
         self.assertEqual([row[-1] for row in table.rows[:2]], ["NO", "NO"])
 
 

@@ -9,8 +9,8 @@ status codes: 9000 2xx, 0 3xx, 10 4xx, 80 5xx
 
 
 class SaturationTest(unittest.TestCase):
-    def test_what_failed_was_refused_or_had_no_answer(self) -> None:
-        self.assertEqual(saturation.counted(PRINTED), {"requests": 9000, "refused": 90, "broken": 5})
+    def test_failed_requests_are_split_into_refused_and_broken(self) -> None:
+        self.assertEqual(saturation.parse_counts(PRINTED), {"requests": 9000, "refused": 90, "broken": 5})
 
 
 if __name__ == "__main__":

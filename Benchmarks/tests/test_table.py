@@ -22,7 +22,7 @@ class TableTest(unittest.TestCase):
         table.ratio("cycles", [10], [20], 1)
         self.assertFalse(table.holds)
 
-    def test_what_is_missing_is_a_row_that_breaks_no_bound(self) -> None:
+    def test_a_missing_figure_is_a_row_that_misses_no_bound(self) -> None:
         table = Table()
         table.missing("etcd", "there is none")
         self.assertEqual(table.rows[0][:4], ("etcd", "–", "missing: there is none", "missing"))
@@ -36,11 +36,11 @@ class TableTest(unittest.TestCase):
             "|measured|Interlock|peer|result|target|\n|---|---|---|---|---|\n|cycles|10/s|20/s|0.50|≥ 1 **missed**|",
         )
 
-    def test_figures_of_a_group_stand_below_its_name(self) -> None:
+    def test_the_figures_of_a_group_are_below_its_name(self) -> None:
         rows = [(f"names: {name}", "1", "2", "0.50", "–", "–") for name in ("few", "many")]
         self.assertEqual(figures(rows).splitlines()[2:], ["|**names**||||", "|few|1|2|0.50|", "|many|1|2|0.50|"])
 
-    def test_a_result_that_repeats_a_figure_and_empty_columns_are_left_out(self) -> None:
+    def test_repeated_results_and_empty_columns_are_omitted(self) -> None:
         rows = [("late, p50/p99", "1/9 ms", "–", "9 ms", "–", "–"), ("errors", "0 of 9", "–", "0", "–", "–")]
         self.assertEqual(figures(rows).splitlines()[2:], ["|late, p50/p99|1/9 ms|", "|errors|0 of 9|"])
 

@@ -18,11 +18,11 @@ BEGIN = 1_700_000_000 * SECOND
 
 
 class TakenTest(unittest.TestCase):
-    def test_a_script_acts_at_the_time_that_it_asked_for(self) -> None:
-        heard = commands(LINES, b"rate:{a}")
-        self.assertEqual([at - BEGIN for at, _ in heard], [200_000, 200_000, 500_000_000, 1_200_000_000])
+    def test_commands_of_a_script_have_the_time_that_it_read(self) -> None:
+        commands_run = commands(LINES, b"rate:{a}")
+        self.assertEqual([at - BEGIN for at, _ in commands_run], [200_000, 200_000, 500_000_000, 1_200_000_000])
 
-    def test_words_are_as_they_were_before_they_were_quoted(self) -> None:
+    def test_words_are_unquoted(self) -> None:
         self.assertEqual(words_of(rb'"SET" "a b" "\"\\\xff\n"'), [b"SET", b"a b", b'"\\\xff\n'])
 
     def test_a_fixed_counter_lives_from_one_set_to_the_next(self) -> None:
@@ -30,7 +30,7 @@ class TakenTest(unittest.TestCase):
         self.assertEqual([[cost for _, cost in life] for life in lives], [[3, 2], [1]])
 
     def test_a_counter_that_counts_refused_calls_grants_the_first_ones_of_each_life(self) -> None:
-        heard = [
+        commands_run = [
             (1, [b"incrby", b"k", b"1"]),
             (2, [b"expire", b"k", b"1"]),
             (3, [b"incrby", b"k", b"1"]),
@@ -38,26 +38,30 @@ class TakenTest(unittest.TestCase):
             (5, [b"incrby", b"k", b"1"]),
             (6, [b"expire", b"k", b"1"]),
         ]
-        self.assertEqual(taken.counted(heard, 2), [[(1, 1), (3, 1)], [(5, 1)]])
+        self.assertEqual(taken.counted(commands_run, 2), [[(1, 1), (3, 1)], [(5, 1)]])
 
-    def test_a_push_is_a_grant_of_as_many_as_it_pushes(self) -> None:
-        heard = [(1, [b"lindex", b"k", b"9"]), (1, [b"lpush", b"k", b"0.5", b"0.5"]), (1, [b"ltrim", b"k", b"0", b"9"])]
-        self.assertEqual(taken.pushed(heard), [(1, 2)])
+    def test_a_push_grants_as_many_as_it_pushes(self) -> None:
+        commands_run = [
+            (1, [b"lindex", b"k", b"9"]),
+            (1, [b"lpush", b"k", b"0.5", b"0.5"]),
+            (1, [b"ltrim", b"k", b"0", b"9"]),
+        ]
+        self.assertEqual(taken.pushed(commands_run), [(1, 2)])
 
-    def test_an_entry_of_a_log_carries_its_own_time(self) -> None:
+    def test_an_entry_of_a_log_contains_its_time(self) -> None:
         words = [b"HSET", b"k", b"head", b"1", b"last", b"1700000000000003", b"7", b"1700000000000003:4"]
         self.assertEqual(taken.sliding([(5, [b"HMGET", b"k", b"1"]), (9, words)]), [(BEGIN + 3000, 4)])
 
-    def test_an_arrival_time_moves_on_by_a_spacing_for_each_unit(self) -> None:
+    def test_an_arrival_time_increases_by_a_spacing_for_each_unit(self) -> None:
         def reached(text: bytes) -> list[bytes]:
             return [b"SET", b"k", text, b"PX", b"30"]
 
-        heard = [
+        commands_run = [
             (BEGIN + 7000, reached(b"1700000000020005")),
             (BEGIN + 9000, reached(b"1700000000030005:1")),
             (BEGIN + SECOND, reached(b"1700000001010000")),
         ]
-        self.assertEqual([cost for _, cost in taken.smooth(heard, 100, SECOND)], [2, 1, 1])
+        self.assertEqual([cost for _, cost in taken.smooth(commands_run, 100, SECOND)], [2, 1, 1])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONTRACT = ROOT / "Sources/SidecarListeners/HTTP/openapi.yaml"
-KEY = "a-key-of-this-run-and-of-no-other"
+KEY = "a-key-for-this-run-only"
 CHECKS = [
     "not_a_server_error",
     "status_code_conformance",
@@ -21,7 +21,7 @@ CHECKS = [
     "response_headers_conformance",
     "ignored_auth",
 ]
-# Short waits: a generated request may ask for a wait of a day.
+# Waits are limited, because a generated request may wait for a day.
 CONFIGURATION = f"""
 redis: {{ embedded: true }}
 auth: {{ keys: [ {{ name: contract, key: {KEY}, role: admin }} ] }}
@@ -38,7 +38,7 @@ expected-statuses = ["2xx", "4xx", "503"]
 """
 
 
-def sidecar(binary: str, folder: pathlib.Path) -> tuple[subprocess.Popen[str], str]:
+def start_sidecar(binary: str, folder: pathlib.Path) -> tuple[subprocess.Popen[str], str]:
     """Starts a sidecar. Returns its process and the URL of its HTTP API."""
     configuration = folder / "interlock.yaml"
     configuration.write_text(CONFIGURATION)
@@ -71,17 +71,15 @@ def sidecar(binary: str, folder: pathlib.Path) -> tuple[subprocess.Popen[str], s
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    arguments.add_argument("--binary", required=True, help="the built interlock")
-    arguments.add_argument(
-        "--examples", type=int, default=50, help="the number of requests for each operation and phase"
-    )
-    arguments.add_argument("--seed", type=int, default=1)
-    chosen = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--binary", required=True, help="the built interlock")
+    parser.add_argument("--examples", type=int, default=50, help="the number of requests for each operation and phase")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "schemathesis.toml").write_text(SETTINGS)
-        process, url = sidecar(chosen.binary, folder)
+        process, url = start_sidecar(options.binary, folder)
         try:
             # /v1/events is left out because its response never ends.
             return subprocess.run(
@@ -100,9 +98,9 @@ def main() -> int:
                     "--checks",
                     ",".join(CHECKS),
                     "--max-examples",
-                    str(chosen.examples),
+                    str(options.examples),
                     "--seed",
-                    str(chosen.seed),
+                    str(options.seed),
                     "--request-timeout",
                     "10",
                     "--no-color",

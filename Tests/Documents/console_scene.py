@@ -1,7 +1,7 @@
-"""The scene of the console's pictures: five minutes of the load of a small shop.
+"""The scene for screenshots of the console: five minutes of load of a small shop.
 
-`make console ARGS='--draw FOLDER'` draws it. It takes as long as the history that the console keeps, so it is run by
-hand.
+`make test-console ARGS='--screenshots FOLDER'` takes the screenshots. The scene lasts as long as the history that the
+console keeps, so run it manually.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from servers import HTTP, REDIS, RESP, Connection, World, free_ports
+from servers import HTTP, REDIS, RESP, Connection, Servers, free_ports
 
 if TYPE_CHECKING:
-    from console import Visitor
+    from console import User
 
-#: The history that the console keeps, in seconds, and a little more so that the plots are full.
+#: A little longer than the history that the console keeps, in seconds, so that the plots are full.
 HISTORY = 305
-#: The time for which payments fail before the pictures are drawn, in seconds.
+#: The time for which payments fail before the screenshots, in seconds.
 OUTAGE = 25
 CONFIGURATION = """
 auth:
@@ -45,55 +45,55 @@ services:
 
 
 class Program:
-    """A program of the shop. It repeats an action at a rate that rises and falls."""
+    """A program of the shop. Repeats an action at a rate that rises and falls."""
 
     def __init__(self, port: int, key: str, rate: float, action: Callable[[Connection], object]) -> None:
         self.connection = Connection(port, key)
         self.rate = rate
         self.action = action
         self.start = time.monotonic()
-        self.ends = threading.Event()
+        self.is_over = threading.Event()
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self) -> None:
-        while not self.ends.wait(self.pause()):
+        while not self.is_over.wait(self.interval()):
             with contextlib.suppress(OSError, ValueError):
                 self.action(self.connection)
 
-    def pause(self) -> float:
+    def interval(self) -> float:
         wave = 1 + 0.5 * math.sin((time.monotonic() - self.start) / 20)
         return random.expovariate(self.rate * wave)
 
 
 class Scene:
-    def __init__(self, world: World, key: str, admin: str) -> None:
-        self.world = world
+    def __init__(self, servers: Servers, key: str, admin: str) -> None:
+        self.servers = servers
         self.key = key
         self.admin = admin
-        self.fails = False
-        self.ports = [world.ports[RESP], self.start_other(), self.start_other()]
+        self.payments_fail = False
+        self.ports = [servers.ports[RESP], self.start_sidecar(), self.start_sidecar()]
 
-    def start_other(self) -> int:
+    def start_sidecar(self) -> int:
         """Starts one more sidecar of the fleet."""
         resp, http = free_ports(2)
         # fmt: off
-        self.world.start(
-            str(self.world.binary), "serve", "--config", str(self.world.folder / "console.yaml"),
-            "--redis", f"redis://127.0.0.1:{self.world.ports[REDIS]}",
+        self.servers.start(
+            str(self.servers.binary), "serve", "--config", str(self.servers.folder / "console.yaml"),
+            "--redis", f"redis://127.0.0.1:{self.servers.ports[REDIS]}",
             "--resp", f"127.0.0.1:{resp}", "--http", f"127.0.0.1:{http}",
         )
         # fmt: on
-        self.world.until("one more sidecar is ready", lambda: is_ready(http))
+        self.servers.wait_until("one more sidecar is ready", lambda: is_ready(http))
         return resp
 
-    def play(self) -> list[Program]:
-        """Starts all programs. Most of them use the sidecar that is drawn."""
-        here, *others = self.ports
+    def start_programs(self) -> list[Program]:
+        """Starts all programs. Most of them use the sidecar in the screenshots."""
+        shown_port, *others = self.ports
         programs = [
-            *(Program(here, self.key, 8, self.use_cart) for _ in range(2)),
-            *(Program(here, self.key, 14, self.search) for _ in range(2)),
-            Program(here, self.key, 6, self.send_mail),
-            *(Program(here, self.key, 5, self.pay) for _ in range(2)),
+            *(Program(shown_port, self.key, 8, self.use_cart) for _ in range(2)),
+            *(Program(shown_port, self.key, 14, self.search) for _ in range(2)),
+            Program(shown_port, self.key, 6, self.send_mail),
+            *(Program(shown_port, self.key, 5, self.pay) for _ in range(2)),
         ]
         for port in others:
             programs += [Program(port, self.key, 5, self.use_cart), Program(port, self.key, 5, self.pay)]
@@ -111,20 +111,20 @@ class Scene:
 
     def send_mail(self, connection: Connection) -> None:
         connection.call("LIMIT.TAKE", "mail")
-        self.guard(connection, "mail", 0.01)
+        self.call_service(connection, "mail", 0.01)
 
     def pay(self, connection: Connection) -> None:
-        self.guard(connection, "payments", 0.8 if self.fails else 0.02)
+        self.call_service(connection, "payments", 0.8 if self.payments_fail else 0.02)
 
-    def guard(self, connection: Connection, service: str, failure_rate: float) -> None:
+    def call_service(self, connection: Connection, service: str, failure_rate: float) -> None:
         permit = connection.call("PERMIT.ACQUIRE", service)
         if isinstance(permit, list) and permit[0] == 1:
             time.sleep(random.uniform(0.005, 0.06))
             result = "ERROR" if random.random() < failure_rate else "OK"
             connection.call("PERMIT.REPORT", service, permit[1], result)
 
-    def hold(self) -> list[Connection]:
-        """Lets one program hold a lock for which three others wait."""
+    def hold_lock(self) -> list[Connection]:
+        """Acquires a lock for one program, and lets three others wait for it."""
         grant = Connection(self.ports[0], self.key)
         grant.call("LOCK.ACQUIRE", "orders/1042", 240_000, "LABEL", "worker-3")
         waiters = [Connection(port, self.key) for port in (self.ports[0], self.ports[1], self.ports[1])]
@@ -135,7 +135,7 @@ class Scene:
 
     def force(self, service: str, reason: str) -> None:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.world.ports[HTTP]}/v1/services/{service}/override",
+            f"http://127.0.0.1:{self.servers.ports[HTTP]}/v1/services/{service}/override",
             json.dumps({"state": "open", "reason": reason, "for_ms": 5_400_000}).encode(),
             {"Content-Type": "application/json", "X-Api-Key": self.admin},
             method="PUT",
@@ -152,30 +152,30 @@ def is_ready(port: int) -> bool:
         return False
 
 
-def draw(world: World, visitor: "Visitor", web: str, ops: str, folder: Path) -> None:
-    """Draws the overview, a lock and a service, in light and dark."""
-    scene = Scene(world, web, ops)
-    programs = scene.play()
-    print(f"console: load for {HISTORY} s, then pictures", flush=True)
+def take_screenshots(servers: Servers, user: "User", web: str, ops: str, folder: Path) -> None:
+    """Takes screenshots of the overview, a lock and a service, in light and dark."""
+    scene = Scene(servers, web, ops)
+    programs = scene.start_programs()
+    print(f"console: load for {HISTORY} s, then screenshots", flush=True)
     connections: list[Connection] = []
     for second in range(HISTORY):
         if second % 30 == 0:
             print(f"console: {second} of {HISTORY} s", flush=True)
         if second == HISTORY - OUTAGE:
-            scene.fails = True
+            scene.payments_fail = True
             scene.force("mail", "maintenance until noon")
-            connections = scene.hold()
+            connections = scene.hold_lock()
         time.sleep(1)
-    visitor.enter(ops)
+    user.log_in_with(ops)
     for name, view in (("overview", ""), ("lock", "lock/orders%2F1042"), ("service", "service/mail")):
-        visitor.go(view)
-        visitor.page.wait_for_timeout(6000)
+        user.open_view(view)
+        user.page.wait_for_timeout(6000)
         for scheme in ("light", "dark"):
-            visitor.page.emulate_media(color_scheme=scheme)
-            visitor.page.wait_for_timeout(300)
-            visitor.page.screenshot(path=folder / f"{name}-{scheme}.png", full_page=True)
-        print(f"console: drew {name}", flush=True)
+            user.page.emulate_media(color_scheme=scheme)
+            user.page.wait_for_timeout(300)
+            user.page.screenshot(path=folder / f"{name}-{scheme}.png", full_page=True)
+        print(f"console: saved {name}", flush=True)
     for program in programs:
-        program.ends.set()
+        program.is_over.set()
     for connection in connections:
         connection.close()

@@ -15,7 +15,7 @@ from servers import Failure
 def compare_declarations(folder: Path, modules: list[ModuleType], newer: frozenset[str] = frozenset()) -> int:
     """Checks that each message and field is published under the same name, number, type and label.
 
-    `newer` names fields that the published modules lack so far. Returns the number of compared fields.
+    `newer` names fields that the published modules do not have yet. Returns the number of compared fields.
     """
     with tempfile.NamedTemporaryFile() as file:
         sources = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.proto"))
@@ -60,9 +60,9 @@ def compare_message(
     for field in message.field:
         if f"{name}.{field.name}" in newer:
             continue
-        same = known.get(field.name)
+        published = known.get(field.name)
         traits = ("number", "type", "label", "type_name")
-        if not same or any(getattr(field, trait) != getattr(same, trait) for trait in traits):
+        if not published or any(getattr(field, trait) != getattr(published, trait) for trait in traits):
             raise Failure(f"{name}.{field.name}: differs from the published declaration")
         count += 1
     values = {(enum.name, value.name): value.number for enum in original.enum_type for value in enum.value}

@@ -1,12 +1,12 @@
 """Compares printed output with the output on a page.
 
-A page shows real output. Parts that differ in each run (tokens, fences, IDs and times) match any value of their kind.
-`…` matches anything within its line, and any number of lines on a line of its own.
+A page shows real output. Parts that differ between runs (tokens, fences, IDs and times) match any value of their kind.
+`…` matches anything within its line; a line that consists of `…` matches any number of lines.
 """
 
 import re
 
-#: The parts that differ in each run, with their patterns. The first pattern that matches at a position counts.
+#: The parts that differ between runs, with their patterns. The first pattern that matches at a position applies.
 VARIABLE = [
     # A token: a label, a slash, 128 bits.
     (r"[\w.-]+/[0-9a-f]{32}", r"[\w.-]+/[0-9a-f]{32}"),
@@ -47,7 +47,7 @@ def matches(shown: str, printed: str) -> bool:
 
 
 def difference(shown: str, printed: str) -> str:
-    """Returns both outputs, each with a margin, for a report."""
+    """Returns both outputs, indented, for a report."""
     return "".join(
         f"  {title}:\n" + "".join(f"    | {line}\n" for line in text.splitlines() or ["(nothing)"])
         for title, text in (("the page shows", shown), ("it printed", printed.replace("\r", "")))

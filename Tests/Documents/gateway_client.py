@@ -1,23 +1,23 @@
-"""Clients that time single round trips over raw sockets, because a library would take longer than the sidecar."""
+"""Clients that time single round trips over raw sockets, because a library would be slower than the sidecar."""
 
 import socket
 import struct
 from collections.abc import Callable
 
-from servers import PATIENCE
+from servers import TIMEOUT
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #: Kinds of frames (RFC 9113, section 6).
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM = ACK = 0x1
 END_HEADERS = 0x4
-#: The header of a frame: its length in three bytes, kind, flags and stream.
-HEAD = struct.Struct(">BHBBI")
-FRAME_HEAD = HEAD.size
-#: The largest frame that each side accepts by default.
-LONGEST_FRAME = 1 << 14
+#: The header of a frame: a three-byte length, kind, flags and stream.
+FRAME_HEADER = struct.Struct(">BHBBI")
+FRAME_HEADER_SIZE = FRAME_HEADER.size
+#: The maximum frame size that each side accepts by default.
+MAX_FRAME_SIZE = 1 << 14
 #: The default window, before the other side announces its own.
-FIRST_WINDOW = (1 << 16) - 1
+DEFAULT_WINDOW = (1 << 16) - 1
 INITIAL_WINDOW_SIZE = 4
 CANCEL = 8
 
@@ -34,13 +34,13 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
 
 
-def take_frames(data: bytearray) -> list[Frame]:
+def pop_frames(data: bytearray) -> list[Frame]:
     """Removes the complete frames at the start of `data`."""
     frames: list[Frame] = []
     start = 0
-    while len(data) - start >= FRAME_HEAD:
-        high, low, kind, flags, stream = HEAD.unpack_from(data, start)
-        begin = start + FRAME_HEAD
+    while len(data) - start >= FRAME_HEADER_SIZE:
+        high, low, kind, flags, stream = FRAME_HEADER.unpack_from(data, start)
+        begin = start + FRAME_HEADER_SIZE
         end = begin + (high << 16) + low
         if len(data) < end:
             break
@@ -58,7 +58,7 @@ def settings(payload: bytes) -> dict[int, int]:
 
 
 def request_head(path: str) -> bytes:
-    """Encodes the fields of a call without adding any to the other side's table (RFC 7541, section 6.2.2)."""
+    """Encodes the fields of a call without adding entries to the other side's table (RFC 7541, section 6.2.2)."""
 
     def text(value: str) -> bytes:
         return bytes((len(value),)) + value.encode()
@@ -76,11 +76,11 @@ def message(body: bytes) -> bytes:
 NO_MESSAGE = message(b"")
 
 
-class RoundTrips:
-    """Sends one request at a time over one connection; the caller knows the protocol."""
+class RoundTripClient:
+    """Sends one request at a time over one connection. The caller implements the protocol."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def receive(self) -> bytes:
@@ -89,10 +89,10 @@ class RoundTrips:
             raise ConnectionResetError("the connection was closed")
         return data
 
-    def exchange(self, request: bytes, is_whole: Callable[[bytes], bool]) -> bytes:
+    def exchange(self, request: bytes, is_complete: Callable[[bytes], bool]) -> bytes:
         self.socket.sendall(request)
         data = self.receive()
-        while not is_whole(data):
+        while not is_complete(data):
             data += self.receive()
         return data
 
@@ -100,7 +100,7 @@ class RoundTrips:
         self.socket.close()
 
 
-class GatewayClient(RoundTrips):
+class GatewayClient(RoundTripClient):
     """Repeats the same gRPC call, one at a time, and accepts any response."""
 
     #: The first bytes of the second and the last frame of a response, after their lengths.
@@ -109,12 +109,12 @@ class GatewayClient(RoundTrips):
 
     def __init__(self, port: int, path: str, body: bytes) -> None:
         super().__init__(port)
-        most = ((1 << 31) - 1 - FIRST_WINDOW).to_bytes(4)
-        self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(WINDOW_UPDATE, 0, 0, most))
+        increment = ((1 << 31) - 1 - DEFAULT_WINDOW).to_bytes(4)
+        self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(WINDOW_UPDATE, 0, 0, increment))
         head = frame(HEADERS, END_HEADERS, 0, request_head(path))
         data = frame(DATA, END_STREAM, 0, message(body))
         #: The stream's number is between them in both frames.
-        self.parts = head[:5], head[FRAME_HEAD:] + data[:5], data[FRAME_HEAD:]
+        self.parts = head[:5], head[FRAME_HEADER_SIZE:] + data[:5], data[FRAME_HEADER_SIZE:]
         self.stream = -1
         self.received = bytearray()
 
@@ -123,28 +123,32 @@ class GatewayClient(RoundTrips):
         self.stream += 2
         self.socket.sendall(self.stream.to_bytes(4).join(self.parts))
         data = self.receive()
-        return self.usual(data) or self.whole(data)
+        return self.message_of_single_read(data) or self.message_of_frames(data)
 
-    def usual(self, data: bytes) -> bytes:
-        """Returns a response's message if it came alone and in one piece. The time counts as the sidecar's."""
-        if len(data) < 3 * FRAME_HEAD or self.received:
+    def message_of_single_read(self, data: bytes) -> bytes:
+        """Returns the message of a response that was read as one piece, without other frames.
+
+        This is the fast path, because the client's time is part of the measurement.
+        """
+        if len(data) < 3 * FRAME_HEADER_SIZE or self.received:
             return b""
-        begin = FRAME_HEAD + data[2]
-        end = begin + FRAME_HEAD + int.from_bytes(data[begin : begin + 3])
+        begin = FRAME_HEADER_SIZE + data[2]
+        end = begin + FRAME_HEADER_SIZE + int.from_bytes(data[begin : begin + 3])
         last = data[end : end + 5]
         if data[3] != HEADERS or data[begin + 3 : begin + 5] != self.MESSAGE or last[3:] != self.TRAILERS:
             return b""
-        return data[begin + FRAME_HEAD + len(NO_MESSAGE) : end] if len(data) == end + FRAME_HEAD + last[2] else b""
+        is_complete = len(data) == end + FRAME_HEADER_SIZE + last[2]
+        return data[begin + FRAME_HEADER_SIZE + len(NO_MESSAGE) : end] if is_complete else b""
 
-    def whole(self, data: bytes) -> bytes:
-        """Returns the same, and handles other frames too."""
+    def message_of_frames(self, data: bytes) -> bytes:
+        """Returns the message of a response that was read in parts, or together with other frames."""
         self.received += data
         answer = b""
         is_over = False
         while not is_over:
-            for kind, flags, stream, payload in take_frames(self.received):
+            for kind, flags, stream, payload in pop_frames(self.received):
                 if stream != self.stream:
-                    self.other(kind, flags, payload)
+                    self.handle_control_frame(kind, flags, payload)
                 elif kind == DATA:
                     answer += payload
                 elif kind == RESET:
@@ -154,7 +158,7 @@ class GatewayClient(RoundTrips):
                 self.received += self.receive()
         return answer[len(NO_MESSAGE) :]
 
-    def other(self, kind: int, flags: int, payload: bytes) -> None:
+    def handle_control_frame(self, kind: int, flags: int, payload: bytes) -> None:
         if kind in (SETTINGS, PING) and not flags & ACK:
             self.socket.sendall(frame(kind, ACK, 0, payload if kind == PING else b""))
         elif kind == GOAWAY:

@@ -18,20 +18,20 @@ from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
 from envoy.type.v3 import ratelimit_unit_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from servers import PATIENCE, REDIS, Failure, World, free_ports, is_open
+from servers import REDIS, TIMEOUT, Failure, Servers, free_ports, is_open
 
 OK, OVER_LIMIT = rls_pb2.RateLimitResponse.OK, rls_pb2.RateLimitResponse.OVER_LIMIT
 HOUR = 3600
-#: `is_negative_hits` of a descriptor, which the published package lacks so far.
+#: `is_negative_hits` of a descriptor, which the published package does not have yet.
 NEGATIVE = b"\x20\x01"
-#: The number of value combinations with their own metrics.
-DETAILS = 1000
+#: The maximum number of values with separate metrics.
+DETAILED_VALUES = 1000
 #: The quota per second that data planes divide, and the lifetime of an assignment.
 QUOTA, LIFETIME = 100, 15
-#: The most seconds for a thousand long calls, on a busy machine.
-LONG_CALLS = 30
-#: The most seconds for a response that must not wait, on a busy machine.
-SOON = 2.0
+#: The maximum duration of a thousand long calls on a busy machine, in seconds.
+MAX_LONG_CALLS_SECONDS = 30
+#: The maximum duration of a response that must not wait, on a busy machine, in seconds.
+MAX_RESPONSE_SECONDS = 2.0
 
 CONFIGURATION = """
 rls: {{ timeout: {timeout} }}
@@ -44,7 +44,7 @@ services:
   # A single failed or slow call opens the breaker.
   well: {{ breaker: {{ consecutive_failures: 1, slow_call: 100ms, slow_rate: 1%, minimum_calls: 1, ignore: [505] }} }}
   slow: {{ breaker: {{ slow_call: 100ms, minimum_calls: 1, open_for: 30s..60s }} }}
-  away: {{ }}
+  unavailable: {{ }}
 rate_limits:
   hits:
     descriptors:
@@ -69,22 +69,22 @@ rate_limits:
 class Sidecar:
     """A sidecar with a gRPC API and its own configuration."""
 
-    def __init__(self, world: World, name: str, configuration: str, tls: str = "") -> None:
-        self.world = world
+    def __init__(self, servers: Servers, name: str, configuration: str, tls: str = "") -> None:
+        self.servers = servers
         resp, self.http, self.grpc = free_ports(3)
         resp_at, http_at, grpc_at = (f'"127.0.0.1:{port}"' for port in (resp, self.http, self.grpc))
-        file = world.folder / f"{name}.yaml"
+        file = servers.folder / f"{name}.yaml"
         # A long timeout: a busy machine must not count as an unreachable Redis, whose limits differ.
         file.write_text(
-            f'redis: {{ url: "redis://127.0.0.1:{world.ports[REDIS]}", timeout: 10s }}\n'
+            f'redis: {{ url: "redis://127.0.0.1:{servers.ports[REDIS]}", timeout: 10s }}\n'
             f"listen: {{ resp: {resp_at}, http: {http_at}, grpc: {grpc_at}{tls} }}\n"
             f"{configuration}"
         )
-        self.process = world.start(str(world.binary), "serve", "--config", str(file))
-        world.until(f"the listener of {name} is open", lambda: is_open(self.grpc))
+        self.process = servers.start(str(servers.binary), "serve", "--config", str(file))
+        servers.wait_until(f"the listener of {name} is open", lambda: is_open(self.grpc))
 
     def until_ready(self, status: int) -> None:
-        self.world.until(f"the sidecar's readiness is {status}", lambda: self.readiness() == status)
+        self.servers.wait_until(f"the sidecar's readiness is {status}", lambda: self.readiness() == status)
 
     def readiness(self) -> int:
         try:
@@ -92,8 +92,8 @@ class Sidecar:
         except OSError:
             return 0
 
-    def get(self, path: str, patience: float = PATIENCE) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=patience)
+    def get(self, path: str, timeout: float = TIMEOUT) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=timeout)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -111,7 +111,7 @@ class Sidecar:
         return sum(self.series(name, *labels).values())
 
 
-def one(
+def descriptor_of(
     key: str, value: str, hits: int | None = None, override: tuple[int, str] | None = None
 ) -> ratelimit_pb2.RateLimitDescriptor:
     """Returns a descriptor of one entry. Negative hits are refunds."""
@@ -128,46 +128,52 @@ def one(
     return descriptor
 
 
-class Asker:
+class DomainClient:
     """Sends a request about one domain."""
 
     def __init__(self, channel: grpc.Channel, domain: str) -> None:
         self.stub = rls_pb2_grpc.RateLimitServiceStub(channel)
         self.domain = domain
 
-    def ask(
+    def request(
         self, *descriptors: ratelimit_pb2.RateLimitDescriptor, hits: int = 0
     ) -> tuple[rls_pb2.RateLimitResponse, dict[str, str]]:
         """Returns the response, and the fields for the proxy's caller."""
         request = rls_pb2.RateLimitRequest(domain=self.domain, descriptors=descriptors, hits_addend=hits)
-        answer = self.stub.ShouldRateLimit(request, timeout=PATIENCE)
+        answer = self.stub.ShouldRateLimit(request, timeout=TIMEOUT)
         return answer, {field.key.lower(): field.value for field in answer.response_headers_to_add}
 
     def expect(
-        self, what: str, descriptor: ratelimit_pb2.RateLimitDescriptor, code: int, left: int, whole: int, hits: int = 0
+        self,
+        case: str,
+        descriptor: ratelimit_pb2.RateLimitDescriptor,
+        code: int,
+        remaining: int,
+        expected_reset: int,
+        hits: int = 0,
     ) -> rls_pb2.RateLimitResponse.DescriptorStatus:
-        """Checks the response to one descriptor, whose limit is fully available again after `whole` seconds."""
-        answer, told = self.ask(descriptor, hits=hits)
+        """Checks the response to one descriptor, whose limit resets fully in `expected_reset` seconds."""
+        answer, fields = self.request(descriptor, hits=hits)
         status = answer.statuses[0]
-        if (answer.overall_code, status.code, status.limit_remaining) != (code, code, left):
-            raise Failure(f"{what}: expected code {code} and {left} left, got {answer}")
+        if (answer.overall_code, status.code, status.limit_remaining) != (code, code, remaining):
+            raise Failure(f"{case}: expected code {code} and {remaining} remaining, got {answer}")
         reset = status.duration_until_reset.seconds + status.duration_until_reset.nanos / 1e9
-        is_taken = left < status.current_limit.requests_per_unit
-        if reset > whole or (is_taken and reset <= whole - 60):
-            raise Failure(f"{what}: the limit resets in {reset} s, not in {whole} s")
-        if told.get("interlock-cause") != ("limit" if code == OVER_LIMIT else None):
-            raise Failure(f"{what}: the caller gets {told}")
+        is_taken = remaining < status.current_limit.requests_per_unit
+        if reset > expected_reset or (is_taken and reset <= expected_reset - 60):
+            raise Failure(f"{case}: the limit resets in {reset} s, not in {expected_reset} s")
+        if fields.get("interlock-cause") != ("limit" if code == OVER_LIMIT else None):
+            raise Failure(f"{case}: the caller gets {fields}")
         return status
 
 
 def hits(channel: grpc.Channel) -> None:
     """Checks hits of the request or the descriptor, including zero and negative ones."""
-    asker = Asker(channel, "hits")
-    for what, of_request, of_descriptor, code, left in (
+    client = DomainClient(channel, "hits")
+    for case, of_request, of_descriptor, code, remaining in (
         ("a check of a fresh limit", 0, 0, OK, 10),
         ("three hits of the request", 3, None, OK, 7),
-        ("five hits of the descriptor, in place of the request's three", 3, 5, OK, 2),
-        ("a check, in place of the request's three", 3, 0, OK, 2),
+        ("five hits of the descriptor, instead of the request's three", 3, 5, OK, 2),
+        ("a check, instead of the request's three", 3, 0, OK, 2),
         ("three hits where two are left", 3, None, OVER_LIMIT, 2),
         ("a check after a refusal, which takes nothing", 0, 0, OK, 2),
         ("absent hits, which count as one", 0, None, OK, 1),
@@ -178,68 +184,70 @@ def hits(channel: grpc.Channel) -> None:
         ("three of the four", 3, None, OK, 1),
         ("more hits refunded than taken", 0, -1000, OK, 10),
     ):
-        status = asker.expect(what, one("hits", "a", of_descriptor), code, left, HOUR, of_request)
+        status = client.expect(case, descriptor_of("hits", "a", of_descriptor), code, remaining, HOUR, of_request)
         limit = status.current_limit
         if (limit.requests_per_unit, limit.unit, limit.name) != (10, rls_pb2.RateLimitResponse.RateLimit.HOUR, "ten"):
-            raise Failure(f"{what}: the limit is reported as {limit}")
-    answer, _ = asker.ask(one("hits", "b"), one("hits", "c", 4), one("hits", "d", 0), hits=3)
+            raise Failure(f"{case}: the limit is reported as {limit}")
+    answer, _ = client.request(
+        descriptor_of("hits", "b"), descriptor_of("hits", "c", 4), descriptor_of("hits", "d", 0), hits=3
+    )
     if [status.limit_remaining for status in answer.statuses] != [7, 6, 10]:
         raise Failure(f"three descriptors with hits of 3, 4 and 0 leave {answer}")
     # All or nothing: a descriptor over its limit takes nothing from the others.
-    answer, _ = asker.ask(one("hits", "b"), one("hits", "c", 7))
+    answer, _ = client.request(descriptor_of("hits", "b"), descriptor_of("hits", "c", 7))
     codes = [status.code for status in answer.statuses]
     if (answer.overall_code, codes) != (OVER_LIMIT, [OK, OVER_LIMIT]):
         raise Failure(f"one of two descriptors is over its limit, but the response is {answer}")
-    for value, left in (("b", 7), ("c", 6)):
-        asker.expect("a check after both were refused", one("hits", value, 0), OK, left, HOUR)
+    for value, remaining in (("b", 7), ("c", 6)):
+        client.expect("a check after both were refused", descriptor_of("hits", value, 0), OK, remaining, HOUR)
 
 
-def overrides(channel: grpc.Channel) -> None:
-    """Checks that a descriptor's own limit applies, and is counted separately from the rule's."""
-    asker = Asker(channel, "hits")
-    own = rls_pb2.RateLimitResponse.RateLimit
-    asker.expect("the rule's own limit", one("hits", "own", 4), OK, 6, HOUR)
-    for what, taken, code, left in (
-        ("a limit of its own", 3, OK, 1),
-        ("more than the rest of it", 2, OVER_LIMIT, 1),
-        ("the last of it", 1, OK, 0),
+def check_overrides(channel: grpc.Channel) -> None:
+    """Checks that a descriptor's override applies, and is counted separately from the rule's limit."""
+    client = DomainClient(channel, "hits")
+    unit = rls_pb2.RateLimitResponse.RateLimit
+    client.expect("the rule's limit", descriptor_of("hits", "own", 4), OK, 6, HOUR)
+    for case, taken, code, remaining in (
+        ("an override", 3, OK, 1),
+        ("more than remains of it", 2, OVER_LIMIT, 1),
+        ("the last hit of it", 1, OK, 0),
     ):
-        status = asker.expect(what, one("hits", "own", taken, (4, "MINUTE")), code, left, 60)
-        if (status.current_limit.requests_per_unit, status.current_limit.unit) != (4, own.MINUTE):
-            raise Failure(f"{what} is reported as {status}")
-    asker.expect("another limit of its own", one("hits", "own", 1, (1, "DAY")), OK, 0, 24 * HOUR)
-    asker.expect("a limit of its own of zero", one("hits", "own", 1, (0, "DAY")), OVER_LIMIT, 0, 24 * HOUR)
-    asker.expect("the rule's own limit, after others", one("hits", "own", 0), OK, 6, HOUR)
-    # The rule's algorithm and burst apply: three hits at once, each available again after six minutes.
-    asker.expect("an evenly spaced limit of its own", one("even", "own", 3, (10, "HOUR")), OK, 0, 1080)
-    asker.expect("one ahead of its time", one("even", "own", 1, (10, "HOUR")), OVER_LIMIT, 0, 1080)
+        status = client.expect(case, descriptor_of("hits", "own", taken, (4, "MINUTE")), code, remaining, 60)
+        if (status.current_limit.requests_per_unit, status.current_limit.unit) != (4, unit.MINUTE):
+            raise Failure(f"{case} is reported as {status}")
+    client.expect("another override", descriptor_of("hits", "own", 1, (1, "DAY")), OK, 0, 24 * HOUR)
+    client.expect("an override of zero", descriptor_of("hits", "own", 1, (0, "DAY")), OVER_LIMIT, 0, 24 * HOUR)
+    client.expect("the rule's limit, after others", descriptor_of("hits", "own", 0), OK, 6, HOUR)
+    # The rule's algorithm and burst apply: a burst of three hits, each restored after six minutes.
+    client.expect("an evenly spaced override", descriptor_of("even", "own", 3, (10, "HOUR")), OK, 0, 1080)
+    client.expect("a hit before its time", descriptor_of("even", "own", 1, (10, "HOUR")), OVER_LIMIT, 0, 1080)
     # The limit applies even if no rule matches.
-    asker.expect("a limit of its own without a rule", one("nothing", "own", 2, (2, "HOUR")), OK, 0, HOUR)
-    asker.expect("more than that", one("nothing", "own", 1, (2, "HOUR")), OVER_LIMIT, 0, HOUR)
+    client.expect("an override without a rule", descriptor_of("nothing", "own", 2, (2, "HOUR")), OK, 0, HOUR)
+    client.expect("more than that", descriptor_of("nothing", "own", 1, (2, "HOUR")), OVER_LIMIT, 0, HOUR)
 
 
 def long_calls(channel: grpc.Channel) -> None:
-    """Checks that long calls are read quickly. It would take a minute if each part used up a frame of the budget."""
-    asker = Asker(channel, "hits")
-    descriptor = one("nothing", "x" * 32_000)
+    """Checks that long calls are read quickly. They would take a minute if each part used a frame of the budget."""
+    client = DomainClient(channel, "hits")
+    descriptor = descriptor_of("nothing", "x" * 32_000)
     began = time.monotonic()
     for _ in range(1000):
-        if asker.ask(descriptor)[0].overall_code != OK:
+        if client.request(descriptor)[0].overall_code != OK:
             raise Failure("a long descriptor without a rule is refused")
-    if (took := time.monotonic() - began) > LONG_CALLS:
+    if (took := time.monotonic() - began) > MAX_LONG_CALLS_SECONDS:
         raise Failure(f"a thousand calls of 32 KB took {took:.0f} s")
 
 
-def details(sidecar: Sidecar, channel: grpc.Channel) -> None:
+def check_details(sidecar: Sidecar, channel: grpc.Channel) -> None:
     """Checks that a rule with detailed metrics has a thousand series, and one for all other values."""
-    asker = Asker(channel, "detail")
+    client = DomainClient(channel, "detail")
     for start in (0, 550):
-        answer, _ = asker.ask(*(one("detail", f"v{number}") for number in range(start, start + 550)))
+        answer, _ = client.request(*(descriptor_of("detail", f"v{number}") for number in range(start, start + 550)))
         if answer.overall_code != OK:
-            raise Failure(f"550 values with limits of their own are refused: {answer}")
-    asker.ask(one("detail", "v7", 5))
+            raise Failure(f"550 values with separate limits are refused: {answer}")
+    client.request(descriptor_of("detail", "v7", 5))
     known = sidecar.series("interlock_descriptor_decisions_total", 'domain="detail"', 'rule="detail=')
-    if len({labels.split('rule="')[1].split('"')[0] for labels in known}) != DETAILS:
+    if len({labels.split('rule="')[1].split('"')[0] for labels in known}) != DETAILED_VALUES:
         raise Failure(f"the metrics have {len(known)} series for 1,100 values")
     for rule, decision, count in (
         ("detail=v7", "ok", 1),
@@ -251,31 +259,31 @@ def details(sidecar: Sidecar, channel: grpc.Channel) -> None:
         seen = sidecar.metric("interlock_descriptor_decisions_total", 'domain="detail"', *labels)
         if seen != count:
             raise Failure(f"{rule} was {decision} {count} times, and the metrics have {seen:.0f}")
-    print(f"envoy: {DETAILS} of 1,100 values have their own metrics")
+    print(f"envoy: {DETAILED_VALUES} of 1,100 values have their own metrics")
 
 
-def late(world: World, sidecar: Sidecar) -> None:
+def check_timeouts(servers: Servers, sidecar: Sidecar) -> None:
     """Checks that each domain's policy answers while Redis is paused, and that Redis decides again afterwards."""
-    assert world.redis
+    assert servers.redis
     slowest = 0.0
     with grpc.insecure_channel(f"127.0.0.1:{sidecar.grpc}") as channel:
 
         def expect(domain: str, value: str, cause: str | None) -> rls_pb2.RateLimitResponse:
             nonlocal slowest
             began = time.monotonic()
-            answer, told = Asker(channel, domain).ask(one("late", value))
+            answer, fields = DomainClient(channel, domain).request(descriptor_of("late", value))
             slowest = max(slowest, time.monotonic() - began)
-            if (answer.overall_code, told.get("interlock-cause")) != (OVER_LIMIT if cause else OK, cause):
+            if (answer.overall_code, fields.get("interlock-cause")) != (OVER_LIMIT if cause else OK, cause):
                 raise Failure(f"while Redis is paused {domain} returns {answer}")
             return answer
 
         def redis_decides() -> bool:
-            answer, told = Asker(channel, "deny").ask(one("late", "until"))
-            return answer.overall_code == OK and told["ratelimit"].startswith('"late"')
+            answer, fields = DomainClient(channel, "deny").request(descriptor_of("late", "until"))
+            return answer.overall_code == OK and fields["ratelimit"].startswith('"late"')
 
-        world.until("Redis decides in time", redis_decides)
-        alone = sidecar.metric("interlock_descriptor_requests_local_total")
-        world.redis.send_signal(signal.SIGSTOP)
+        servers.wait_until("Redis decides in time", redis_decides)
+        before = sidecar.metric("interlock_descriptor_requests_local_total")
+        servers.redis.send_signal(signal.SIGSTOP)
         try:
             # This sidecar is the only one, so its local quota is the whole limit.
             for cause in (None, None, None, None, "local", "local"):
@@ -286,48 +294,48 @@ def late(world: World, sidecar: Sidecar) -> None:
                 if expect("deny", "a", "redis").statuses[0].HasField("current_limit"):
                     raise Failure("the remainder is reported without Redis")
         finally:
-            world.redis.send_signal(signal.SIGCONT)
-        if (count := sidecar.metric("interlock_descriptor_requests_local_total") - alone) != 16:
+            servers.redis.send_signal(signal.SIGCONT)
+        if (count := sidecar.metric("interlock_descriptor_requests_local_total") - before) != 16:
             raise Failure(f"16 requests were answered without Redis, but the metrics have {count:.0f}")
-        world.until("Redis decides again", redis_decides)
+        servers.wait_until("Redis decides again", redis_decides)
     print(f"envoy: while Redis was paused the slowest of 16 responses took {slowest * 1000:.0f} ms")
-    if slowest > SOON:
+    if slowest > MAX_RESPONSE_SECONDS:
         raise Failure(f"while Redis was paused a response took {slowest:.1f} s")
 
 
-class Shares:
+class Assignments:
     """The assignments of each tenant's quota to data planes."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         #: Each assignment, with its expiry.
-        self.held: dict[tuple[Plane, str], tuple[int, float]] = {}
-        self.most = 0
-        self.strange: list[str] = []
+        self.active: dict[tuple[DataPlane, str], tuple[int, float]] = {}
+        self.maximum = 0
+        self.unexpected: list[str] = []
 
-    def tell(self, plane: "Plane", action: rlqs_pb2.RateLimitQuotaResponse.BucketAction) -> None:
-        tenant, told = action.bucket_id.bucket["tenant"], action.quota_assignment_action
-        bucket = told.rate_limit_strategy.token_bucket
+    def record(self, data_plane: "DataPlane", action: rlqs_pb2.RateLimitQuotaResponse.BucketAction) -> None:
+        tenant, fields = action.bucket_id.bucket["tenant"], action.quota_assignment_action
+        bucket = fields.rate_limit_strategy.token_bucket
         share = bucket.tokens_per_fill.value
-        seen = told.assignment_time_to_live.seconds, bucket.fill_interval.seconds, bucket.max_tokens
+        seen = fields.assignment_time_to_live.seconds, bucket.fill_interval.seconds, bucket.max_tokens
         with self.lock:
             if seen != (LIFETIME, 1, share):
-                self.strange.append(str(action))
+                self.unexpected.append(str(action))
             now = time.monotonic()
-            self.held[plane, tenant] = share, now + LIFETIME
-            all_held = (held for (_, of), (held, until) in self.held.items() if of == tenant and until > now)
-            self.most = max(self.most, sum(all_held))
+            self.active[data_plane, tenant] = share, now + LIFETIME
+            all_held = (active for (_, of), (active, until) in self.active.items() if of == tenant and until > now)
+            self.maximum = max(self.maximum, sum(all_held))
 
-    def of(self, plane: "Plane", tenant: str) -> int:
+    def of(self, data_plane: "DataPlane", tenant: str) -> int:
         with self.lock:
-            return self.held.get((plane, tenant), (0, 0.0))[0]
+            return self.active.get((data_plane, tenant), (0, 0.0))[0]
 
 
-class Plane:
-    """Runs a data plane that reports more demand than the quota twice a second, and obeys its assignments."""
+class DataPlane:
+    """Runs a data plane that reports more demand than the quota twice a second."""
 
-    def __init__(self, shares: Shares, sidecar: Sidecar, *tenants: str) -> None:
-        self.shares = shares
+    def __init__(self, assignments: Assignments, sidecar: Sidecar, *tenants: str) -> None:
+        self.assignments = assignments
         self.tenants = tenants
         self.is_over = threading.Event()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{sidecar.grpc}")
@@ -352,43 +360,45 @@ class Plane:
         with contextlib.suppress(grpc.RpcError):
             for answer in self.answers:
                 for action in answer.bucket_action:
-                    self.shares.tell(self, action)
+                    self.assignments.record(self, action)
 
     def close(self) -> None:
         self.is_over.set()
         self.channel.close()
 
 
-def quotas(world: World, sidecars: list[Sidecar]) -> None:
-    """Checks that data planes at two sidecars get equal parts, never exceed the quota, and lose it when they leave."""
-    shares = Shares()
-    leaving = Plane(shares, sidecars[1], "left")
-    world.until("the only data plane has all", lambda: shares.of(leaving, "left") == QUOTA)
+def check_quotas(servers: Servers, sidecars: list[Sidecar]) -> None:
+    """Checks that data planes of two sidecars get equal parts, never exceed the quota, and lose it when they leave."""
+    assignments = Assignments()
+    leaving = DataPlane(assignments, sidecars[1], "left")
+    servers.wait_until("the only data plane has the whole quota", lambda: assignments.of(leaving, "left") == QUOTA)
     leaving.close()
-    planes = [Plane(shares, sidecars[0], "shared", "left")]
-    world.until("the first data plane has all", lambda: shares.of(planes[0], "shared") == QUOTA)
-    planes.append(Plane(shares, sidecars[1], "shared"))
+    data_planes = [DataPlane(assignments, sidecars[0], "shared", "left")]
+    servers.wait_until(
+        "the first data plane has the whole quota", lambda: assignments.of(data_planes[0], "shared") == QUOTA
+    )
+    data_planes.append(DataPlane(assignments, sidecars[1], "shared"))
 
     def is_divided() -> bool:
-        return [shares.of(plane, "shared") for plane in planes] == [QUOTA / 2] * 2
+        return [assignments.of(data_plane, "shared") for data_plane in data_planes] == [QUOTA / 2] * 2
 
     began = time.monotonic()
     try:
-        world.until(
+        servers.wait_until(
             "the quota is divided, and another data plane gets the part of one that left",
-            lambda: is_divided() and shares.of(planes[0], "left") == QUOTA,
-            4 * PATIENCE,
+            lambda: is_divided() and assignments.of(data_planes[0], "left") == QUOTA,
+            4 * TIMEOUT,
         )
     finally:
-        for plane in planes:
-            plane.close()
-    if shares.most > QUOTA or shares.strange:
-        raise Failure(f"{shares.most} of a quota of {QUOTA} were assigned, and {shares.strange}")
+        for data_plane in data_planes:
+            data_plane.close()
+    if assignments.maximum > QUOTA or assignments.unexpected:
+        raise Failure(f"{assignments.maximum} of a quota of {QUOTA} were assigned, and {assignments.unexpected}")
     took = time.monotonic() - began
-    print(f"envoy: two sidecars divided a quota of {QUOTA} in {took:.0f} s, {shares.most} assigned at most")
+    print(f"envoy: two sidecars divided a quota of {QUOTA} in {took:.0f} s, {assignments.maximum} assigned at most")
 
 
-def farewell(sidecar: Sidecar) -> None:
+def check_shutdown(sidecar: Sidecar) -> None:
     """Checks that a shutdown is reported to health watches and to calls, and that access logs end."""
     is_over = threading.Event()
 
@@ -401,9 +411,9 @@ def farewell(sidecar: Sidecar) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{sidecar.grpc}") as channel:
         log = als_pb2_grpc.AccessLogServiceStub(channel).StreamAccessLogs.future(logged())
         counted = "interlock_access_log_entries_total", 'result="foreign"'
-        sidecar.world.until("an entry is counted", lambda: sidecar.metric(*counted) == 1)
+        sidecar.servers.wait_until("an entry is counted", lambda: sidecar.metric(*counted) == 1)
         request = health_pb2.HealthCheckRequest(service="envoy.service.ratelimit.v3.RateLimitService")
-        watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE)
+        watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=TIMEOUT)
         if next(watch).status != health_pb2.HealthCheckResponse.SERVING:
             raise Failure("a watch does not start with the status")
         sidecar.process.send_signal(signal.SIGTERM)
@@ -416,16 +426,16 @@ def farewell(sidecar: Sidecar) -> None:
                 raise Failure(f"a watch ends at the shutdown as {error.code()}, not as unavailable") from error
         else:
             raise Failure("a watch continues after it reported the shutdown")
-        broken = log.exception(timeout=PATIENCE)
+        broken = log.exception(timeout=TIMEOUT)
         is_over.set()
         if broken:
             raise Failure(f"an access log ends at the shutdown with {broken}")
-    if sidecar.process.wait(PATIENCE) != 0:
+    if sidecar.process.wait(TIMEOUT) != 0:
         raise Failure("a sidecar with a health watch does not shut down cleanly")
 
 
 def check_wire(sidecar: Sidecar) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{sidecar.grpc}") as channel:
         hits(channel)
-        overrides(channel)
-        details(sidecar, channel)
+        check_overrides(channel)
+        check_details(sidecar, channel)

@@ -24,14 +24,14 @@ from typing import Any
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from servers import GATEWAY, HTTP, PATIENCE, RESP, UPSTREAM, Failure, World
+from servers import GATEWAY, HTTP, RESP, TIMEOUT, UPSTREAM, Failure, Servers
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "docs/monitoring"
 #: The address of the repository in alerts.yml, which users replace.
 PLACEHOLDER = "https://example.com/interlock/"
 #: The seconds of load before Prometheus is queried, and its scrape interval.
-LOAD, INTERVAL = 12.0, 1
+LOAD_SECONDS, SCRAPE_INTERVAL = 12.0, 1
 #: Values for Grafana's variables.
 VARIABLES = {"$__rate_interval": "10s", "$instance": ".*", "$service": ".*"}
 CONFIGURATION = f"""
@@ -49,15 +49,15 @@ services:
 class Load:
     """Sends calls of every kind, one after another, until it is stopped."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.ends = threading.Event()
+    def __init__(self, servers: Servers) -> None:
+        self.servers = servers
+        self.is_over = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
     def run(self) -> None:
         number = 0
-        while not self.ends.wait(0.02):
+        while not self.is_over.wait(0.02):
             number += 1
             with contextlib.suppress(OSError):
                 self.over_http(number)
@@ -65,31 +65,31 @@ class Load:
 
     def over_http(self, number: int) -> None:
         lock = f"/v1/locks/lock-{number % 5}"
-        _, lease = call(self.world, "POST", lock, {"ttl_ms": 5000})
-        call(self.world, "DELETE", lock, fields={"Lease-Token": lease.get("token", "none")})
-        call(self.world, "POST", "/v1/limits/search/take", {"subject": f"tenant-{number % 7}"})
-        _, permit = call(self.world, "POST", "/v1/services/search/permits", {"subject": "tenant-1"})
+        _, lease = call(self.servers, "POST", lock, {"ttl_ms": 5000})
+        call(self.servers, "DELETE", lock, fields={"Lease-Token": lease.get("token", "none")})
+        call(self.servers, "POST", "/v1/limits/search/take", {"subject": f"tenant-{number % 7}"})
+        _, permit = call(self.servers, "POST", "/v1/services/search/permits", {"subject": "tenant-1"})
         if "permit" in permit:
             outcome = {"outcome": "error" if number % 50 == 0 else "ok", "latency_ms": 5}
-            call(self.world, "POST", f"/v1/services/search/permits/{permit['permit']}", outcome)
-        call(self.world, "GET", "/proxy/search/item")
+            call(self.servers, "POST", f"/v1/services/search/permits/{permit['permit']}", outcome)
+        call(self.servers, "GET", "/proxy/search/item")
 
     def over_resp(self, number: int) -> None:
-        with socket.create_connection(("127.0.0.1", self.world.ports[RESP]), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", self.servers.ports[RESP]), timeout=5) as connection:
             connection.sendall(f"LIMIT.TAKE search SUBJECT tenant-{number % 7}\r\nPING\r\n".encode())
             connection.recv(1024)
 
-    def end(self) -> None:
-        self.ends.set()
+    def stop(self) -> None:
+        self.is_over.set()
         self.thread.join()
 
 
 def call(
-    world: World, method: str, path: str, body: Any = None, fields: dict[str, str] | None = None
+    servers: Servers, method: str, path: str, body: Any = None, fields: dict[str, str] | None = None
 ) -> tuple[int, dict[str, Any]]:
     """Returns the status and the members of a response of the sidecar's HTTP API."""
     request = urllib.request.Request(
-        f"http://127.0.0.1:{world.ports[HTTP]}{path}",
+        f"http://127.0.0.1:{servers.ports[HTTP]}{path}",
         None if body is None else json.dumps(body).encode(),
         fields or {},
         method=method,
@@ -98,31 +98,31 @@ def call(
         with urllib.request.urlopen(request, timeout=5) as answer:
             text = answer.read()
             return answer.status, json.loads(text) if text.startswith(b"{") else {}
-    except urllib.error.HTTPError as refusal:
-        return refusal.code, {}
+    except urllib.error.HTTPError as error:
+        return error.code, {}
 
 
 class Prometheus:
     """A Prometheus that scrapes the sidecar."""
 
-    def __init__(self, world: World) -> None:
-        self.address = f"127.0.0.1:{world.ports[GATEWAY]}"
-        folder = world.folder / "prometheus"
+    def __init__(self, servers: Servers) -> None:
+        self.address = f"127.0.0.1:{servers.ports[GATEWAY]}"
+        folder = servers.folder / "prometheus"
         folder.mkdir()
         (folder / "prometheus.yml").write_text(
-            f"global: {{ scrape_interval: {INTERVAL}s, evaluation_interval: {INTERVAL}s }}\n"
+            f"global: {{ scrape_interval: {SCRAPE_INTERVAL}s, evaluation_interval: {SCRAPE_INTERVAL}s }}\n"
             f"rule_files: ['{MONITORING / 'alerts.yml'}']\n"
             "scrape_configs:\n"
             "  - job_name: interlock\n"
-            f"    static_configs: [ {{ targets: ['127.0.0.1:{world.ports[HTTP]}'] }} ]\n"
+            f"    static_configs: [ {{ targets: ['127.0.0.1:{servers.ports[HTTP]}'] }} ]\n"
         )
-        world.start(
+        servers.start(
             program("prometheus"),
             f"--config.file={folder}/prometheus.yml",
             f"--storage.tsdb.path={folder}/data",
             f"--web.listen-address={self.address}",
         )
-        world.until("Prometheus has scraped the sidecar", self.has_scraped)
+        servers.wait_until("Prometheus has scraped the sidecar", self.has_scraped)
 
     def has_scraped(self) -> bool:
         try:
@@ -155,25 +155,25 @@ def program(name: str) -> str:
     return found
 
 
-def board_queries() -> list[tuple[str, str]]:
+def dashboard_queries() -> list[tuple[str, str]]:
     """Returns every query of every dashboard, with its location."""
     queries = []
     for path in sorted(MONITORING.glob("*.json")):
-        board = json.loads(path.read_text())
-        for panel in board["panels"]:
+        dashboard = json.loads(path.read_text())
+        for panel in dashboard["panels"]:
             for target in panel["targets"]:
                 queries.append((f"{path.name}, {panel['title']}", target["expr"]))
     return queries
 
 
-def substituted(expression: str) -> str:
+def with_variables(expression: str) -> str:
     for name, value in VARIABLES.items():
         expression = expression.replace(name, value)
     return expression
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of a page's headings."""
+    """Returns the anchors of a page's headings."""
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -184,18 +184,18 @@ class Findings:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def expect(self, is_so: bool, text: str) -> None:
-        if not is_so:
+    def expect(self, condition: bool, text: str) -> None:
+        if not condition:
             self.texts.append(text)
 
 
-def check_alone(findings: Findings) -> None:
+def check_files(findings: Findings) -> None:
     """Runs the checks that need no sidecar."""
     for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts.test.yml"]):
-        done = subprocess.run(
+        result = subprocess.run(
             [program("promtool"), *command], cwd=MONITORING, capture_output=True, text=True, check=False
         )
-        findings.expect(done.returncode == 0, f"promtool {' '.join(command)}: {done.stdout}{done.stderr}")
+        findings.expect(result.returncode == 0, f"promtool {' '.join(command)}: {result.stdout}{result.stderr}")
     rules = (MONITORING / "alerts.yml").read_text()
     for address in sorted(set(re.findall(r"runbook_url: (\S+)", rules))):
         page, _, anchor = address.removeprefix(PLACEHOLDER).partition("#")
@@ -208,44 +208,44 @@ def check_alone(findings: Findings) -> None:
         findings.expect(name in tests, f"alerts.test.yml: nothing makes {name} fire")
     pages = "".join((ROOT / "docs/reference" / page).read_text() for page in ("metrics.md", "probes.md"))
     known = set(re.findall(r"`((?:interlock|process)_\w+)", pages))
-    for where, expression in [("alerts.yml", rules), *board_queries()]:
+    for location, expression in [("alerts.yml", rules), *dashboard_queries()]:
         for name in re.findall(r"\b(?:interlock|process)_\w+", expression):
             name = re.sub(r"_(bucket|sum|count)$", "", name)
-            findings.expect(name in known, f"{where}: docs/reference has no metric {name}")
+            findings.expect(name in known, f"{location}: docs/reference has no metric {name}")
 
 
-def check_with_sidecar(world: World, findings: Findings, minutes: float) -> None:
-    configuration = world.folder / "interlock.yaml"
-    configuration.write_text(world.here(CONFIGURATION))
-    world.start_sidecar(configuration)
-    load = Load(world)
+def check_with_sidecar(servers: Servers, findings: Findings, minutes: float) -> None:
+    configuration = servers.folder / "interlock.yaml"
+    configuration.write_text(servers.with_run_ports(CONFIGURATION))
+    servers.start_sidecar(configuration)
+    load = Load(servers)
     try:
-        prometheus = Prometheus(world)
-        time.sleep(LOAD)
-        with urllib.request.urlopen(f"http://127.0.0.1:{world.ports[HTTP]}/metrics", timeout=5) as answer:
+        prometheus = Prometheus(servers)
+        time.sleep(LOAD_SECONDS)
+        with urllib.request.urlopen(f"http://127.0.0.1:{servers.ports[HTTP]}/metrics", timeout=5) as answer:
             metrics = answer.read()
-        done = subprocess.run(
+        result = subprocess.run(
             [program("promtool"), "check", "metrics"], input=metrics, capture_output=True, check=False
         )
-        findings.expect(done.returncode == 0, f"promtool check metrics: {(done.stdout + done.stderr).decode()}")
-        check_openmetrics(world, findings)
-        for where, expression in board_queries():
-            samples = prometheus.query(substituted(expression))
+        findings.expect(result.returncode == 0, f"promtool check metrics: {(result.stdout + result.stderr).decode()}")
+        check_openmetrics(servers, findings)
+        for location, expression in dashboard_queries():
+            samples = prometheus.query(with_variables(expression))
             values = [sample["value"][1] for sample in samples]
-            findings.expect(bool(values), f"{where}: no data: {expression}")
-            findings.expect("NaN" not in values, f"{where}: not a number: {expression}")
+            findings.expect(bool(values), f"{location}: no data: {expression}")
+            findings.expect("NaN" not in values, f"{location}: not a number: {expression}")
         for text in prometheus.broken_rules():
             findings.expect(False, f"alerts.yml: {text}")
-        be_silent(prometheus, findings, minutes)
-        begins(world, prometheus, findings, "firing" if minutes else "")
+        expect_no_alerts(prometheus, findings, minutes)
+        trigger_alerts(servers, prometheus, findings, "firing" if minutes else "")
     finally:
-        load.end()
+        load.stop()
 
 
-def check_openmetrics(world: World, findings: Findings) -> None:
+def check_openmetrics(servers: Servers, findings: Findings) -> None:
     """Checks the format of the metrics that Prometheus requests."""
     accept = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
-    request = urllib.request.Request(f"http://127.0.0.1:{world.ports[HTTP]}/metrics", headers=accept)
+    request = urllib.request.Request(f"http://127.0.0.1:{servers.ports[HTTP]}/metrics", headers=accept)
     with urllib.request.urlopen(request, timeout=5) as answer:
         kind, text = answer.headers["Content-Type"], answer.read().decode()
     findings.expect(kind.startswith("application/openmetrics-text"), f"the response to OpenMetrics is {kind}")
@@ -259,37 +259,37 @@ def check_openmetrics(world: World, findings: Findings) -> None:
     findings.expect("unknown" not in families, f"OpenMetrics: metrics of unknown type: {families.get('unknown')}")
 
 
-def be_silent(prometheus: Prometheus, findings: Findings, minutes: float) -> None:
+def expect_no_alerts(prometheus: Prometheus, findings: Findings, minutes: float) -> None:
     """Checks that no alert fires while the system is healthy."""
-    end = time.monotonic() + minutes * 60
+    deadline = time.monotonic() + minutes * 60
     while True:
         alerts = prometheus.alerts()
         findings.expect(not alerts, f"alerts in a healthy system: {', '.join(alerts)}")
-        left = end - time.monotonic()
-        if alerts or left <= 0:
+        remaining = deadline - time.monotonic()
+        if alerts or remaining <= 0:
             return
-        print(f"monitoring: no alert so far; {left:.0f} s to go", flush=True)
-        time.sleep(min(left, 15))
+        print(f"monitoring: no alert so far; {remaining:.0f} s remaining", flush=True)
+        time.sleep(min(remaining, 15))
 
 
-def begins(world: World, prometheus: Prometheus, findings: Findings, *states: str) -> None:
-    """Causes each alert, and waits until it starts or reaches a state."""
+def trigger_alerts(servers: Servers, prometheus: Prometheus, findings: Findings, *states: str) -> None:
+    """Triggers each alert, and waits until it is pending, or in one of the given states."""
     states = tuple(state for state in states if state)
-    call(world, "PUT", "/v1/services/search/override", {"state": "open"})
-    wait_for(world, prometheus, "InterlockBreakerOpen", findings, states)
-    _, lease = call(world, "POST", "/v1/locks/lost", {"ttl_ms": 100})
-    world.until("the lease has expired", lambda: call(world, "GET", "/v1/locks/lost")[0] == 404)
-    call(world, "DELETE", "/v1/locks/lost", fields={"Lease-Token": lease["token"]})
-    wait_for(world, prometheus, "InterlockLeasesLost", findings, states)
-    world.happen("redis", "away")
-    wait_for(world, prometheus, "InterlockRedisAway", findings, states)
+    call(servers, "PUT", "/v1/services/search/override", {"state": "open"})
+    wait_for(servers, prometheus, "InterlockBreakerOpen", findings, states)
+    _, lease = call(servers, "POST", "/v1/locks/lost", {"ttl_ms": 100})
+    servers.wait_until("the lease has expired", lambda: call(servers, "GET", "/v1/locks/lost")[0] == 404)
+    call(servers, "DELETE", "/v1/locks/lost", fields={"Lease-Token": lease["token"]})
+    wait_for(servers, prometheus, "InterlockLeasesLost", findings, states)
+    servers.set_state("redis", "away")
+    wait_for(servers, prometheus, "InterlockRedisAway", findings, states)
 
 
-def wait_for(world: World, prometheus: Prometheus, alert: str, findings: Findings, states: tuple[str, ...]) -> None:
+def wait_for(servers: Servers, prometheus: Prometheus, alert: str, findings: Findings, states: tuple[str, ...]) -> None:
     began = time.monotonic()
     try:
         # Every alert fires within a minute of its start.
-        world.until(f"{alert} begins", lambda: alert in prometheus.alerts(*states), 120 if states else PATIENCE)
+        servers.wait_until(f"{alert} begins", lambda: alert in prometheus.alerts(*states), 120 if states else TIMEOUT)
     except Failure as failure:
         findings.expect(False, str(failure))
         return
@@ -305,16 +305,16 @@ def main() -> int:
     )
     options = parser.parse_args()
     findings = Findings()
-    check_alone(findings)
+    check_files(findings)
     with tempfile.TemporaryDirectory(prefix="interlock-monitoring-") as folder:
-        world = World(options.binary.resolve(), Path(folder))
+        servers = Servers(options.binary.resolve(), Path(folder))
         try:
-            check_with_sidecar(world, findings, options.minutes)
+            check_with_sidecar(servers, findings, options.minutes)
         finally:
-            world.close()
+            servers.close()
     for text in findings.texts:
         print(f"monitoring: {text}")
-    queries = len(board_queries())
+    queries = len(dashboard_queries())
     print(f"monitoring: {'failed' if findings.texts else 'passed'}; {queries} queries of dashboards were run")
     return 1 if findings.texts else 0
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares docs/reference/names.md, the table of names in five spellings, with the code.
+"""Compares docs/reference/names.md, which lists each name in all interfaces, with the code.
 
-Without --binary the command line is not checked, since the binary describes it.
+Without --binary the command line is not checked, because the list of subcommands comes from the binary.
 """
 
 import argparse
@@ -26,7 +26,7 @@ REQUESTS = ("LockRequest", "RenewRequest", "CallRequest", "OutcomeReport", "Over
 
 @dataclass
 class Table:
-    """Returns the code spans of a page, by section and column."""
+    """The code spans of a page, by section and column."""
 
     names: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
@@ -61,18 +61,18 @@ def sources(*folders: str) -> Iterator[tuple[Path, str]]:
             yield path, path.read_text()
 
 
-def one(name: str) -> str:
+def source_text(name: str) -> str:
     """Returns the text of the only source file with this name."""
     (path,) = (ROOT / "Sources").rglob(name)
     return path.read_text()
 
 
 def commands() -> set[str]:
-    return set(re.findall(r'entry\(\s*"([A-Z.]+)', one("RESPCommandTable.swift")))
+    return set(re.findall(r'entry\(\s*"([A-Z.]+)', source_text("RESPCommandTable.swift")))
 
 
 def command_options() -> set[str]:
-    return set(re.findall(r'case \w+ = "([A-Z]+)"', one("RESPOptions.swift")))
+    return set(re.findall(r'case \w+ = "([A-Z]+)"', source_text("RESPOptions.swift")))
 
 
 def routes(contract: str) -> set[str]:
@@ -125,7 +125,7 @@ def swift_names() -> set[str]:
     }
 
 
-def described(command: dict[str, Any], words: tuple[str, ...] = ()) -> Iterator[tuple[str, set[str]]]:
+def options_by_subcommand(command: dict[str, Any], words: tuple[str, ...] = ()) -> Iterator[tuple[str, set[str]]]:
     """Yields each executable subcommand with its full name and its long options."""
     options = {
         f"--{name['name']}"
@@ -134,47 +134,49 @@ def described(command: dict[str, Any], words: tuple[str, ...] = ()) -> Iterator[
         for name in argument.get("names", [])
         if name["kind"] == "long"
     }
-    below = [sub for sub in command.get("subcommands", []) if sub["shouldDisplay"] and sub["commandName"] != "help"]
-    if not below:
+    subcommands = [
+        sub for sub in command.get("subcommands", []) if sub["shouldDisplay"] and sub["commandName"] != "help"
+    ]
+    if not subcommands:
         yield " ".join(words), options
-    for sub in below:
-        yield from described(sub, (*words, sub["commandName"]))
+    for sub in subcommands:
+        yield from options_by_subcommand(sub, (*words, sub["commandName"]))
 
 
-def compare(what: str, real: set[str], written: set[str], least: int = 1) -> Iterator[str]:
-    """Yields names that only one side has. Fewer than `least` in the code suggest that the code's form has changed."""
-    if len(real) < least:
-        yield f"{what}: only {len(real)} found in the code; update this check if the code's form has changed"
-    for name in sorted(real - written):
-        yield f"{what}: the table lacks {name}"
-    for name in sorted(written - real):
-        yield f"{what}: the table has {name}, but the code does not"
+def compare(subject: str, actual: set[str], documented: set[str], minimum: int = 1) -> Iterator[str]:
+    """Yields names that only one side has, and a finding if the code has fewer than `minimum` of them."""
+    if len(actual) < minimum:
+        yield f"{subject}: only {len(actual)} found in the code; update this check if the code's form has changed"
+    for name in sorted(actual - documented):
+        yield f"{subject}: the table lacks {name}"
+    for name in sorted(documented - actual):
+        yield f"{subject}: the table has {name}, but the code does not"
 
 
 def findings(table: Table, binary: str | None) -> Iterator[str]:
     options = command_options()
-    yield from compare("commands", commands(), table.of(RESP, CALLS) - options, least=20)
-    yield from compare("options of commands", options, table.of(RESP, OPTIONS) & options, least=10)
+    yield from compare("commands", commands(), table.of(RESP, CALLS) - options, minimum=20)
+    yield from compare("options of commands", options, table.of(RESP, OPTIONS) & options, minimum=10)
 
-    contract = one_contract()
-    written = {name for name in table.of(HTTP, CALLS) if "/" in name}
-    # A path without a method stands for all its methods.
-    real = {path if (path := route.partition(" ")[2]) in written else route for route in routes(contract)}
-    yield from compare("routes", real, written, least=20)
+    contract = contract_text()
+    documented = {name for name in table.of(HTTP, CALLS) if "/" in name}
+    # A path without a method includes all its methods.
+    actual = {path if (path := route.partition(" ")[2]) in documented else route for route in routes(contract)}
+    yield from compare("routes", actual, documented, minimum=20)
     fields = request_fields(contract)
-    yield from compare("fields of requests", fields, table.of(HTTP, CALLS, OPTIONS) & fields, least=15)
+    yield from compare("fields of requests", fields, table.of(HTTP, CALLS, OPTIONS) & fields, minimum=15)
 
     keys = configuration_keys()
     reference = (ROOT / "docs/reference/configuration.md").read_text()
-    yield from compare("keys in configuration.md", keys, keys & set(re.findall(r"[a-z_]+", reference)), least=60)
+    yield from compare("keys in configuration.md", keys, keys & set(re.findall(r"[a-z_]+", reference)), minimum=60)
     for name in sorted(table.of(CONFIGURATION)):
         for word in name.replace("[]", "").split("."):
             if word not in keys and word != "NAME":
                 yield f"keys: the table has {name}, but the configuration has no {word}"
 
     calls = coordinator_calls()
-    written = {name.partition("(")[0] for name in table.of(SWIFT, CALLS)}
-    yield from compare("calls of a coordinator", calls, written & calls, least=10)
+    documented = {name.partition("(")[0] for name in table.of(SWIFT, CALLS)}
+    yield from compare("calls of a coordinator", calls, documented & calls, minimum=10)
     known = swift_names()
     for name in sorted(table.of(SWIFT)):
         if name.partition("(")[0].rpartition(".")[2] not in known:
@@ -184,29 +186,29 @@ def findings(table: Table, binary: str | None) -> Iterator[str]:
         yield from command_line_findings(table, binary)
 
 
-def described_by(binary: str) -> dict[str, Any]:
-    """Returns the root of a program's commands, from its own description."""
+def dump_help(binary: str) -> dict[str, Any]:
+    """Returns a program's root command, as the program describes it."""
     dump = subprocess.run([binary, "--experimental-dump-help"], check=True, capture_output=True, text=True).stdout
     command: dict[str, Any] = json.loads(dump)["command"]
     return command
 
 
 def command_line_findings(table: Table, binary: str) -> Iterator[str]:
-    known = dict(described(described_by(binary)))
+    known = dict(options_by_subcommand(dump_help(binary)))
     # `interlock bench` runs another program, which has its own commands.
     del known["bench"]
-    known |= dict(described(described_by(f"{binary}-bench"), ("bench",)))
-    written = {name for name in table.of(COMMAND_LINE, CALLS) if re.fullmatch(r"[a-z][a-z -]*", name)}
-    yield from compare("subcommands", set(known), written, least=15)
+    known |= dict(options_by_subcommand(dump_help(f"{binary}-bench"), ("bench",)))
+    documented = {name for name in table.of(COMMAND_LINE, CALLS) if re.fullmatch(r"[a-z][a-z -]*", name)}
+    yield from compare("subcommands", set(known), documented, minimum=15)
     options = set[str]().union(*known.values())
     pages = "".join((ROOT / page).read_text() for page in OPTION_PAGES)
-    yield from compare("options in the pages", options, options & set(re.findall(r"--[a-z][a-z-]*", pages)), least=30)
+    yield from compare("options in the pages", options, options & set(re.findall(r"--[a-z][a-z-]*", pages)), minimum=30)
     named = {name for name in table.of(COMMAND_LINE) if name.startswith("--")}
     for name in sorted(named - options):
         yield f"command line: the table has {name}, but no subcommand does"
 
 
-def one_contract() -> str:
+def contract_text() -> str:
     (path,) = (ROOT / "Sources").rglob("openapi.yaml")
     return path.read_text()
 
@@ -214,7 +216,7 @@ def one_contract() -> str:
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument(
-        "--binary", help="the interlock that describes its command line, with interlock-bench beside it"
+        "--binary", help="the interlock that describes its command line, with interlock-bench in the same folder"
     )
     binary = arguments.parse_args().binary
     found = list(findings(Table.read(PAGE.read_text()), binary))

@@ -1,23 +1,23 @@
 """Parses a page's instructions: its fenced blocks, and the HTML comments before them, in order.
 
-A comment on a line of its own describes the block below it:
+A comment on its own line describes the block below it:
 
     <!-- file: NAME -->         written to NAME in the page's folder. `interlock.yaml` starts a sidecar with it
     <!-- run -->                run by the program of its language, and must exit with 0
     <!-- run: exits 75 -->      … with 75
-    <!-- run: needs redis -->   … where there is that program, or package for Node; otherwise it is skipped, and told so
-    <!-- prints -->             what the block that ran last must have printed
-    <!-- checked -->            a configuration, or a part of one: `interlock check-config` must find it good
-    <!-- not run: REASON -->    only shown; `make documents` lists it with its reason
+    <!-- run: needs redis -->   … skipped, with a message, unless that program, or package for Node, is installed
+    <!-- prints -->             the expected output of the last block that ran
+    <!-- checked -->            a configuration, or a part of one, that `interlock check-config` must accept
+    <!-- not run: REASON -->    not run; `make documents` lists it with its reason
 
-`console` blocks are sessions of a shell: lines that begin with `$ ` are commands, `> ` continues one, and what is below
-them is what they print. They are run unless a comment says otherwise. A session in another kind of block is a mistake.
-A comment with no block below it changes the world:
+`console` blocks are shell sessions: lines that begin with `$ ` are commands, `> ` continues a command, and the lines
+below are its output. They are run unless a comment says otherwise. A session in another kind of block is an error.
+A comment with no block below it changes the servers:
 
     <!-- redis: away -->  <!-- redis: back -->  <!-- upstream: down -->  <!-- upstream: up -->
     <!-- sidecar: FILE -->      starts a sidecar with this file of the repository
     <!-- make: run -->          starts a sidecar as `make run` does, with its private Redis
-    <!-- page not run: REASON -->   nothing of this page can be run; its blocks need no comments
+    <!-- page not run: REASON -->   no block of this page is run; its blocks need no comments
 """
 
 import re
@@ -47,7 +47,7 @@ class File:
 
 @dataclass
 class Check:
-    """A configuration that must be good."""
+    """A configuration that must be valid."""
 
     line: int
     text: str
@@ -67,12 +67,12 @@ class Event:
 
     line: int
     server: str
-    what: str
+    state: str
 
 
 @dataclass
 class Program:
-    """A block that is run, with its expected output, or None if the page does not show it."""
+    """A block that is run, and its expected output; None if the page does not show it."""
 
     line: int
     language: str
@@ -84,7 +84,7 @@ class Program:
 
 @dataclass
 class Session:
-    """Commands for a shell, each with what it prints."""
+    """Commands for a shell, each with its expected output."""
 
     line: int
     commands: list[tuple[str, str]] = field(default_factory=list)
@@ -116,7 +116,7 @@ def steps(text: str) -> Iterator[Step]:
     for number, line in lines:
         if fence := FENCE.fullmatch(line):
             body = block(lines, fence[1], number)
-            step = made(number, fence[2], comment, body, program)
+            step = parse_block(number, fence[2], comment, body, program)
             comment = None
             if isinstance(step, Program):
                 program = step
@@ -136,7 +136,7 @@ def steps(text: str) -> Iterator[Step]:
 
 
 def block(lines: Iterator[tuple[int, str]], fence: str, begin: int) -> str:
-    """The text up to the closing fence."""
+    """Returns the text up to the closing fence."""
     body: list[str] = []
     for _, line in lines:
         if line == fence:
@@ -145,7 +145,9 @@ def block(lines: Iterator[tuple[int, str]], fence: str, begin: int) -> str:
     raise PageError(f"line {begin}: the block has no end")
 
 
-def made(line: int, language: str, comment: re.Match[str] | None, body: str, before: Program | None) -> Step | None:
+def parse_block(
+    line: int, language: str, comment: re.Match[str] | None, body: str, previous: Program | None
+) -> Step | None:
     """Returns the step of a block, or None if it needs none."""
     kind, words = (comment[1], comment[2] or "") if comment else ("", "")
     if kind == "not run":
@@ -157,9 +159,9 @@ def made(line: int, language: str, comment: re.Match[str] | None, body: str, bef
     if kind == "file":
         return File(line, words, body)
     if kind == "prints":
-        if before is None or before.prints is not None:
+        if previous is None or previous.prints is not None:
             raise PageError(f"line {line}: no block before this one was run")
-        before.prints = body
+        previous.prints = body
         return None
     if kind == "run":
         program = Program(line, language, body)
@@ -171,7 +173,7 @@ def made(line: int, language: str, comment: re.Match[str] | None, body: str, bef
             case ["needs", package]:
                 program.needs = package
             case _:
-                raise PageError(f"line {line}: run: {words}: not understood")
+                raise PageError(f"line {line}: run: {words}: unknown words")
         return program
     if language == "console":
         return session(line, body)

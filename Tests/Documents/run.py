@@ -21,36 +21,36 @@ from pathlib import Path
 
 import expected
 import pages
-from servers import Failure, World
+from servers import Failure, Servers
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/**/*.md")
 VENV = ROOT / ".venv"
-#: The longest that a block, and the whole run, may take, in seconds.
-BLOCK, WHOLE = 30.0, 240.0
-#: Pages that are run at a time. They wait more than they work.
-AT_A_TIME = 3
-#: Ends what a command of a session has printed.
-MARK = "\x1e"
+#: The timeouts of a block and of the whole run, in seconds.
+BLOCK_TIMEOUT, RUN_TIMEOUT = 30.0, 240.0
+#: The number of pages that run concurrently. They mostly wait.
+CONCURRENCY = 3
+#: Printed after each command of a session.
+SEPARATOR = "\x1e"
 
 
 @dataclass
 class Edition:
-    """One way to run a page: a name and its environment."""
+    """A way to run a page: its name and environment."""
 
     name: str
     environment: dict[str, str]
 
 
 @dataclass
-class Tally:
+class Results:
     """The results of a page's blocks."""
 
     run: int = 0
     #: Failures, as text for a report.
     failures: list[str] = field(default_factory=list)
     skipped: set[str] = field(default_factory=set)
-    #: Blocks that the page excludes.
+    #: Blocks that the page does not run.
     shown: list[str] = field(default_factory=list)
 
 
@@ -75,64 +75,64 @@ class Run:
         self.work = folder / "work"
         self.work.mkdir()
         self.deadline = deadline
-        self.world = World(binary, folder)
-        self.environment = {**self.world.environment, **edition.environment}
+        self.servers = Servers(binary, folder)
+        self.environment = {**self.servers.environment, **edition.environment}
 
     @property
     def name(self) -> str:
         path = str(self.page.path.relative_to(ROOT)) if self.page.path.is_relative_to(ROOT) else str(self.page.path)
         return f"{path} ({self.edition.name})" if self.edition.name else path
 
-    def play(self) -> Tally:
+    def run(self) -> Results:
         """Runs the page's steps. A failure does not stop it, because later steps often show the cause."""
-        tally = Tally()
+        results = Results()
         for step in self.page.steps:
             try:
-                self.do(step, tally)
+                self.do(step, results)
             except Failure as failure:
-                tally.failures.append(f"{self.name}, line {step.line}: {failure}")
-        if tally.failures:
-            lines = (self.world.folder / "log").read_text(errors="replace").splitlines()[-20:]
-            tally.failures.append("  the servers said:\n" + "".join(f"    | {line}\n" for line in lines))
-        return tally
+                results.failures.append(f"{self.name}, line {step.line}: {failure}")
+        if results.failures:
+            lines = (self.servers.folder / "log").read_text(errors="replace").splitlines()[-20:]
+            results.failures.append("  the servers logged:\n" + "".join(f"    | {line}\n" for line in lines))
+        return results
 
-    def do(self, step: pages.Step, tally: Tally) -> None:
+    def do(self, step: pages.Step, results: Results) -> None:
         match step:
             case pages.File():
                 path = self.work / step.name
-                path.write_text(self.world.here(step.text))
+                path.write_text(self.servers.with_run_ports(step.text))
                 if step.name == "interlock.yaml":
-                    self.world.start_sidecar(path)
+                    self.servers.start_sidecar(path)
                 elif step.text.startswith("#!"):
                     path.chmod(0o755)
             case pages.Check():
                 self.check(step)
-                tally.run += 1
+                results.run += 1
             case pages.Shown():
-                tally.shown.append(f"{self.name}, line {step.line}: {step.reason}")
+                results.shown.append(f"{self.name}, line {step.line}: {step.reason}")
             case pages.Event(server="make"):
-                self.world.start_private_sidecar(self.sample(ROOT / "docs/sample.yaml"))
+                self.servers.start_private_sidecar(self.sample(ROOT / "docs/sample.yaml"))
             case pages.Event(server="sidecar"):
-                self.world.start_sidecar(self.sample(ROOT / step.what))
+                self.servers.start_sidecar(self.sample(ROOT / step.state))
             case pages.Event():
                 self.sidecar()
-                self.world.happen(step.server, step.what)
+                self.servers.set_state(step.server, step.state)
             case pages.Session():
                 self.sidecar()
                 self.session(step)
-                tally.run += 1
+                results.run += 1
             case pages.Program():
                 self.sidecar()
                 if missing := self.missing(step):
-                    tally.skipped.add(f"{self.name}, line {step.line}: {missing} is not installed")
+                    results.skipped.add(f"{self.name}, line {step.line}: {missing} is not installed")
                 else:
                     self.program(step)
-                    tally.run += 1
+                    results.run += 1
 
     def sample(self, path: Path) -> Path:
-        """A file of the repository with the ports of this run."""
+        """Returns a copy of a file of the repository, with the ports of this run."""
         copy = self.work / path.name
-        copy.write_text(self.world.here(path.read_text()))
+        copy.write_text(self.servers.with_run_ports(path.read_text()))
         return copy
 
     def check(self, check: pages.Check) -> None:
@@ -143,8 +143,8 @@ class Run:
             raise Failure(f"check-config exits with {status}\n{expected.difference('', printed)}")
 
     def sidecar(self) -> None:
-        if self.world.sidecar is None:
-            self.world.start_sidecar(None)
+        if self.servers.sidecar is None:
+            self.servers.start_sidecar(None)
 
     # ---- programs
 
@@ -154,8 +154,8 @@ class Run:
         if tool and not shutil.which(tool):
             return tool
         if program.language == "js" and program.needs:
-            look = ["node", "--eval", f"require.resolve({program.needs!r})"]
-            if subprocess.run(look, cwd=self.work, env=self.environment, capture_output=True).returncode != 0:
+            command = ["node", "--eval", f"require.resolve({program.needs!r})"]
+            if subprocess.run(command, cwd=self.work, env=self.environment, capture_output=True).returncode != 0:
                 return f"{program.needs} for node"
         return None
 
@@ -164,7 +164,7 @@ class Run:
         if suffix is None:
             raise Failure(f"{program.language} has no runner")
         path = self.work / f"block-{program.line}.{suffix}"
-        path.write_text(self.world.here(program.text))
+        path.write_text(self.servers.with_run_ports(program.text))
         runner = {
             "py": [str(VENV / "bin/python"), str(path)],
             "go": ["go", "run", str(path)],
@@ -180,9 +180,11 @@ class Run:
 
     def session(self, session: pages.Session) -> None:
         """Runs the commands in one shell with a terminal, so that programs print text for humans."""
-        script = "".join(f"{self.world.here(command)}\nprintf '{MARK}'\n" for command, _ in session.commands)
+        script = "".join(
+            f"{self.servers.with_run_ports(command)}\nprintf '{SEPARATOR}'\n" for command, _ in session.commands
+        )
         status, printed = self.command(["bash", "-c", script])
-        *parts, _ = [*printed.split(MARK)] if MARK in printed else [printed, ""]
+        *parts, _ = [*printed.split(SEPARATOR)] if SEPARATOR in printed else [printed, ""]
         if len(parts) != len(session.commands):
             raise Failure(f"the shell ended early, with {status}\n{expected.difference('', printed)}")
         for (command, shown), part in zip(session.commands, parts, strict=True):
@@ -206,7 +208,7 @@ class Run:
         os.close(writer)
         os.set_blocking(reader, False)
         output = bytearray()
-        deadline = min(time.monotonic() + BLOCK, self.deadline)
+        deadline = min(time.monotonic() + BLOCK_TIMEOUT, self.deadline)
         try:
             while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 self.read(reader, output)
@@ -215,12 +217,12 @@ class Run:
                 time.sleep(0.01)
             self.read(reader, output)
         finally:
-            # This includes background processes. The process is not reaped yet, so the group is still its own.
+            # This includes background processes. The process is not reaped yet, so its group ID is not reused.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             os.close(reader)
-        return process.returncode, self.world.shown(output.decode(errors="replace"))
+        return process.returncode, self.servers.with_page_ports(output.decode(errors="replace"))
 
     @staticmethod
     def read(terminal: int, output: bytearray) -> None:
@@ -236,52 +238,52 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--binary", required=True, type=Path, help="the built interlock")
     parser.add_argument("pages", nargs="*", type=Path, help="run only these pages")
-    chosen = parser.parse_args()
-    paths = chosen.pages or sorted(path for pattern in PAGES for path in ROOT.glob(pattern))
+    options = parser.parse_args()
+    paths = options.pages or sorted(path for pattern in PAGES for path in ROOT.glob(pattern))
     begin = time.monotonic()
-    whole = Tally()
+    total = Results()
     runs: list[tuple[pages.Page, Edition]] = []
     for path in paths:
         try:
             page = pages.read(path.resolve())
         except pages.PageError as error:
-            whole.failures.append(f"{path}: {error}")
+            total.failures.append(f"{path}: {error}")
             continue
         if any(isinstance(step, pages.Program | pages.Session | pages.Check) for step in page.steps):
             runs += [(page, edition) for edition in editions(page)]
         else:
-            whole.shown += [
+            total.shown += [
                 f"{path.resolve().relative_to(ROOT)}, line {step.line}: {step.reason}"
                 for step in page.steps
                 if isinstance(step, pages.Shown)
             ]
 
-    def play(which: tuple[pages.Page, Edition]) -> Tally:
+    def run_page(job: tuple[pages.Page, Edition]) -> Results:
         since = time.monotonic()
         try:
-            run = Run(*which, chosen.binary.resolve(), begin + WHOLE)
+            run = Run(*job, options.binary.resolve(), begin + RUN_TIMEOUT)
         except Failure as failure:
-            return Tally(failures=[f"{which[0].path}: {failure}"])
+            return Results(failures=[f"{job[0].path}: {failure}"])
         try:
-            return run.play()
+            return run.run()
         finally:
-            run.world.close()
+            run.servers.close()
             print(f"{run.name}: {time.monotonic() - since:.1f} s", flush=True)
 
-    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as threads:
-        for tally in threads.map(play, runs):
-            whole.run += tally.run
-            whole.failures += tally.failures
-            whole.skipped |= tally.skipped
-            whole.shown += tally.shown
-    for reason in sorted(whole.skipped):
+    with concurrent.futures.ThreadPoolExecutor(CONCURRENCY) as threads:
+        for results in threads.map(run_page, runs):
+            total.run += results.run
+            total.failures += results.failures
+            total.skipped |= results.skipped
+            total.shown += results.shown
+    for reason in sorted(total.skipped):
         print(f"SKIPPED {reason}")
-    for reason in dict.fromkeys(sorted(whole.shown)):
+    for reason in dict.fromkeys(sorted(total.shown)):
         print(f"NOT RUN {reason}")
-    print("\n".join(whole.failures))
-    verdict = "some pages failed" if whole.failures else "all pages passed"
-    print(f"documents: {verdict}; {whole.run} blocks, {len(whole.skipped)} skipped, {time.monotonic() - begin:.0f} s")
-    return int(bool(whole.failures))
+    print("\n".join(total.failures))
+    result = "some pages failed" if total.failures else "all pages passed"
+    print(f"documents: {result}; {total.run} blocks, {len(total.skipped)} skipped, {time.monotonic() - begin:.0f} s")
+    return int(bool(total.failures))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Holds the schema that `interlock config schema` prints against the parser of configurations.
+"""Compares the schema that `interlock config schema` prints with the parser of configurations.
 
-The parser must know the same keys in every section, and both must come to the same verdict on the samples of this
-repository and on variants of two configurations that have every key.
+The parser must know the same keys in every section, and both must accept or reject the samples of this repository, and
+variants of configurations that together have every key.
 """
 
 import argparse
@@ -36,10 +36,10 @@ SAMPLES = (
 )
 UNKNOWN = "no-such-key-anywhere"
 Step = str | int
-Place = tuple[Step, ...]
+KeyPath = tuple[Step, ...]
 
-# Two configurations, because some keys exclude each other. Together they have every key.
-COMPLETE = """
+# Several configurations, because some keys exclude each other. Together they have every key.
+COMPLETE_CONFIGURATIONS = """
 redis:
   url: "rediss://127.0.0.1:6379"
   tls: { ca: /ca, cert: /cert, key: /key, server_name: redis.internal }
@@ -156,7 +156,7 @@ rate_limits:
   quota: { descriptors: [{ key: plan, limit: 0 }, { key: tenant, limit: 5, per: 1s, algorithm: aligned }] }
 """
 
-# Inputs of the fuzzer that are configurations without mistakes, and without tags, which editors refuse.
+# Inputs of the fuzzer that are valid configurations without tags, which editors reject.
 VALID_INPUTS = {
     "algorithms",
     "all-sections",
@@ -168,7 +168,7 @@ VALID_INPUTS = {
     "quorum",
     "sample",
 }
-GOOD = (
+VALID = (
     "x-second: &second { limit: 5, per: 1s }\nservices: { a: { limits: [*second] } }",
     "locks: { max_ttl: 1d12h, max_wait: 1.5s }",
     "services: { a: { breaker: { open_for: 2s, failure_rate: 100%, failures: [] } } }",
@@ -176,7 +176,7 @@ GOOD = (
     "listen: { unix: /a, unix_mode: 0660 }",
     "rate_limits: { a: { descriptors: [{ key: b, value: 5, unlimited: true }] } }",
 )
-BAD = (
+INVALID = (
     "redis: 127.0.0.1",
     "redis: { url: 127.0.0.1 }",
     "redis: { timeout: 500 }",
@@ -217,8 +217,8 @@ BAD = (
     "rate_limits: { a: { descriptors: [{ key: b, value: c, share: true, limit: 5, per: 1s }] } }",
     "rate_limits: { a: { count_refused: true, descriptors: [] } }",
 )
-# Variants that only the parser refuses, by the rule that a schema does not express.
-BEYOND = {
+# Variants that only the parser rejects, by the rule that the schema does not express.
+PARSER_ONLY = {
     "keys that require or exclude keys elsewhere": (
         r"redis\.(url|sentinels|primary|tls\.cert|tls\.key): (removed|null)",
         r"locks\.wait_replicas: (5|100)",
@@ -228,9 +228,9 @@ BEYOND = {
     "a number that another key limits": (r"services\.catalog\.breaker\.minimum_calls: 1000000000",),
     "a file that must exist": (r'rls\.import(\.0)?: "no-such-word"',),
 }
-# Variants that only the schema refuses: a number that the parser takes for a text, and an empty path, which the parser
-# refuses where it reads files.
-STRICTER = r".*: 5|.*\.(certificate|key|ca|value_file|key_file|url_env): null"
+# Variants that only the schema rejects: a number that the parser accepts as text, and an empty path, which the parser
+# rejects only when it reads files.
+SCHEMA_ONLY = r".*: 5|.*\.(certificate|key|ca|value_file|key_file|url_env): null"
 
 
 class CoreLoader(yaml.SafeLoader):
@@ -250,19 +250,19 @@ CoreLoader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loa
 
 @dataclass(frozen=True)
 class Variant:
-    """A configuration, and what was done to it."""
+    """A configuration with one change."""
 
-    place: Place
+    key_path: KeyPath
     change: str
     value: Any
 
     @property
     def name(self) -> str:
-        return f"{'.'.join(map(str, self.place))}: {self.change}"
+        return f"{'.'.join(map(str, self.key_path))}: {self.change}"
 
 
 class Parser:
-    """The binary's verdict on configurations."""
+    """The parser of the binary."""
 
     def __init__(self, binary: str) -> None:
         self.binary = binary
@@ -272,13 +272,13 @@ class Parser:
 
     def problems(self, text: str) -> list[dict[str, Any]]:
         command = [self.binary, "check-config", "--without-secrets", "--json", "-"]
-        done = subprocess.run(command, input=text, capture_output=True, text=True)
-        found: list[dict[str, Any]] = json.loads(done.stdout)["problems"]
+        result = subprocess.run(command, input=text, capture_output=True, text=True)
+        found: list[dict[str, Any]] = json.loads(result.stdout)["problems"]
         return found
 
 
 class Schema:
-    """The schema, and the part of it that describes a place."""
+    """The schema, and its parts by key path."""
 
     def __init__(self, text: str) -> None:
         self.root: dict[str, Any] = json.loads(text)
@@ -292,81 +292,83 @@ class Schema:
         reference = part.get("$ref", "").removeprefix("#/$defs/")
         return self.root["$defs"][reference] | part if reference else part
 
-    def part(self, place: Place) -> dict[str, Any]:
+    def part(self, key_path: KeyPath) -> dict[str, Any]:
         part = self.root
-        for step in place:
-            below = part["items"] if isinstance(step, int) else part.get("properties", {}).get(step)
-            part = self.resolved(below if below is not None else part["additionalProperties"])
+        for step in key_path:
+            child = part["items"] if isinstance(step, int) else part.get("properties", {}).get(step)
+            part = self.resolved(child if child is not None else part["additionalProperties"])
         return part
 
     @staticmethod
-    def name(place: Place) -> str:
-        """The name of a section, as `sections` has it: without the names that users choose."""
-        words = [f".{step}" if isinstance(step, str) else "[]" for step in place]
-        if place[0:1] in (("services",), ("rate_limits",)) and len(place) > 1:
+    def name(key_path: KeyPath) -> str:
+        """Returns the name of a section as in `sections`: without the names that users choose."""
+        words = [f".{step}" if isinstance(step, str) else "[]" for step in key_path]
+        if key_path[0:1] in (("services",), ("rate_limits",)) and len(key_path) > 1:
             words[1] = ".*"
         return re.sub(r"(\.descriptors\[\])+", r"\1", "".join(words)).lstrip(".")
 
     def sections(self, part: dict[str, Any], name: str = "") -> Iterator[tuple[str, set[str]]]:
-        """Each section with its keys. A descriptor below a descriptor is the same section."""
+        """Yields each section with its keys. Nested descriptors are one section."""
         part = self.resolved(part)
         if "properties" in part:
             yield name, set(part["properties"])
-        for key, below in part.get("properties", {}).items():
+        for key, child in part.get("properties", {}).items():
             if (name, key) != ("rate_limits.*.descriptors[]", "descriptors"):
-                yield from self.sections(below, f"{name}.{key}".lstrip("."))
+                yield from self.sections(child, f"{name}.{key}".lstrip("."))
         if isinstance(part.get("additionalProperties"), dict):
             yield from self.sections(part["additionalProperties"], f"{name}.*")
         if "items" in part:
             yield from self.sections(part["items"], f"{name}[]")
 
 
-def places(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Every place of a configuration with its value."""
-    yield place, value
+def key_paths(value: Any, key_path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Yields every key path of a configuration with its value."""
+    yield key_path, value
     steps: list[tuple[Step, Any]] = []
     if isinstance(value, dict):
         steps = list(value.items())
     elif isinstance(value, list):
         steps = list(enumerate(value))
-    for step, below in steps:
-        yield from places(below, (*place, step))
+    for step, child in steps:
+        yield from key_paths(child, (*key_path, step))
 
 
-def changed(value: Any, place: Place, change: Callable[[Any, Step], None]) -> Any:
-    """A copy in which `change` was applied to the collection that holds the place."""
+def with_change(value: Any, key_path: KeyPath, change: Callable[[Any, Step], None]) -> Any:
+    """Returns a copy with `change` applied to the collection that contains the key path."""
     copied = copy.deepcopy(value)
-    holder = copied
-    for step in place[:-1]:
-        holder = holder[step]
-    change(holder, place[-1])
+    container = copied
+    for step in key_path[:-1]:
+        container = container[step]
+    change(container, key_path[-1])
     return copied
 
 
-def put(holder: Any, step: Step, value: Any) -> None:
-    holder[step] = value
+def assign(container: Any, step: Step, value: Any) -> None:
+    container[step] = value
 
 
 def replacements(part: dict[str, Any]) -> list[Any]:
-    """Values to try at a place: of other types, the words that are known, and numbers at both ends of the range."""
-    ends = [part[end] + step for end, step in (("minimum", -1), ("minimum", 0)) if end in part]
-    ends += [part[end] + step for end, step in (("maximum", 0), ("maximum", 1)) if end in part]
-    return [None, 5, "no-such-word", [], *part.get("enum", []), *ends]
+    """Returns values to try: other types, the known words, and numbers at and beyond both bounds."""
+    bounds = [part[bound] + step for bound, step in (("minimum", -1), ("minimum", 0)) if bound in part]
+    bounds += [part[bound] + step for bound, step in (("maximum", 0), ("maximum", 1)) if bound in part]
+    return [None, 5, "no-such-word", [], *part.get("enum", []), *bounds]
 
 
-def variants(schema: Schema, whole: dict[str, Any]) -> Iterator[Variant]:
-    """Configurations that differ from a good one in one place."""
-    for place, _ in places(whole):
-        if not place:
+def variants(schema: Schema, configuration: dict[str, Any]) -> Iterator[Variant]:
+    """Yields configurations that differ from a valid one in one value."""
+    for key_path, _ in key_paths(configuration):
+        if not key_path:
             continue
-        yield Variant(place, "removed", changed(whole, place, lambda holder, step: holder.pop(step)))
-        for value in replacements(schema.part(place)):
-            variant = changed(whole, place, partial(put, value=value))
-            yield Variant(place, json.dumps(value), variant)
+        yield Variant(
+            key_path, "removed", with_change(configuration, key_path, lambda container, step: container.pop(step))
+        )
+        for value in replacements(schema.part(key_path)):
+            variant = with_change(configuration, key_path, partial(assign, value=value))
+            yield Variant(key_path, json.dumps(value), variant)
 
 
 def samples() -> Iterator[tuple[str, str]]:
-    """The configurations of this repository, each with its name."""
+    """Yields the configurations of this repository, each with its name."""
     for name in SAMPLES:
         yield name, (ROOT / name).read_text().replace("$upstream", "8080")
     for manifest in yaml.load_all((ROOT / "docker/kubernetes/interlock.yaml").read_text(), CoreLoader):
@@ -384,22 +386,22 @@ def samples() -> Iterator[tuple[str, str]]:
 def sample_findings(parser: Parser, schema: Schema) -> Iterator[str]:
     for name, text in samples():
         for problem in parser.problems(text):
-            yield f"{name}: the parser refuses {problem.get('path')}: {problem['message']}"
+            yield f"{name}: the parser rejects {problem.get('path')}: {problem['message']}"
         for error in schema.validator.iter_errors(yaml.load(text, CoreLoader)):
-            yield f"{name}: the schema refuses {error.json_path}: {error.message}"
+            yield f"{name}: the schema rejects {error.json_path}: {error.message}"
 
 
-def key_findings(parser: Parser, schema: Schema, wholes: list[dict[str, Any]]) -> Iterator[str]:
-    """The parser lists the keys of a section when it meets an unknown one."""
+def key_findings(parser: Parser, schema: Schema, configurations: list[dict[str, Any]]) -> Iterator[str]:
+    """Compares the keys of each section. The parser lists them in its error about an unknown key."""
     known: dict[str, set[str]] = {}
     used: dict[str, set[str]] = {}
-    for whole in wholes:
-        for place, value in places(whole):
-            if not isinstance(value, dict) or "properties" not in schema.part(place):
+    for configuration in configurations:
+        for key_path, value in key_paths(configuration):
+            if not isinstance(value, dict) or "properties" not in schema.part(key_path):
                 continue
-            name = schema.name(place)
+            name = schema.name(key_path)
             used.setdefault(name, set()).update(value)
-            variant = changed(whole, (*place, UNKNOWN), partial(put, value=1))
+            variant = with_change(configuration, (*key_path, UNKNOWN), partial(assign, value=1))
             if schema.accepts(variant):
                 yield f"{name}: the schema accepts an unknown key"
             for problem in parser.problems(json.dumps(variant)):
@@ -412,37 +414,37 @@ def key_findings(parser: Parser, schema: Schema, wholes: list[dict[str, Any]]) -
             yield f"{name}: {key} is in none of the complete configurations of this script"
 
 
-def allowed(variant: Variant, is_refused_by_schema: bool) -> bool:
-    """Whether the verdicts may differ."""
-    if is_refused_by_schema:
-        return re.fullmatch(STRICTER, variant.name) is not None
-    return any(re.fullmatch(pattern, variant.name) for patterns in BEYOND.values() for pattern in patterns)
+def may_differ(variant: Variant, is_rejected_by_schema: bool) -> bool:
+    """Returns whether the parser and the schema may disagree."""
+    if is_rejected_by_schema:
+        return re.fullmatch(SCHEMA_ONLY, variant.name) is not None
+    return any(re.fullmatch(pattern, variant.name) for patterns in PARSER_ONLY.values() for pattern in patterns)
 
 
-def verdict_findings(parser: Parser, schema: Schema, wholes: list[dict[str, Any]]) -> Iterator[str]:
-    verdicts: Counter[bool] = Counter()
-    for whole in wholes:
-        tried = [Variant((), "unchanged", whole), *variants(schema, whole)]
+def disagreements(parser: Parser, schema: Schema, configurations: list[dict[str, Any]]) -> Iterator[str]:
+    counts: Counter[bool] = Counter()
+    for configuration in configurations:
+        candidates = [Variant((), "unchanged", configuration), *variants(schema, configuration)]
         with ThreadPoolExecutor() as threads:
-            answers = threads.map(lambda variant: parser.problems(json.dumps(variant.value)), tried)
-            for variant, problems in zip(tried, answers, strict=True):
-                is_good = schema.accepts(variant.value)
-                verdicts[is_good] += 1
-                if is_good == bool(problems) and not allowed(variant, is_refused_by_schema=not is_good):
-                    yield f"{variant.name}: only the {'parser' if is_good else 'schema'} refuses it: {problems}"
-    for is_good, least in ((True, 200), (False, 400)):
-        if verdicts[is_good] < least:
-            yield f"only {verdicts[is_good]} variants are {'good' if is_good else 'bad'}: too few to trust this check"
+            results = threads.map(lambda variant: parser.problems(json.dumps(variant.value)), candidates)
+            for variant, problems in zip(candidates, results, strict=True):
+                is_valid = schema.accepts(variant.value)
+                counts[is_valid] += 1
+                if is_valid == bool(problems) and not may_differ(variant, is_rejected_by_schema=not is_valid):
+                    yield f"{variant.name}: only the {'parser' if is_valid else 'schema'} rejects it: {problems}"
+    for is_valid, minimum in ((True, 200), (False, 400)):
+        if counts[is_valid] < minimum:
+            yield f"only {counts[is_valid]} variants are {'valid' if is_valid else 'invalid'}: too few for this check"
 
 
 def text_findings(parser: Parser, schema: Schema) -> Iterator[str]:
-    """Texts of values that both must refuse, or accept."""
-    for is_good, texts in ((True, GOOD), (False, BAD)):
+    """Yields texts that the parser or the schema should have accepted or rejected."""
+    for is_valid, texts in ((True, VALID), (False, INVALID)):
         for text in texts:
-            if (not parser.problems(text)) != is_good:
-                yield f"{text}: the parser's verdict is not {is_good}"
-            if schema.accepts(yaml.load(text, CoreLoader)) != is_good:
-                yield f"{text}: the schema's verdict is not {is_good}"
+            if (not parser.problems(text)) != is_valid:
+                yield f"{text}: the parser does not {'accept' if is_valid else 'reject'} it"
+            if schema.accepts(yaml.load(text, CoreLoader)) != is_valid:
+                yield f"{text}: the schema does not {'accept' if is_valid else 'reject'} it"
 
 
 def main() -> int:
@@ -451,21 +453,19 @@ def main() -> int:
     parser = Parser(arguments.parse_args().binary)
     text = SCHEMA.read_text()
     schema = Schema(text)
-    found = (
-        [] if parser.schema() == text else [f"`config schema` prints something else than {SCHEMA.relative_to(ROOT)}"]
-    )
+    found = [] if parser.schema() == text else [f"`config schema` does not print {SCHEMA.relative_to(ROOT)}"]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as imported:
         imported.write("domain: imported\ndescriptors: []\n")
         imported.flush()
-        wholes = list(yaml.load_all(COMPLETE.replace("$import", imported.name), CoreLoader))
+        configurations = list(yaml.load_all(COMPLETE_CONFIGURATIONS.replace("$import", imported.name), CoreLoader))
         found += sample_findings(parser, schema)
-        found += key_findings(parser, schema, wholes)
+        found += key_findings(parser, schema, configurations)
         found += text_findings(parser, schema)
-        found += verdict_findings(parser, schema, wholes)
+        found += disagreements(parser, schema, configurations)
     for finding in found:
         print(f"schema: {finding}")
     if not found:
-        print("schema: it has the parser's keys, and its verdicts")
+        print("schema: it matches the parser")
     return int(bool(found))
 
 

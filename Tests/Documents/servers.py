@@ -1,4 +1,4 @@
-"""The servers of a page: Redis, a sidecar, and an API that the sidecar calls, in their own folder and on own ports."""
+"""The servers of a page: Redis, a sidecar, and an API that the sidecar calls, with their own folder and ports."""
 
 import http.server
 import json
@@ -16,36 +16,35 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-#: The most seconds for a server to start or to notice a change.
-PATIENCE = 15.0
+#: The timeout for a server to start or to notice a change, in seconds.
+TIMEOUT = 15.0
 #: Ports and addresses in the pages.
 RESP, HTTP, REDIS, UPSTREAM, GATEWAY = 7379, 7380, 6379, 8080, 8000
 API = "https://api.example.com"
-#: The Redis that all hosts share. Linux reaches this host by 0.0.0.0 as well, which a sidecar does not count as a
-#: loopback address: so the commands of a page print what they print for a shared Redis.
-SHARED, SHARED_HERE = "redis.example.com", "0.0.0.0"
+#: The Redis that all hosts share. Here it is 0.0.0.0, which Linux connects to this host but a sidecar does not count as
+#: a loopback address, so commands print the same as with a shared Redis.
+SHARED_REDIS, SHARED_REDIS_HERE = "redis.example.com", "0.0.0.0"
 
 
 class Failure(Exception):
-    """A page's claim that did not hold."""
+    """A check that failed."""
 
 
-#: Below the kernel's range for outgoing connections, which may use a port before its server listens or while it is
-#: down.
+#: Ports below the kernel's ephemeral range, because an outgoing connection could use a port while its server is down.
 PORTS = range(15000, 32000)
-#: Ports in use, because several pages run at a time.
-TAKEN: set[int] = set()
-TAKING = threading.Lock()
+#: Ports in use, because several pages run concurrently.
+USED_PORTS: set[int] = set()
+PORTS_LOCK = threading.Lock()
 
 
 def free_ports(count: int) -> list[int]:
     """Returns ports that are unique within this run."""
     ports: list[int] = []
-    with TAKING:
+    with PORTS_LOCK:
         while len(ports) < count:
             port = random.choice(PORTS)
-            if port not in TAKEN and is_free(port):
-                TAKEN.add(port)
+            if port not in USED_PORTS and is_free(port):
+                USED_PORTS.add(port)
                 ports.append(port)
     return ports
 
@@ -59,18 +58,18 @@ def is_free(port: int) -> bool:
 
 
 def is_open(port: int) -> bool:
-    """Returns whether a server listens there; `is_free` would take the port from a server that is about to listen."""
+    """Returns whether a server listens there; `is_free` could bind the port just before its server does."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT).close()
     except OSError:
         return False
     return True
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Returns the environment without settings for other sidecars on this machine."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
-    return {**kept, "NO_COLOR": "1", "no_proxy": "*", **more}
+    """Returns the environment without settings for other sidecars, plus the given variables."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
+    return {**inherited, "NO_COLOR": "1", "no_proxy": "*", **more}
 
 
 class Upstream(http.server.ThreadingHTTPServer):
@@ -79,12 +78,12 @@ class Upstream(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answerer)
+        super().__init__(("127.0.0.1", 0), UpstreamHandler)
         self.is_down = False
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
-class Answerer(http.server.BaseHTTPRequestHandler):
+class UpstreamHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -103,7 +102,7 @@ class Answerer(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class World:
+class Servers:
     """The servers and files that a page's blocks use. `close` stops everything that was started."""
 
     def __init__(self, binary: Path, folder: Path) -> None:
@@ -127,20 +126,20 @@ class World:
         )
         self.start_redis()
 
-    # ---- the addresses of a page and of this run
+    # ---- addresses on the page and of this run
 
-    def here(self, text: str) -> str:
+    def with_run_ports(self, text: str) -> str:
         """Returns a page's text with the ports of this run."""
-        text = text.replace(API, f"http://127.0.0.1:{UPSTREAM}").replace(SHARED, SHARED_HERE)
+        text = text.replace(API, f"http://127.0.0.1:{UPSTREAM}").replace(SHARED_REDIS, SHARED_REDIS_HERE)
         return re.sub(
             rf"(?<!\d)({'|'.join(map(str, self.ports))})(?!\d)", lambda found: str(self.ports[int(found[1])]), text
         )
 
-    def shown(self, text: str) -> str:
+    def with_page_ports(self, text: str) -> str:
         """Returns printed text with the ports of the page."""
-        back = {str(port): str(shown) for shown, port in self.ports.items()}
-        text = re.sub(rf"(?<!\d)({'|'.join(back)})(?!\d)", lambda found: back[found[1]], text)
-        return text.replace(f"http://127.0.0.1:{UPSTREAM}", API).replace(SHARED_HERE, SHARED)
+        page_ports = {str(port): str(shown) for shown, port in self.ports.items()}
+        text = re.sub(rf"(?<!\d)({'|'.join(page_ports)})(?!\d)", lambda found: page_ports[found[1]], text)
+        return text.replace(f"http://127.0.0.1:{UPSTREAM}", API).replace(SHARED_REDIS_HERE, SHARED_REDIS)
 
     # ---- Redis
 
@@ -154,7 +153,7 @@ class World:
             "--appendfsync", "always", "--dir", str(data), "--logfile", str(data / "log"),
         )
         # fmt: on
-        self.until("Redis answers", lambda: self.redis_answers(port))
+        self.wait_until("Redis answers", lambda: self.redis_answers(port))
 
     def redis_answers(self, port: int) -> bool:
         try:
@@ -167,10 +166,10 @@ class World:
     # ---- the sidecar
 
     def start_sidecar(self, configuration: Path | None) -> None:
-        """Starts the sidecar, or another one with a new configuration."""
-        words = ["--redis", f"redis://{SHARED_HERE}:{self.ports[REDIS]}"]
+        """Starts the sidecar, or replaces it by one with a new configuration."""
+        words = ["--redis", f"redis://{SHARED_REDIS_HERE}:{self.ports[REDIS]}"]
         if configuration is not None:
-            # A named Redis replaces the private one.
+            # The shared Redis replaces the private one.
             text = configuration.read_text().replace("redis: { embedded: true }\n", "")
             configuration.write_text(text)
             words += ["--config", str(configuration)]
@@ -189,31 +188,31 @@ class World:
             "--resp", f"127.0.0.1:{self.ports[RESP]}", "--http", f"127.0.0.1:{self.ports[HTTP]}",
         )
         # fmt: on
-        self.until("the sidecar is ready", lambda: self.readiness() == 200)
+        self.wait_until("the sidecar is ready", lambda: self.readiness() == 200)
 
     def readiness(self) -> int:
         """Returns the status of /readyz, or 0 if nothing answers."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[HTTP]}/readyz", timeout=2) as answer:
                 return int(answer.status)
-        except urllib.error.HTTPError as refusal:
-            return refusal.code
+        except urllib.error.HTTPError as error:
+            return error.code
         except OSError:
             return 0
 
-    # ---- changes to the servers
+    # ---- states of the servers
 
-    def happen(self, server: str, what: str) -> None:
-        match server, what:
+    def set_state(self, server: str, state: str) -> None:
+        match server, state:
             case "upstream", _:
-                self.upstream.is_down = what == "down"
+                self.upstream.is_down = state == "down"
             case "redis", "away":
                 assert self.redis
                 self.stop(self.redis)
-                self.until("the sidecar notices that Redis is unreachable", lambda: self.readiness() == 503)
+                self.wait_until("the sidecar notices that Redis is unreachable", lambda: self.readiness() == 503)
             case "redis", "back":
                 self.start_redis()
-                self.until("the sidecar is connected to Redis again", lambda: self.readiness() == 200)
+                self.wait_until("the sidecar is connected to Redis again", lambda: self.readiness() == 200)
 
     # ---- processes
 
@@ -230,22 +229,22 @@ class World:
         self.processes.append(process)
         return process
 
-    def stop(self, process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM) -> None:
-        process.send_signal(how)
+    def stop(self, process: subprocess.Popen[bytes], signal_number: signal.Signals = signal.SIGTERM) -> None:
+        process.send_signal(signal_number)
         try:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
         self.processes.remove(process)
 
-    def until(self, what: str, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
-        deadline = time.monotonic() + patience
+    def wait_until(self, expectation: str, condition: Callable[[], bool], timeout: float = TIMEOUT) -> None:
+        deadline = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > deadline:
-                raise Failure(f"{what}: not within {patience:.0f} s")
+                raise Failure(f"{expectation}: not within {timeout:.0f} s")
             if self.sidecar and self.sidecar.poll() is not None:
-                raise Failure(f"{what}: the sidecar ended with {self.sidecar.returncode}")
+                raise Failure(f"{expectation}: the sidecar ended with {self.sidecar.returncode}")
             time.sleep(0.03)
 
     def close(self) -> None:
@@ -260,7 +259,7 @@ class Connection:
     """Sends commands to a sidecar or to Redis, and reads their replies."""
 
     def __init__(self, port: int, key: str = "") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
         self.file = self.socket.makefile("rb")
         if key:
             self.call("AUTH", key)

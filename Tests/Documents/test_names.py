@@ -1,4 +1,4 @@
-"""Tests the check of the table of names with small texts."""
+"""Tests the check of names.md with short texts."""
 
 import unittest
 
@@ -41,28 +41,28 @@ components:
 
 
 class NameTests(unittest.TestCase):
-    def test_a_page_is_read_by_section_and_column(self) -> None:
+    def test_a_page_is_parsed_by_section_and_column(self) -> None:
         table = names.Table.read(PAGE)
         self.assertEqual(table.of(names.RESP, names.CALLS), {"LOCK.ACQUIRE", "ALSO"})
         self.assertEqual(table.of(names.RESP), {"LOCK.ACQUIRE", "ALSO", "WAIT"})
         self.assertEqual(table.of(names.HTTP, names.CALLS), {"POST /v1/locks/{name}", "GET /lock"})
         self.assertEqual(table.of(names.COMMAND_LINE), {"lock acquire"})
 
-    def test_routes_and_what_clients_send_are_read_from_the_contract(self) -> None:
+    def test_routes_and_request_fields_are_read_from_the_contract(self) -> None:
         self.assertEqual(names.routes(CONTRACT), {"POST /v1/locks/{name}", "DELETE /v1/locks/{name}", "GET /lock"})
         self.assertEqual(names.request_fields(CONTRACT), {"Lease-Token", "hash", "ttl_ms"})
 
-    def test_subcommands_are_read_with_the_words_before_them_and_hidden_ones_are_not(self) -> None:
+    def test_subcommands_have_full_names_and_hidden_ones_are_excluded(self) -> None:
         argument = {"shouldDisplay": True, "names": [{"kind": "long", "name": "ttl"}, {"kind": "short", "name": "t"}]}
         acquire = {"commandName": "acquire", "shouldDisplay": True, "arguments": [argument]}
         hidden = {"commandName": "run-child", "shouldDisplay": False}
         lock = {"commandName": "lock", "shouldDisplay": True, "subcommands": [acquire]}
         root = {"commandName": "interlock", "shouldDisplay": True, "subcommands": [lock, hidden]}
-        self.assertEqual(list(names.described(root)), [("lock acquire", {"--ttl"})])
+        self.assertEqual(list(names.options_by_subcommand(root)), [("lock acquire", {"--ttl"})])
 
-    def test_what_is_on_one_side_only_is_named(self) -> None:
+    def test_differences_are_reported(self) -> None:
         self.assertEqual(
-            list(names.compare("commands", {"PING", "ECHO"}, {"PING", "PONG"}, least=3)),
+            list(names.compare("commands", {"PING", "ECHO"}, {"PING", "PONG"}, minimum=3)),
             [
                 "commands: only 2 found in the code; update this check if the code's form has changed",
                 "commands: the table lacks ECHO",
@@ -70,7 +70,7 @@ class NameTests(unittest.TestCase):
             ],
         )
 
-    def test_the_table_has_what_can_be_read_from_the_sources(self) -> None:
+    def test_the_table_matches_the_sources(self) -> None:
         self.assertEqual(list(names.findings(names.Table.read(names.PAGE.read_text()), binary=None)), [])
 
 

@@ -35,14 +35,14 @@ $ true
 
 
 class Pages(unittest.TestCase):
-    def test_steps_come_in_the_order_of_the_page(self) -> None:
+    def test_steps_are_in_page_order(self) -> None:
         file, program, event, session = pages.steps(RUN)
         self.assertEqual(file, pages.File(3, "interlock.yaml", "services: {}\n"))
         self.assertEqual(program, pages.Program(8, "python", 'print("held")\n', status=75, prints="held\n"))
         self.assertEqual(event, pages.Event(17, "redis", "away"))
         self.assertEqual(session, pages.Session(19, [("echo one \\\ntwo", "one two\n"), ("true", "")]))
 
-    def test_a_block_of_code_without_a_word_is_a_mistake(self) -> None:
+    def test_invalid_pages_are_rejected(self) -> None:
         for text in (
             "```python\n```\n",
             "<!-- prints -->\n```text\n```\n",
@@ -58,16 +58,16 @@ class Pages(unittest.TestCase):
             with self.assertRaises(pages.PageError, msg=text):
                 list(pages.steps(text))
 
-    def test_what_is_only_shown_is_listed_with_its_reason(self) -> None:
+    def test_blocks_that_are_not_run_have_a_reason(self) -> None:
         text = "<!-- not run: it needs a cluster -->\n```go\n```\n\n```text\n```\n"
         self.assertEqual(list(pages.steps(text)), [pages.Shown(2, "it needs a cluster")])
 
-    def test_a_configuration_is_checked(self) -> None:
+    def test_a_checked_configuration_is_a_step(self) -> None:
         self.assertEqual(
             list(pages.steps("<!-- checked -->\n```yaml\nservices: {}\n```\n")), [pages.Check(2, "services: {}\n")]
         )
 
-    def test_a_page_that_is_not_run_says_why(self) -> None:
+    def test_a_page_that_is_not_run_has_a_reason(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "page.md"
             page.write_text("# A page\n\n<!-- page not run: it kills servers -->\n\n```sh\nkill\n```\n")
@@ -78,7 +78,7 @@ class Pages(unittest.TestCase):
 
 
 class Expected(unittest.TestCase):
-    def test_what_differs_each_time_matches_its_own_kind(self) -> None:
+    def test_variable_parts_match_any_value_of_their_kind(self) -> None:
         for shown, printed in (
             ("web-1/80b1d328634160407a7dc732ba632443", "vm/c10360d4b853b1e3af546a41cb57699d"),
             ("fence 1795458019340346", "fence 1795458383403421"),
@@ -89,7 +89,7 @@ class Expected(unittest.TestCase):
         ):
             self.assertTrue(expected.matches(shown + "\n", printed + "\n"), shown)
 
-    def test_everything_else_must_be_the_same(self) -> None:
+    def test_everything_else_must_be_equal(self) -> None:
         for shown, printed in (
             ("released: True", "released: False"),
             ("1) (integer) 0", "1) (integer) 1"),
@@ -100,12 +100,12 @@ class Expected(unittest.TestCase):
         ):
             self.assertFalse(expected.matches(shown, printed), shown)
 
-    def test_a_line_of_dots_is_any_number_of_lines(self) -> None:
+    def test_a_line_of_dots_matches_any_number_of_lines(self) -> None:
         self.assertTrue(expected.matches("a\n…\nz\n", "a\nz\n"))
         self.assertTrue(expected.matches("a\n…\nz\n", "a\nb\nc\nz\n"))
         self.assertFalse(expected.matches("a\n…\nz\n", "a\nb\nc\n"))
 
-    def test_an_answer_without_a_newline_is_a_line(self) -> None:
+    def test_output_without_a_final_newline_matches(self) -> None:
         self.assertTrue(expected.matches("{}\n", "{}"))
 
 

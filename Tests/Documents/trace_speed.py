@@ -1,9 +1,9 @@
 """Measures the cost of tracing: processor time of an acquire and its release with 1 % of the calls traced, and with 0.
 
-`make traces-speed` takes ten minutes on an otherwise idle machine. Two sidecars at a time take turns in bursts, so that
-a disturbance affects both. They are measured after the first message has reached the collector, which has one-time
-costs. A process's memory layout varies between starts by as much as the measured effect, so the target is for the
-median of many pairs. The exit code is 1 if it is missed.
+`make bench-traces` takes ten minutes on an otherwise idle machine. Two sidecars at a time take turns in bursts, so that
+a disturbance affects both. The measurement starts after the first message has reached the collector, because that
+message has one-time costs. A process's memory layout varies between starts by as much as the measured effect, so the
+target is for the median of many pairs. The exit code is 1 if it is missed.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import threading
 import time
 from pathlib import Path
 
-from servers import PATIENCE, REDIS, Failure, World, free_ports
+from servers import REDIS, TIMEOUT, Failure, Servers, free_ports
 
 CONFIGURATION = """
 redis: {{ url: "redis://127.0.0.1:{redis}" }}
@@ -27,9 +27,9 @@ TRACING = 'tracing: {{ endpoint: "http://127.0.0.1:{collector}", sample: 1% }}\n
 #: Locks that a client acquires and releases in one pipeline.
 LOCKS = 25
 #: The pipelines of one sidecar before the other's turn, and the turns of a pair.
-ROUND_TRIPS, TURNS = 300, 10
-#: The most that tracing may add.
-MOST_ADDED = 0.03
+PIPELINES_PER_TURN, TURNS = 300, 10
+#: The maximum that tracing may add.
+MAX_ADDED = 0.03
 
 
 class Collector(http.server.ThreadingHTTPServer):
@@ -38,12 +38,12 @@ class Collector(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Forgetting)
+        super().__init__(("127.0.0.1", 0), DiscardingHandler)
         self.requests = 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
-class Forgetting(http.server.BaseHTTPRequestHandler):
+class DiscardingHandler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         assert isinstance(self.server, Collector)
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -71,18 +71,18 @@ def pairs() -> bytes:
 class Sidecar:
     """A sidecar with a client that keeps it busy."""
 
-    def __init__(self, world: World, tracing: str) -> None:
+    def __init__(self, servers: Servers, tracing: str) -> None:
         port, http_port = free_ports(2)
-        file = world.folder / f"{port}.yaml"
-        file.write_text(CONFIGURATION.format(redis=world.ports[REDIS], resp=port, http=http_port) + tracing)
-        self.world = world
-        self.process = world.start(str(world.binary), "serve", "--config", str(file))
-        world.until("a sidecar is ready", lambda: self.connect(port))
+        file = servers.folder / f"{port}.yaml"
+        file.write_text(CONFIGURATION.format(redis=servers.ports[REDIS], resp=port, http=http_port) + tracing)
+        self.servers = servers
+        self.process = servers.start(str(servers.binary), "serve", "--config", str(file))
+        servers.wait_until("a sidecar is ready", lambda: self.connect(port))
         self.sent = pairs()
 
     def connect(self, port: int) -> bool:
         try:
-            self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+            self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
         except OSError:
             return False
         self.replies = self.socket.makefile("rb")
@@ -106,7 +106,7 @@ class Sidecar:
         return line[:1]
 
     def run(self) -> None:
-        for _ in range(ROUND_TRIPS):
+        for _ in range(PIPELINES_PER_TURN):
             self.socket.sendall(self.sent)
             for _ in range(LOCKS):
                 if self.reply() != b"*" or self.reply() != b":":
@@ -119,21 +119,21 @@ class Sidecar:
 
     def stop(self) -> None:
         self.socket.close()
-        self.world.stop(self.process)
+        self.servers.stop(self.process)
 
 
-def measure(world: World, collector: Collector, tracing_first: bool) -> tuple[float, float]:
+def measure(servers: Servers, collector: Collector, tracing_first: bool) -> tuple[float, float]:
     """Returns the microseconds without tracing and with it."""
     tracing = TRACING.format(collector=collector.server_port)
     order = sorted(("", tracing), reverse=tracing_first)
-    sidecars = {text: Sidecar(world, text) for text in order}
-    before_any, deadline = collector.requests, time.monotonic() + PATIENCE
-    while collector.requests == before_any:
+    sidecars = {text: Sidecar(servers, text) for text in order}
+    before_first, deadline = collector.requests, time.monotonic() + TIMEOUT
+    while collector.requests == before_first:
         if time.monotonic() > deadline:
-            raise Failure(f"no span has arrived within {PATIENCE} s")
+            raise Failure(f"no span has arrived within {TIMEOUT} s")
         for sidecar in sidecars.values():
             sidecar.run()
-    # The work of a sidecar during the other's turn counts too: it sends its spans then.
+    # A sidecar's work during the other's turn counts too, because it sends its spans then.
     before = {text: sidecar.processor_time() for text, sidecar in sidecars.items()}
     for turn in range(TURNS):
         for text in sorted(order, reverse=turn % 2 == 1):
@@ -141,7 +141,7 @@ def measure(world: World, collector: Collector, tracing_first: bool) -> tuple[fl
     spent = {text: sidecar.processor_time() - before[text] for text, sidecar in sidecars.items()}
     for sidecar in sidecars.values():
         sidecar.stop()
-    off, on = (spent[text] / (TURNS * ROUND_TRIPS * LOCKS) / 1e3 for text in ("", tracing))
+    off, on = (spent[text] / (TURNS * PIPELINES_PER_TURN * LOCKS) / 1e3 for text in ("", tracing))
     return off, on
 
 
@@ -151,27 +151,27 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=100, choices=range(2, 201), metavar="N", help="2 to 200")
     arguments = parser.parse_args()
     collector = Collector()
-    world = World(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-trace-speed-")))
-    found: list[tuple[float, float]] = []
+    servers = Servers(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-trace-speed-")))
+    results: list[tuple[float, float]] = []
     try:
         for number in range(arguments.pairs):
-            off, on = measure(world, collector, number % 2 == 1)
-            found.append((off, on))
+            off, on = measure(servers, collector, number % 2 == 1)
+            results.append((off, on))
             print(f"pair: {off:.2f} µs without tracing, {on:.2f} with 1 %: {on / off - 1:+.1%}", flush=True)
     except (Failure, OSError, subprocess.SubprocessError) as failure:
-        sys.exit(f"traces-speed: {failure}")
+        sys.exit(f"bench-traces: {failure}")
     finally:
-        world.close()
-    ratios = [on / off for off, on in found]
+        servers.close()
+    ratios = [on / off for off, on in results]
     ratio = statistics.median(ratios)
     # The standard error of a median of normally distributed figures is 1.25 times that of a mean.
     error = 1.25 * statistics.stdev(ratios) / len(ratios) ** 0.5
-    off, on = (statistics.median(figures) for figures in zip(*found, strict=True))
-    is_met = ratio <= 1 + MOST_ADDED
+    off, on = (statistics.median(figures) for figures in zip(*results, strict=True))
+    is_met = ratio <= 1 + MAX_ADDED
     print(
-        f"traces: {off:.2f} µs without, {on:.2f} with 1 %; the median of {len(found)} pairs is {ratio - 1:+.1%}, "
-        f"good to {error:.1%} "
-        f"(target: at most {MOST_ADDED:.0%} more){'' if is_met else ' MISSED'}"
+        f"traces: {off:.2f} µs without, {on:.2f} with 1 %; the median of {len(results)} pairs is {ratio - 1:+.1%}, "
+        f"±{error:.1%} "
+        f"(target: at most {MAX_ADDED:.0%} more){'' if is_met else ' MISSED'}"
     )
     sys.exit(0 if is_met else 1)
 

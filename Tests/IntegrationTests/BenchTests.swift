@@ -8,7 +8,7 @@ import Testing
 /// `interlock bench` as users run it: with its own fleet, real faults, and a check of the history.
 @Suite("`interlock bench`", .serialized, .timeLimit(.minutes(5)))
 struct BenchTests {
-    @Test("A minute of all operations and all faults breaks no promise")
+    @Test("A minute of all operations and all faults violates no invariant")
     func mixedMinute() async throws {
         let process = try await InterlockProcess.start([
             "bench", "mixed", "--fleet", "3", "--duration", "60s", "--rate", "400", "--clients", "96", "--names", "300",
@@ -21,7 +21,7 @@ struct BenchTests {
         #expect(process.errors.contains("begins: "))
     }
 
-    @Test("A recorded history is judged again with the same result")
+    @Test("Checking a recorded history gives the same result as the run")
     func history() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -32,8 +32,8 @@ struct BenchTests {
         #expect(run.status == .exited(0), "\(run.errors)")
         let check = try await InterlockProcess.outcome(["bench", "check", file])
         #expect(check.status == .exited(0), "\(check.errors)")
-        let verdict = run.output.split(separator: "\n").last.map(String.init)
-        #expect(check.output.split(separator: "\n").last.map(String.init) == verdict)
+        let result = run.output.split(separator: "\n").last.map(String.init)
+        #expect(check.output.split(separator: "\n").last.map(String.init) == result)
     }
 
     @Test("Without interlock-bench the error says how to install it")
@@ -61,14 +61,14 @@ struct BenchTests {
     }
 
     @Test(
-        "An impossible run is refused with the expected values",
+        "Invalid options are rejected",
         arguments: [
             ["bench", "lock", "--rate", "0"], ["bench", "lock", "--rate", "5", "--closed-loop"],
             ["bench", "lock", "--skew", "zipf"], ["bench", "lock", "--hold", "5"], ["bench", "lock", "--names", "0"],
             ["bench", "mixed", "--faults", "fire"], ["bench", "mixed", "--mix", "lock=0"],
             ["bench", "lock", "--sidecars", "127.0.0.1:1", "--faults", "kill"], ["bench", "mixed", "--faults", "full"],
         ])
-    func refused(words: [String]) async throws {
+    func invalidOptions(words: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(words)
         #expect(outcome.status == .exited(64))
         #expect(!outcome.errors.isEmpty)

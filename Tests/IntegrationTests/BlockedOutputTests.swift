@@ -20,12 +20,12 @@ struct BlockedOutputTests {
         let file = "\(folder.path)/interlock.yaml"
         try Data("redis: { embedded: true, timeout: 10s }\n".utf8).write(to: URL(filePath: file))
         return try await InterlockProcess.start(
-            SidecarProcess.serveArguments(file: file, folder: folder.path) + ["--unix", "\(folder.path)/door.sock"],
+            SidecarProcess.serveArguments(file: file, folder: folder.path) + ["--unix", "\(folder.path)/interlock.sock"],
             through: pipe.wrapper(descriptor: descriptor))
     }
 
     private static func client(_ folder: TemporaryFolder) -> RedisClient {
-        var address = RedisConfiguration(address: .unixSocket(path: "\(folder.path)/door.sock"))
+        var address = RedisConfiguration(address: .unixSocket(path: "\(folder.path)/interlock.sock"))
         address.connectTimeout = .seconds(10)
         address.commandTimeout = .seconds(10)
         return RedisClient(configuration: address)
@@ -60,13 +60,13 @@ struct BlockedOutputTests {
                 }
             }
             #expect(try await Self.dropped(sidecar) > 0)
-            // The pipe holds only the filling so far. Later lines are in order, and the dropped ones are reported.
-            var heard = pipe.read()
+            // So far the pipe holds only its padding. Later lines are in order, and the dropped ones are reported.
+            var log = pipe.read()
             try await eventually("the log continues and names the gap") {
-                heard += pipe.read()
-                return heard.contains("event=log.dropped")
+                log += pipe.read()
+                return log.contains("event=log.dropped")
             }
-            let lines = heard.split(separator: "\n").filter { !$0.hasPrefix("....") }
+            let lines = log.split(separator: "\n").filter { !$0.hasPrefix("....") }
             #expect(lines.first?.contains("event=sidecar.started") == true)
             let times = lines.compactMap { $0.split(separator: " ").first.map(String.init) }
             #expect(times == times.sorted())
@@ -91,7 +91,7 @@ struct BlockedOutputTests {
     }
 
     @Test("SIGTERM ends a sidecar in time while its log is blocked")
-    func blockedEnd() async throws {
+    func termination() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDERR_FILENO, into: pipe)
             defer { sidecar.send(signal: SIGKILL) }
@@ -101,7 +101,7 @@ struct BlockedOutputTests {
     }
 
     @Test("A blocked banner delays neither replies nor the shutdown")
-    func announcement() async throws {
+    func banner() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDOUT_FILENO, into: pipe)
             defer { sidecar.send(signal: SIGKILL) }
@@ -135,7 +135,7 @@ struct BlockedOutputTests {
 
     @Test(
         "SIGTERM ends a command whose output is blocked", arguments: [["top", "--json", "--every", "100ms"], ["events"]])
-    func answers(words: [String]) async throws {
+    func command(words: [String]) async throws {
         try await SidecarProcess.withSidecar { sidecar in
             try await Self.withPipe { pipe, _ in
                 let command = try await InterlockProcess.start(

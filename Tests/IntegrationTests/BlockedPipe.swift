@@ -13,8 +13,8 @@ final class BlockedPipe: Sendable {
         guard mkfifo(path, 0o600) == 0 else { throw InterlockProcess.Problem(reason: "mkfifo: errno \(errno)") }
         descriptor = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
         guard descriptor >= 0 else { throw InterlockProcess.Problem(reason: "open: errno \(errno)") }
-        let filling = [UInt8](repeating: UInt8(ascii: "."), count: 4095) + [UInt8(ascii: "\n")]
-        while write(descriptor, filling, filling.count) > 0 {}
+        let padding = [UInt8](repeating: UInt8(ascii: "."), count: 4095) + [UInt8(ascii: "\n")]
+        while write(descriptor, padding, padding.count) > 0 {}
     }
 
     deinit {

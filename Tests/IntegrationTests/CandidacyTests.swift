@@ -70,7 +70,7 @@ struct CandidacyTests {
         #expect(candidacy.answered(isGranted: true, request: again, sentAt: Self.at(2000), now: Self.at(2001)) == .start)
     }
 
-    @Test("A lease granted quickly is used at once")
+    @Test("A lease granted quickly is used immediately")
     func freshGrant() {
         var candidacy = Self.candidacy(.once(wait: .seconds(10)), ttl: .seconds(3))
         let request = candidacy.connected(now: Self.start)

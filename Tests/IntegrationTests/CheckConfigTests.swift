@@ -108,8 +108,8 @@ struct CheckConfigTests {
         #expect(outcome.errors.contains("there is no such file"))
     }
 
-    @Test("serve prints each mistake on a line of its own, with the program's prefix")
-    func mistakesAtStart() async throws {
+    @Test("`serve` prints each error on its own line, with the program's prefix")
+    func errorsAtStart() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let file = "\(folder.path)/interlock.yaml"
@@ -121,7 +121,7 @@ struct CheckConfigTests {
         #expect(lines.count == 2 && lines.allSatisfy { $0.hasPrefix("interlock: ") }, "\(outcome.errors)")
     }
 
-    @Test("A probe's regular expression is refused with its replacement, by check-config and by serve")
+    @Test("A probe's regular expression is rejected with its replacement, by `check-config` and `serve`")
     func regularExpression() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }

@@ -11,8 +11,8 @@ import Testing
 struct ClockJumpTests {
     private static let hour = 3600
     private static let ttl: Int64 = 30_000
-    /// The longest validity of a lease of `ttl`.
-    private static let longestValidity = ttl - LeaseValidity.drift(ofTTL: ttl)
+    /// The maximum validity of a lease of `ttl`.
+    private static let maximumValidity = ttl - LeaseValidity.drift(ofTTL: ttl)
 
     @Test("A jump forward expires every lock, and the next holder has a higher fence")
     func forward() async throws {
@@ -23,7 +23,7 @@ struct ClockJumpTests {
             #expect(lost == nil)
             let second = try #require(try await scene.acquire(from: scene.sidecars[1], ttl: Self.ttl))
             #expect(second.fence > first.fence)
-            #expect((1...Self.longestValidity).contains(second.validMilliseconds))
+            #expect((1...Self.maximumValidity).contains(second.validMilliseconds))
             let stillLost = try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl)
             #expect(stillLost == nil)
             let isReleased = try await scene.release(first, from: scene.sidecars[0])
@@ -51,17 +51,17 @@ struct ClockJumpTests {
     func back() async throws {
         try await Scene.run { scene in
             let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
-            #expect((1...Self.longestValidity).contains(first.validMilliseconds))
+            #expect((1...Self.maximumValidity).contains(first.validMilliseconds))
             try await scene.jump(toSeconds: -Self.hour)
-            let stretched = try await scene.lockTTL()
-            #expect(stretched > Self.ttl)
+            let extended = try await scene.lockTTL()
+            #expect(extended > Self.ttl)
             let refused = try await scene.acquire(from: scene.sidecars[1], ttl: Self.ttl)
             #expect(refused == nil)
             // A renewal starts the lease's time again on both clocks, which undoes the jump.
             let renewed = try #require(try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl))
-            #expect((1...Self.longestValidity).contains(renewed))
-            let mended = try await scene.lockTTL()
-            #expect((1...Self.ttl).contains(mended))
+            #expect((1...Self.maximumValidity).contains(renewed))
+            let restored = try await scene.lockTTL()
+            #expect((1...Self.ttl).contains(restored))
         }
     }
 
@@ -112,7 +112,7 @@ extension ClockJumpTests {
         var validMilliseconds: Int64
     }
 
-    /// The reason why a test cannot run.
+    /// An error for a test that cannot run.
     private struct Problem: Error, CustomStringConvertible {
         var description: String
     }
@@ -123,7 +123,7 @@ extension ClockJumpTests {
         static let lockKey = "interlock:lock:{orders}"
         private static let queueKey = "interlock:queue:{orders}"
         /// A timeout longer than any wait in these tests, because a machine that runs many servers may be slow.
-        private static let patience = Duration.seconds(30)
+        private static let timeout = Duration.seconds(30)
 
         /// A connection to each sidecar.
         let sidecars: [RedisClient]
@@ -199,7 +199,7 @@ extension ClockJumpTests {
         }
 
         private func call(_ sidecar: RedisClient, _ words: [String]) async throws -> RedisReply {
-            try await sidecar.send(AnyCommand(words), timeout: Self.patience)
+            try await sidecar.send(AnyCommand(words), timeout: Self.timeout)
         }
 
         private func whileConnected(_ body: () async throws -> Void) async throws {
@@ -218,7 +218,7 @@ extension ClockJumpTests {
 
         private static func client(of sidecar: SidecarProcess) -> RedisClient {
             var configuration = RedisConfiguration(address: .host("127.0.0.1", port: sidecar.respPort))
-            configuration.connectTimeout = patience
+            configuration.connectTimeout = timeout
             return RedisClient(configuration: configuration)
         }
     }

@@ -42,7 +42,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("A cost above the limit is refused at once as impossible, even with a wait")
+    @Test("A cost above the limit is rejected immediately, even with a wait")
     func tooExpensive() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
             for wait in ["0ms", "20s"] {
@@ -58,7 +58,7 @@ struct CommandLineTests {
     }
 
     @Test("An older sidecar's error for a cost above the limit is understood")
-    func tooExpensiveForOlder() async throws {
+    func tooExpensiveForOlderSidecar() async throws {
         let reply = "*5\r\n:1\r\n:10\r\n:10\r\n:-1\r\n:0\r\n"
         try await MisbehavingRedis.withServer(script: { _ in .text(reply) }) { peer in
             let refused = try await InterlockProcess.outcome(
@@ -69,7 +69,7 @@ struct CommandLineTests {
     }
 
     @Test("An older sidecar, which neither names nor lists limits, still reports a limit")
-    func limitsOfOlder() async throws {
+    func limitsOfOlderSidecar() async throws {
         let script: @Sendable (ReceivedCommand) -> ScriptedAnswer = { command in
             .text(
                 command.text.contains("NAMED")
@@ -77,9 +77,9 @@ struct CommandLineTests {
                     : "*5\r\n:0\r\n:10\r\n:7\r\n:-1\r\n:900\r\n")
         }
         try await MisbehavingRedis.withServer(script: script) { peer in
-            for verb in ["take", "show"] {
+            for subcommand in ["take", "show"] {
                 let outcome = try await InterlockProcess.outcome(
-                    ["limit", verb, "catalog", "--sidecar", "127.0.0.1:\(peer.port)"])
+                    ["limit", subcommand, "catalog", "--sidecar", "127.0.0.1:\(peer.port)"])
                 #expect(outcome.status == .exited(0))
                 #expect(outcome.output.contains("remaining"))
                 #expect(outcome.output.contains("7"))
@@ -88,7 +88,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("An unknown service is refused by name")
+    @Test("The error for an unknown service names it")
     func unknownService() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let refused = try await sidecar.interlock("limit", "take", "absent")
@@ -124,7 +124,7 @@ struct CommandLineTests {
 
             let table = try await sidecar.interlock("breaker", "list")
             #expect(table.output.hasPrefix("SERVICE "))
-            // The cause is that of the last change, and the breaker is closed now.
+            // The cause belongs to an earlier change; a closed breaker shows none.
             let row = table.output.split(separator: "\n").last?.split(separator: " ") ?? []
             #expect(row.dropFirst(3).prefix(2) == ["-", "-"], "\(row)")
             let nonsense = try await sidecar.interlock("breaker", "force", "catalog", "ajar")
@@ -276,11 +276,12 @@ struct CommandLineTests {
 
             let right = try await sidecar.interlock("lock", "acquire", "orders", apiKey: "key-of-the-web-shop")
             #expect(right.status == .exited(0))
-            let lesser = try await sidecar.interlock("lock", "break", "orders", apiKey: "key-of-the-web-shop")
-            #expect(lesser.status == .exited(77))
-            #expect(lesser.errors.contains("admin"))
+            let insufficient = try await sidecar.interlock("lock", "break", "orders", apiKey: "key-of-the-web-shop")
+            #expect(insufficient.status == .exited(77))
+            #expect(insufficient.errors.contains("admin"))
             // The message is the only line: the client logs nothing.
-            #expect(lesser.errors.hasPrefix("interlock: lock break orders: ") && lesser.errors.count { $0 == "\n" } == 1)
+            #expect(insufficient.errors.hasPrefix("interlock: lock break orders: "))
+            #expect(insufficient.errors.count { $0 == "\n" } == 1)
             let admin = try await sidecar.interlock("lock", "break", "orders", apiKey: "key-of-the-operators")
             #expect(admin.status == .exited(0))
         }
@@ -299,7 +300,7 @@ struct CommandLineTests {
                 asJSON ? ["events", "--json"] : ["events"], environment: sidecar.environment())
             try await eventually("the events are followed") { follower.errors.contains("following") }
             _ = try await sidecar.interlock("breaker", "force", "catalog", "open")
-            // A line arrives whole, because it is flushed at its end.
+            // Each line is flushed at its end, so it arrives complete.
             try await eventually("the change is printed") { follower.output.contains("catalog") }
             follower.send(signal: SIGINT)
             let status = try await follower.end(within: .seconds(10))
@@ -334,7 +335,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("A channel that the sidecar lacks is refused")
+    @Test("An unknown events channel is rejected")
     func otherChannel() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let refused = try await sidecar.interlock("events", "--prefix", "other:")
@@ -408,7 +409,7 @@ struct CommandLineTests {
     }
 
     @Test(
-        "a port or an HTTP URL instead of a sidecar's address is answered with the likely address",
+        "A port or an HTTP URL instead of a sidecar's address is answered with the likely address",
         arguments: [
             ("7379", "did you mean 127.0.0.1:7379?"), ("http://10.0.0.5:7380/console", "did you mean 10.0.0.5:7379?"),
             ("https://sidecar.example", "did you mean sidecar.example:7379?"), ("nowhere", "got \"nowhere\""),

@@ -63,7 +63,7 @@ struct EventLineTests {
         #expect(!near.includes("limit.reached"))
     }
 
-    @Test("A filter that matches nothing is refused", arguments: ["", "lim", "limit.", "weather", "LIMIT"])
+    @Test("A filter that matches nothing is rejected", arguments: ["", "lim", "limit.", "weather", "LIMIT"])
     func noSuchType(name: String) {
         #expect(EventTypes(argument: name) == nil)
     }

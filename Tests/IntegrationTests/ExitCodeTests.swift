@@ -22,7 +22,7 @@ struct ExitCodeTests {
         ["limit", "show", "absent"], ["breaker", "show", "absent"], ["events", "--prefix", "other:"],
     ]
 
-    @Test("65: the sidecar refuses the request as invalid")
+    @Test("65: the sidecar rejects the request as invalid")
     func invalid() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             for words in Self.invalid {
@@ -38,7 +38,7 @@ struct ExitCodeTests {
     }
 
     @Test("1: held, lost, missing or limited")
-    func no() async throws {
+    func refused() async throws {
         let limit = "services: { catalog: { limits: [ { limit: 1, per: 1h } ] } }"
         try await SidecarProcess.withSidecar(configuration: limit) { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")

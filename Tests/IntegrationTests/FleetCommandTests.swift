@@ -94,8 +94,8 @@ struct FleetCommandTests {
         }
     }
 
-    @Test("a list of sidecars is cut after eight")
-    func longList() {
+    @Test("A list of sidecars is truncated after eight")
+    func truncatedList() {
         let hosts = (1...200).map { "web-\($0)" }
         #expect(ShortList.text(Array(hosts.prefix(2))) == "web-1, web-2")
         #expect(ShortList.text(Array(hosts.prefix(8))).hasSuffix("web-8"))

@@ -120,7 +120,7 @@ final class InterlockProcess: Sendable {
 }
 
 extension InterlockProcess {
-    /// The reason why a test cannot run.
+    /// An error for a test that cannot run.
     struct Problem: Error, CustomStringConvertible {
         var reason: String
         var description: String { reason }

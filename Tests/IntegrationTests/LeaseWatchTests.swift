@@ -27,7 +27,7 @@ struct LeaseWatchTests {
         #expect(!watch.isHeld(at: Self.at(1000 + Self.deadline)))
     }
 
-    @Test("A short lease is renewed at a third of its length")
+    @Test("A short lease is renewed after a third of its ttl")
     func shortLease() {
         var watch = LeaseWatch(ttl: 600, sentAt: Self.start, isStrict: false)
         #expect(watch.next(now: Self.start) == .wait(until: Self.at(200)))
@@ -64,7 +64,7 @@ struct LeaseWatchTests {
         #expect(watch.next(now: Self.at(60_000)) == .kill)
     }
 
-    @Test("A lost lease ends the command at once")
+    @Test("A lost lease ends the command immediately")
     func lost() {
         var watch = Self.watch()
         _ = watch.next(now: Self.at(1000))
@@ -73,7 +73,7 @@ struct LeaseWatchTests {
         #expect(watch.next(now: Self.at(1003)) == .wait(until: Self.at(6002)))
     }
 
-    @Test("In strict mode the command is killed at the deadline, or at once when the lease is lost earlier")
+    @Test("In strict mode the command is killed at the deadline, or immediately when the lease is lost earlier")
     func strict() {
         var late = Self.watch(isStrict: true)
         #expect(late.next(now: Self.at(Self.deadline)) == .kill)

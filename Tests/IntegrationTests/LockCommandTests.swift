@@ -88,8 +88,8 @@ struct LockCommandTests {
         }
     }
 
-    @Test("`lock acquire --print` prints one part alone, and nothing when the lock is held")
-    func printing() async throws {
+    @Test("`lock acquire --print` prints only the requested field, and nothing when the lock is held")
+    func printedField() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let token = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token")
             #expect(token.status == .exited(0))
@@ -124,17 +124,17 @@ struct LockCommandTests {
     }
 
     @Test("A wait shortened by the sidecar is reported, for locks and for limits")
-    func cutWait() async throws {
+    func shortenedWait() async throws {
         let configuration = "locks: { max_wait: 200ms }\nservices: { catalog: { limits: [ { limit: 3, per: 1h } ] } }"
         try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
-            let cut = try await sidecar.interlock("lock", "acquire", "orders", "--wait", "20s")
-            #expect(cut.status == .exited(1))
+            let shortened = try await sidecar.interlock("lock", "acquire", "orders", "--wait", "20s")
+            #expect(shortened.status == .exited(1))
             #expect(
-                cut.errors.contains(
+                shortened.errors.contains(
                     "still held after 200ms (you requested 20s, but the sidecar's locks.max_wait is 200ms): see `interlock"))
-            let whole = try await sidecar.interlock("lock", "acquire", "orders", "--wait", "100ms")
-            #expect(whole.errors.contains("still held after 100ms: use a longer --wait"))
+            let full = try await sidecar.interlock("lock", "acquire", "orders", "--wait", "100ms")
+            #expect(full.errors.contains("still held after 100ms: use a longer --wait"))
 
             for _ in 0..<3 { _ = try await sidecar.interlock("limit", "take", "catalog") }
             let limited = try await sidecar.interlock("limit", "take", "catalog", "--wait", "20s")
@@ -167,15 +167,15 @@ struct LockCommandTests {
     }
 
     @Test("A lost lease is refused with 1", arguments: ["renew", "release"])
-    func lost(verb: String) async throws {
+    func lost(subcommand: String) async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            let refused = try await sidecar.interlock("lock", verb, "orders", "nobody/0123456789abcdef0123456789abcdef")
+            let refused = try await sidecar.interlock("lock", subcommand, "orders", "nobody/0123456789abcdef0123456789abcdef")
             #expect(refused.status == .exited(1))
             #expect(refused.output.isEmpty)
         }
     }
 
-    @Test("A broken lock can be acquired, and is not broken twice")
+    @Test("A broken lock can be acquired, and breaking it again fails")
     func breaking() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
@@ -188,7 +188,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("The list has every matching lock, and says when it is incomplete")
+    @Test("The list contains every matching lock, and says when it is incomplete")
     func list() async throws {
         struct Listing: Decodable {
             var locks: [Lock]

@@ -4,21 +4,21 @@ import InterlockProcesses
 import Subprocess
 import Testing
 
-/// Processes that lack what most systems provide: `/proc`, descriptors, a clean list of children.
+/// Processes without `/proc`, without enough descriptors, with closed streams, or with inherited children.
 @Suite("Process environment", .serialized, .timeLimit(.minutes(2)))
 struct ProcessEnvironmentTests {
     /// Returns a wrapper that runs a command in its own mount namespace, after `preparation`.
-    private static func mounts(_ preparation: String) -> [String] {
+    private static func mountNamespace(after preparation: String) -> [String] {
         ["unshare", "--map-root-user", "--mount", "sh", "-c", "\(preparation) && exec \"$@\"", "sh"]
     }
 
     /// Whether this system lets a process have its own mount namespace.
-    private static let hasMounts =
+    private static let canUnshareMounts =
         system("unshare --map-root-user --mount sh -c 'mount -t tmpfs none /proc' 2>/dev/null") == 0
 
-    @Test("A command still has its arguments when /proc/self/cmdline is unreadable", .enabled(if: hasMounts))
+    @Test("A command still has its arguments when /proc/self/cmdline is unreadable", .enabled(if: canUnshareMounts))
     func arguments() async throws {
-        let hidden = Self.mounts("mount --bind /dev/null /proc/$$/cmdline")
+        let hidden = Self.mountNamespace(after: "mount --bind /dev/null /proc/$$/cmdline")
         let checked = try await InterlockProcess.outcome(["check-config", "/nonexistent.yaml"], through: hidden)
         #expect(checked.status == .exited(1))
         #expect((checked.output + checked.errors).contains("/nonexistent.yaml"))
@@ -34,19 +34,19 @@ struct ProcessEnvironmentTests {
     }
 
     @Test(
-        "Without /proc every command fails with an error", .enabled(if: hasMounts),
+        "Without /proc every command fails with an error", .enabled(if: canUnshareMounts),
         arguments: [
             ["check-config", "/nonexistent.yaml"], ["version"], ["run", "--lock", "a", "--", "true"], ["bench", "lock"], [],
         ])
     func withoutProc(words: [String]) async throws {
-        let outcome = try await InterlockProcess.outcome(words, through: Self.mounts("mount -t tmpfs none /proc"))
+        let outcome = try await InterlockProcess.outcome(words, through: Self.mountNamespace(after: "mount -t tmpfs none /proc"))
         #expect(outcome.status == .exited(69))
         #expect(outcome.errors.contains("/proc"))
         #expect(outcome.output.isEmpty)
     }
 
     @Test("A command without its required words fails", arguments: [[], ["lock"], ["config"], ["bench"]])
-    func noWords(words: [String]) async throws {
+    func missingWords(words: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(words)
         #expect(outcome.status == .exited(64))
         #expect((outcome.output + outcome.errors).contains("SUBCOMMANDS"))
@@ -94,7 +94,7 @@ struct ProcessEnvironmentTests {
             try await eventually("the orphan runs") { process.output.hasSuffix("\n") }
             let orphan = try #require(pid_t(process.output.dropLast()))
             // A zombie can still be signaled.
-            try await eventually(within: .seconds(10), "the orphan is gone") { kill(orphan, 0) != 0 }
+            try await eventually(within: .seconds(10), "the orphan is reaped") { kill(orphan, 0) != 0 }
             process.send(signal: SIGTERM)
             #expect(try await process.end(within: .seconds(20)) == .exited(128 + SIGTERM))
         }

@@ -5,7 +5,7 @@ import RedisClient
 import Subprocess
 import Testing
 
-/// The connections of a whole sidecar and the command line to Redis and to each other.
+/// The connections of a sidecar and the command line to Redis and to each other.
 @Suite("Passwords, certificates and addresses of Redis and sidecars", .serialized, .timeLimit(.minutes(2)))
 struct RedisAccessTests {
     private static let key = "ops-of-32-letters-and-more-than-that"
@@ -39,7 +39,7 @@ struct RedisAccessTests {
         }
     }
 
-    @Test("A missing password file refuses the reload, and changes nothing")
+    @Test("A reload with a missing password file is rejected and changes nothing")
     func missingFile() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "first"]) { server in
             let folder = try TemporaryFolder()
@@ -94,33 +94,33 @@ struct RedisAccessTests {
         let configuration = "auth: { keys: [ { name: ops, key: \(Self.key), role: admin } ] }"
         try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
             let environment = InterlockProcess.environment
-            func status(_ address: String, by variable: Bool) async throws -> CommandOutcome {
+            func status(_ address: String, inVariable variable: Bool) async throws -> CommandOutcome {
                 try await InterlockProcess.outcome(
                     variable ? ["status"] : ["status", "--sidecar", address],
                     environment: environment.updating([
                         "INTERLOCK_SIDECAR": variable ? address : nil, "INTERLOCK_API_KEY": Self.key,
                     ]))
             }
-            for variable in [false, true] {
-                let plain = try await status("redis://\(sidecar.address)", by: variable)
+            for isInVariable in [false, true] {
+                let plain = try await status("redis://\(sidecar.address)", inVariable: isInVariable)
                 #expect(plain.status == .exited(0), "\(plain.errors)")
                 for address in [
                     "redis://:SECRET@\(sidecar.address)", "rediss://u:p@SECRET/x@\(sidecar.address)", "SECRET@\(sidecar.address)",
                     "http://u:SECRET@\(sidecar.address)",
                 ] {
-                    let refused = try await status(address, by: variable)
+                    let refused = try await status(address, inVariable: isInVariable)
                     #expect(refused.status == .exited(64), "\(address): \(refused.errors)")
                     #expect(!refused.errors.contains("SECRET"), "\(refused.errors)")
                     #expect(!refused.output.contains("SECRET"), "\(refused.output)")
                 }
-                let withKey = try await status("redis://:SECRET@\(sidecar.address)", by: variable)
+                let withKey = try await status("redis://:SECRET@\(sidecar.address)", inVariable: isInVariable)
                 #expect(withKey.errors.contains("INTERLOCK_API_KEY"), "\(withKey.errors)")
             }
         }
     }
 
     @Test("With a Redis that renames EVALSHA, /readyz is not 200, the metric is 0, and the log says why")
-    func unfit() async throws {
+    func renamedCommand() async throws {
         try await RedisServer.withServer(arguments: ["--rename-command", "EVALSHA", "RUN"]) { server in
             let configuration = "redis: { url: \"unix://\(server.socketPath)\", timeout: 500ms }"
             try await Self.withSidecar(configuration) { sidecar in
@@ -135,7 +135,7 @@ struct RedisAccessTests {
     }
 
     /// Runs `body` with a sidecar whose Redis may be down. Waits only for its listeners.
-    private static func withSidecar(_ configuration: String, _ body: (Listening) async throws -> Void) async throws {
+    private static func withSidecar(_ configuration: String, _ body: (RunningSidecar) async throws -> Void) async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let file = "\(folder.path)/interlock.yaml"
@@ -144,13 +144,13 @@ struct RedisAccessTests {
             let process = try await InterlockProcess.start([
                 "serve", "--config", file, "--resp", "127.0.0.1:0", "--http", "127.0.0.1:\(port)", "--data-dir", folder.path,
             ])
-            let listening = Listening(process: process, port: port)
+            let sidecar = RunningSidecar(process: process, port: port)
             let result: Result<Void, any Error>
             do {
                 try await eventually(within: .seconds(30), "the sidecar listens") {
-                    try await listening.get("/healthz").hasSuffix(" 200")
+                    try await sidecar.get("/healthz").hasSuffix(" 200")
                 }
-                try await body(listening)
+                try await body(sidecar)
                 result = .success(())
             } catch {
                 print("The test failed with \(error). Output of the sidecar:\n\(process.output)\n\(process.errors)")
@@ -162,7 +162,7 @@ struct RedisAccessTests {
         }
     }
 
-    private struct Listening {
+    private struct RunningSidecar {
         let process: InterlockProcess
         let port: Int
 

@@ -4,14 +4,14 @@ import InterlockProcesses
 import Subprocess
 import Testing
 
-/// `interlock run` accepts before the job only promises that it can keep afterwards.
-@Suite("Promises of `interlock run`", .serialized, .timeLimit(.minutes(2)))
+/// Before the job starts, `interlock run` rejects options that it could not honor afterwards.
+@Suite("Guarantees of `interlock run`", .serialized, .timeLimit(.minutes(2)))
 struct RunPromiseTests {
     private struct Lock: Decodable {
         var ttlMs: Int
     }
 
-    @Test("--at-least above locks.max_ttl is refused before the job starts")
+    @Test("--at-least above locks.max_ttl is rejected before the job starts")
     func atLeastAboveMaximum() async throws {
         try await SidecarProcess.withSidecar(configuration: "locks: { max_ttl: 1h }") { sidecar in
             let outcome = try await sidecar.interlock("run", "--lock", "orders", "--at-least", "2h", "--", "echo", "ran")
@@ -24,7 +24,7 @@ struct RunPromiseTests {
     }
 
     @Test("A remainder of --at-least below locks.min_ttl is held for that minimum")
-    func shortRest() async throws {
+    func shortRemainder() async throws {
         try await SidecarProcess.withSidecar(configuration: "locks: { min_ttl: 20s }") { sidecar in
             let outcome = try await sidecar.interlock(
                 "run", "--lock", "orders", "--at-least", "10s", "--", "echo", "ran")
@@ -82,7 +82,7 @@ struct RunPromiseTests {
         }
     }
 
-    @Test("A Redis at a loopback address is marked as reached by other hosts only under another address")
+    @Test("A Redis at a loopback address is marked as loopback, and other hosts need another address")
     func loopbackRedis() async throws {
         try await RedisServer.withServer { server in
             let port = try #require(server.port)

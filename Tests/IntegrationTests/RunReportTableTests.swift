@@ -54,7 +54,7 @@ struct RunReportTableTests {
             ])
     }
 
-    @Test("Twenty of many violations are listed, with the number of the others")
+    @Test("The first twenty violations are listed, with the number of the rest")
     func violations() {
         let report = Self.report {
             $0.check.violations = (0..<100).map { Violation(.exclusion, at: Instant(nanoseconds: 0), "lock \($0)") }

@@ -9,7 +9,7 @@ import Testing
 @Suite("`interlock run`", .serialized, .timeLimit(.minutes(3)))
 struct RunTests {
     /// A command that prints its process id and runs until it is killed.
-    private static let patient = ["sh", "-c", "echo $$; exec sleep 600"]
+    private static let sleeping = ["sh", "-c", "echo $$; exec sleep 600"]
 
     /// Returns a command that runs until it is killed and executes `action` on a signal.
     private static func trapping(_ signal: String, _ action: String) -> [String] {
@@ -67,10 +67,10 @@ struct RunTests {
             #expect(outcome.status == .exited(127))
             #expect(outcome.errors.contains(absent))
         }
-        for unfit in ["/etc/passwd", "/etc"] {
-            let outcome = try await InterlockProcess.outcome(run + [unfit])
+        for unusable in ["/etc/passwd", "/etc"] {
+            let outcome = try await InterlockProcess.outcome(run + [unusable])
             #expect(outcome.status == .exited(126))
-            #expect(outcome.errors.contains(unfit))
+            #expect(outcome.errors.contains(unusable))
         }
     }
 
@@ -86,10 +86,10 @@ struct RunTests {
 
     // MARK: The lock
 
-    @Test("A held lock exits with 75 without running anything, and a finished run frees it")
+    @Test("A run exits with 75 without running its command while the lock is held, and a finished run releases it")
     func held() async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
+            let first = try await Self.start(["--lock", "orders"], Self.sleeping, sidecar)
             let second = try await sidecar.interlock("run", "--lock", "orders", "--", "echo", "ran")
             #expect(second.status == .exited(75))
             #expect(second.output.isEmpty)
@@ -97,10 +97,10 @@ struct RunTests {
             let third = try await sidecar.interlock("run", "--lock", "orders", "--wait", "50ms", "--", "echo", "ran")
             #expect(third.status == .exited(75))
             #expect(third.output.isEmpty)
-            let coded = try await sidecar.interlock(
+            let customCode = try await sidecar.interlock(
                 "run", "--lock", "orders", "--held-exit-code", "3", "--", "echo", "ran")
-            #expect(coded.status == .exited(3))
-            #expect(coded.errors.contains("is held by "))
+            #expect(customCode.status == .exited(3))
+            #expect(customCode.errors.contains("is held by "))
             let silent = try await sidecar.interlock(
                 "run", "--lock", "orders", "--held-exit-code", "0", "--", "echo", "ran")
             #expect(silent.status == .exited(0))
@@ -117,13 +117,13 @@ struct RunTests {
     @Test("With --at-least the lock stays held after a success, and is released after a failure")
     func atLeast() async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            // The third run stands for the same job on another host, a second later.
+            // The third run plays the same job on another host, a second later.
             for (command, status) in [("false", 1), ("true", 0), ("true", 75)] as [(String, Int32)] {
                 let outcome = try await sidecar.interlock(
                     "run", "--lock", "orders", "--no-wait", "--at-least", "10m", "--", command)
                 #expect(outcome.status == .exited(status))
             }
-            // Longer than any lease that is only renewed.
+            // A renewed lease would be shorter.
             #expect(try await Self.lock(sidecar).ttlMs > 300_000)
         }
     }
@@ -131,10 +131,10 @@ struct RunTests {
     @Test("A waiting run starts when the lock is released")
     func waiting() async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
+            let first = try await Self.start(["--lock", "orders"], Self.sleeping, sidecar)
             let second = try await InterlockProcess.start(
                 ["run", "--lock", "orders", "--wait", "2m", "--", "echo", "ran"], environment: sidecar.environment())
-            try await Self.waitForWaiter(sidecar)
+            try await Self.untilRunWaits(sidecar)
             first.send(signal: SIGTERM)
             #expect(try await second.end(within: .seconds(20)) == .exited(0))
             #expect(second.output == "ran\n")
@@ -144,10 +144,10 @@ struct RunTests {
     @Test("SIGTERM ends a wait without leaving anything behind")
     func waitGivenUp() async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
+            let first = try await Self.start(["--lock", "orders"], Self.sleeping, sidecar)
             let second = try await InterlockProcess.start(
                 ["run", "--lock", "orders", "--wait", "2m", "--", "echo", "ran"], environment: sidecar.environment())
-            try await Self.waitForWaiter(sidecar)
+            try await Self.untilRunWaits(sidecar)
             second.send(signal: SIGTERM)
             #expect(try await second.end(within: .seconds(20)) == .exited(128 + SIGTERM))
             #expect(second.output.isEmpty)
@@ -160,7 +160,7 @@ struct RunTests {
     func renewal() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let start = ContinuousClock.now
-            let run = try await Self.start(["--lock", "orders", "--ttl", "1s", "--label", "tests"], Self.patient, sidecar)
+            let run = try await Self.start(["--lock", "orders", "--ttl", "1s", "--label", "tests"], Self.sleeping, sidecar)
             try await eventually("two and a half leases have passed") {
                 let label = try await Self.lock(sidecar).label
                 #expect(label == "tests")
@@ -213,7 +213,7 @@ struct RunTests {
     @Test("A command is killed with run, and the lease expires")
     func runKilled() async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            let run = try await Self.start(["--lock", "orders", "--ttl", "2s"], Self.patient, sidecar)
+            let run = try await Self.start(["--lock", "orders", "--ttl", "2s"], Self.sleeping, sidecar)
             let group = try Self.group(run)
             run.send(signal: SIGKILL)
             #expect(try await run.end(within: .seconds(20)) == .signaled(SIGKILL))
@@ -228,10 +228,10 @@ struct RunTests {
     @Test("When the leader dies, another candidate leads")
     func succession() async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            let first = try await Self.start(["--lead", "orders", "--ttl", "2s"], Self.patient, sidecar)
+            let first = try await Self.start(["--lead", "orders", "--ttl", "2s"], Self.sleeping, sidecar)
             let second = try await InterlockProcess.start(
-                ["run", "--lead", "orders", "--ttl", "2s", "--"] + Self.patient, environment: sidecar.environment())
-            try await Self.waitForWaiter(sidecar)
+                ["run", "--lead", "orders", "--ttl", "2s", "--"] + Self.sleeping, environment: sidecar.environment())
+            try await Self.untilRunWaits(sidecar)
             #expect(second.output.isEmpty)
             first.send(signal: SIGKILL)
             try await eventually("the second candidate leads") { second.output.hasSuffix("\n") }
@@ -243,7 +243,7 @@ struct RunTests {
     }
 
     @Test("A deposed leader is a candidate again, and resigns when its command ends")
-    func deposition() async throws {
+    func deposed() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let leader = try await Self.start(["--lead", "orders"], Self.trapping("USR1", "exit 4"), sidecar)
             #expect(leader.errors.contains("\ninterlock: leading orders, fence "))
@@ -333,7 +333,7 @@ struct RunTests {
         #expect(!all.output.contains(RunChild.name))
     }
 
-    // MARK: Tools
+    // MARK: Helpers
 
     /// Starts `interlock run` with a command that prints a line first, and waits for that line.
     private static func start(
@@ -357,7 +357,7 @@ struct RunTests {
         try await sidecar.interlock("lock", "show", "orders", "--json").decoded(Lock.self)
     }
 
-    private static func waitForWaiter(_ sidecar: SidecarProcess) async throws {
+    private static func untilRunWaits(_ sidecar: SidecarProcess) async throws {
         try await eventually("a run waits for the lock") { try await lock(sidecar).waiters == 1 }
     }
 }

@@ -15,16 +15,16 @@ struct SecuredSidecarTests {
         let first: TestCertificate
         let second: TestCertificate
 
-        func configuration(_ certificate: TestCertificate, keys: [String], further: String = "") -> String {
-            configuration(certificate.certificatePath, certificate.keyPath, keys: keys, further: further)
+        func configuration(_ certificate: TestCertificate, keys: [String], extra: String = "") -> String {
+            configuration(certificate.certificatePath, certificate.keyPath, keys: keys, extra: extra)
         }
 
         /// Returns the configuration of a sidecar with a certificate and API keys of these names.
-        func configuration(_ certificate: String, _ key: String, keys: [String], further: String = "") -> String {
+        func configuration(_ certificate: String, _ key: String, keys: [String], extra: String = "") -> String {
             """
             listen: { tls: { certificate: "\(certificate)", key: "\(key)" } }
             auth: { keys: [ \(keys.map { "{ name: \($0), key: \($0)-of-32-letters-and-more-than-that, role: admin }" }.joined(separator: ", ")) ] }
-            \(further)
+            \(extra)
             """
         }
     }
@@ -36,14 +36,14 @@ struct SecuredSidecarTests {
         defer { folder.remove() }
         var certificates: [TestCertificate] = []
         for name in ["first", "second"] {
-            let place = "\(folder.path)/\(name)"
-            mkdir(place, 0o700)
-            certificates.append(try await TestCertificate.selfSigned(in: place))
+            let directory = "\(folder.path)/\(name)"
+            mkdir(directory, 0o700)
+            certificates.append(try await TestCertificate.selfSigned(in: directory))
         }
         try await body(Files(folder: folder, first: certificates[0], second: certificates[1]))
     }
 
-    /// A client that trusts one certificate.
+    /// Returns a client that trusts one certificate.
     private static func client(of sidecar: SidecarProcess, trusting certificate: TestCertificate, key: String) throws
         -> RedisClient
     {
@@ -66,18 +66,18 @@ struct SecuredSidecarTests {
                         ["status"] + words,
                         environment: sidecar.environment(apiKey: Self.key("ops")).updating(["INTERLOCK_SIDECAR": nil]))
                 }
-                let good = try await status("--sidecar", address, "--ca", files.first.certificatePath)
-                #expect(good.status == .exited(0), "\(good.errors)")
-                let foreign = try await status("--sidecar", address, "--ca", files.second.certificatePath)
-                #expect(foreign.status == .exited(69))
-                #expect(foreign.errors.contains("not signed by a trusted authority"))
-                #expect(foreign.errors.contains("--ca"))
+                let trusted = try await status("--sidecar", address, "--ca", files.first.certificatePath)
+                #expect(trusted.status == .exited(0), "\(trusted.errors)")
+                let untrusted = try await status("--sidecar", address, "--ca", files.second.certificatePath)
+                #expect(untrusted.status == .exited(69))
+                #expect(untrusted.errors.contains("not signed by a trusted authority"))
+                #expect(untrusted.errors.contains("--ca"))
                 let plain = try await status("--sidecar", sidecar.address)
                 #expect(plain.status == .exited(69))
                 #expect(plain.errors.contains("requires TLS; use \(address)"), "\(plain.errors)")
                 let garbage = try await status("--sidecar", address, "--ca", files.first.keyPath)
                 #expect(garbage.status == .exited(64))
-                // The address is outside this host: the command must refuse without connecting.
+                // The address is outside this host: the command must fail without connecting.
                 let open = try await status("--sidecar", "192.0.2.1:7379")
                 #expect(open.status == .exited(64))
                 #expect(open.errors.contains("rediss://192.0.2.1:7379"))
@@ -91,7 +91,7 @@ struct SecuredSidecarTests {
             try await SidecarProcess.withSidecar(configuration: files.configuration(files.first, keys: ["ops", "old"])) {
                 sidecar in
                 let file = URL(filePath: "\(sidecar.folder)/interlock.yaml")
-                func reload(_ text: String, says sentence: String) async throws {
+                func reload(_ text: String, logs sentence: String) async throws {
                     try Data("redis: { timeout: 10s }\n\(text)".utf8).write(to: file)
                     sidecar.process.send(signal: SIGHUP)
                     try await eventually(within: .seconds(10), "the output contains: \(sentence)") {
@@ -126,11 +126,11 @@ struct SecuredSidecarTests {
                 try Data("no certificate".utf8).write(to: URL(filePath: files.second.certificatePath + ".bad"))
                 try await reload(
                     files.configuration(files.second.certificatePath + ".bad", files.second.keyPath, keys: ["new"]),
-                    says: "Configuration reload failed")
+                    logs: "Configuration reload failed")
 
                 try await reload(
-                    files.configuration(files.second, keys: ["ops", "new"], further: "locks: { max_ttl: 7m }"),
-                    says: "not_applied=locks")
+                    files.configuration(files.second, keys: ["ops", "new"], extra: "locks: { max_ttl: 7m }"),
+                    logs: "not_applied=locks")
                 _ = try await staying.send(Ping())
                 #expect(await waiting.value == nil)
                 #expect(try await stream.value.isSuccess)
@@ -144,7 +144,7 @@ struct SecuredSidecarTests {
         }
     }
 
-    @Test("`check-config` and `serve` refuse an invalid certificate")
+    @Test("`check-config` rejects an invalid certificate, and a key of another certificate")
     func garbage() async throws {
         try await Self.withFiles { files in
             let file = "\(files.folder.path)/interlock.yaml"
@@ -160,17 +160,17 @@ struct SecuredSidecarTests {
         }
     }
 
-    @Test("SIGHUP with an empty or truncated file keeps keys and services, and names those at risk")
+    @Test("SIGHUP with an empty or truncated file is rejected, and keys and services stay")
     func emptyFile() async throws {
         try await Self.withFiles { files in
             let services = "services: { catalog: { limits: [ { limit: 5, per: 1m } ] } }"
-            let whole = files.configuration(files.first, keys: ["ops"], further: services)
-            try await SidecarProcess.withSidecar(configuration: whole) { sidecar in
+            let complete = files.configuration(files.first, keys: ["ops"], extra: services)
+            try await SidecarProcess.withSidecar(configuration: complete) { sidecar in
                 let file = URL(filePath: "\(sidecar.folder)/interlock.yaml")
                 for (number, text) in ["", "redis: { timeout: 10s }\n"].enumerated() {
                     try Data(text.utf8).write(to: file)
                     sidecar.process.send(signal: SIGHUP)
-                    try await eventually(within: .seconds(10), "the sidecar refuses the call") {
+                    try await eventually(within: .seconds(10), "the reload is rejected") {
                         sidecar.process.errors.ranges(of: "event=configuration.refused").count == number + 1
                     }
                 }

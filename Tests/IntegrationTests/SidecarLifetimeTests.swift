@@ -51,33 +51,33 @@ struct SidecarLifetimeTests {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let listener = try DatagramListener(at: "\(folder.path)/notify")
-        var heard: [String] = []
-        func hears(_ line: String) async throws {
-            try await eventually(within: .seconds(20), "systemd receives \(line) after \(heard)") {
-                while let datagram = listener.next() { heard += datagram.split(separator: "\n").map { String($0) } }
-                return heard.contains(line)
+        var received: [String] = []
+        func expectNotification(_ line: String) async throws {
+            try await eventually(within: .seconds(20), "systemd receives \(line) after \(received)") {
+                while let datagram = listener.next() { received += datagram.split(separator: "\n").map { String($0) } }
+                return received.contains(line)
             }
         }
-        // No Redis listens there: a sidecar becomes ready without it.
+        // No Redis listens at port 1; a sidecar becomes ready without one.
         let process = try await InterlockProcess.start(
             ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1"],
             environment: InterlockProcess.environment.updating([
                 "NOTIFY_SOCKET": "\(folder.path)/notify", "WATCHDOG_USEC": "20000",
             ]))
         defer { process.send(signal: SIGKILL) }
-        try await hears("READY=1")
-        try await hears("WATCHDOG=1")
+        try await expectNotification("READY=1")
+        try await expectNotification("WATCHDOG=1")
         try await eventually("the status names Redis and its error") {
-            while let datagram = listener.next() { heard += datagram.split(separator: "\n").map { String($0) } }
-            return heard.contains { $0.hasPrefix("STATUS=Serving without Redis: ") && $0.contains("refuses connections") }
+            while let datagram = listener.next() { received += datagram.split(separator: "\n").map { String($0) } }
+            return received.contains { $0.hasPrefix("STATUS=Serving without Redis: ") && $0.contains("refuses connections") }
         }
-        heard = []
+        received = []
         process.send(signal: SIGHUP)
-        try await hears("READY=1")
-        let reloading = try #require(heard.firstIndex(of: "RELOADING=1"))
-        #expect(heard[reloading + 1].hasPrefix("MONOTONIC_USEC="))
+        try await expectNotification("READY=1")
+        let reloading = try #require(received.firstIndex(of: "RELOADING=1"))
+        #expect(received[reloading + 1].hasPrefix("MONOTONIC_USEC="))
         process.send(signal: SIGTERM)
-        try await hears("STOPPING=1")
+        try await expectNotification("STOPPING=1")
         #expect(try await process.end(within: .seconds(20)) == .exited(0))
     }
 
@@ -102,18 +102,18 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("A listener that cannot open is explained in plain words, with the setting to change")
+    @Test("The error for a listener that cannot open is readable and names the setting")
     func listenersThatCannotOpen() async throws {
         try await RedisServer.withServer { server in
-            let taken = "127.0.0.1:\(try #require(server.port))"
+            let occupied = "127.0.0.1:\(try #require(server.port))"
             let folder = try TemporaryFolder()
             defer { folder.remove() }
             let keys = "auth: { keys: [{ name: ops, role: admin, key: secret }] }\nlisten: { allow_plaintext: true }\n"
             let file = "\(folder.path)/interlock.yaml"
             try Data(keys.utf8).write(to: URL(filePath: file))
             let cases: [(words: [String], line: String)] = [
-                (["--resp", taken], "listen.resp \(taken): the port is in use"),
-                (["--http", taken], "listen.http \(taken): the port is in use"),
+                (["--resp", occupied], "listen.resp \(occupied): the port is in use"),
+                (["--http", occupied], "listen.http \(occupied): the port is in use"),
                 (["--resp", "192.0.2.1:7379"], "listen.resp 192.0.2.1:7379: this host has no such address"),
                 (["--http", "192.0.2.1:7380"], "listen.http 192.0.2.1:7380: this host has no such address"),
                 (["--resp", "nowhere.invalid:7379"], "listen.resp nowhere.invalid:7379: cannot resolve nowhere.invalid"),
@@ -146,24 +146,24 @@ struct SidecarLifetimeTests {
     func unixSocket(words: [String], mode: mode_t) async throws {
         try await SidecarProcess.withSidecar(arguments: words) { sidecar in
             var status = stat()
-            try #require(stat("\(sidecar.folder)/door.sock", &status) == 0)
+            try #require(stat("\(sidecar.folder)/interlock.sock", &status) == 0)
             #expect(status.st_mode & 0o7777 == mode)
             #expect(status.st_gid == getegid())
-            #expect(access("\(sidecar.folder)/door.sock.new", F_OK) != 0)
+            #expect(access("\(sidecar.folder)/interlock.sock.new", F_OK) != 0)
             let answered = try await sidecar.interlock("status", "--live", "--sidecar", sidecar.unixAddress)
             #expect(answered.status == .exited(0))
         }
     }
 
-    @Test("A file that is not a socket is left alone, and an unknown group is named")
+    @Test("A file that is not a socket is unchanged, and an unknown group is named")
     func unixSocketRefused() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         try Data("precious".utf8).write(to: URL(filePath: "\(folder.path)/file"))
         let words = ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1", "--unix"]
-        let taken = try await InterlockProcess.outcome(words + ["\(folder.path)/file"])
-        #expect(taken.status == .exited(69))
-        #expect(taken.errors.contains("listen.unix \(folder.path)/file: the file exists and is not a socket"))
+        let existing = try await InterlockProcess.outcome(words + ["\(folder.path)/file"])
+        #expect(existing.status == .exited(69))
+        #expect(existing.errors.contains("listen.unix \(folder.path)/file: the file exists and is not a socket"))
         #expect(try String(decoding: Data(contentsOf: URL(filePath: "\(folder.path)/file")), as: UTF8.self) == "precious")
         let group = try await InterlockProcess.outcome(words + ["\(folder.path)/a.sock", "--unix-group", "no such group"])
         #expect(group.status == .exited(64))
@@ -182,8 +182,8 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("A second sidecar in the same data directory is refused with the remedy")
-    func dataFolder() async throws {
+    @Test("A second sidecar with the same data directory fails with a remedy")
+    func dataDirectory() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let arguments = SidecarProcess.serveArguments(file: "\(sidecar.folder)/interlock.yaml", folder: sidecar.folder)
             let second = try await InterlockProcess.outcome(arguments)

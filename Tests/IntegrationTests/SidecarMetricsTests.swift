@@ -9,7 +9,7 @@ struct SidecarMetricsTests {
         "services: { \(names.map { "\($0): { limits: [ { limit: 3, per: 1h } ], breaker: {} }" }.joined(separator: ", ")) }"
     }
 
-    @Test("A removed service takes its series along")
+    @Test("The series of a removed service disappear")
     func removedService() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services("staying", "leaving")) { sidecar in
             try await sidecar.send(["LIMIT.TAKE", "staying"], ["LIMIT.TAKE", "leaving"])
@@ -24,7 +24,7 @@ struct SidecarMetricsTests {
         }
     }
 
-    @Test("The state forced on a breaker has a series of its own, until it ends")
+    @Test("A breaker's forced state has its own series until it ends")
     func forcedBreaker() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services("catalog")) { sidecar in
             func line(_ state: String, _ value: Int) -> String {
@@ -57,7 +57,7 @@ struct SidecarMetricsTests {
         }
     }
 
-    @Test("An invalid key is counted at either listener")
+    @Test("Invalid keys are counted for each listener")
     func refusedLogins() async throws {
         let key = "web-of-32-letters-and-more-than-that"
         let keys = "auth: { keys: [ { name: web, key: \(key), role: use } ] }"

@@ -18,7 +18,7 @@ struct SidecarProcess: Sendable {
     /// The address of the RESP API, as `--sidecar` takes it.
     var address: String { "127.0.0.1:\(respPort)" }
     /// The address of the RESP API's Unix socket.
-    var unixAddress: String { "unix:\(folder)/door.sock" }
+    var unixAddress: String { "unix:\(folder)/interlock.sock" }
     var dataFolder: String { "\(folder)/data" }
 
     /// Starts a sidecar, waits until it is ready, runs `body`, and kills the sidecar. If `body` throws, prints the
@@ -38,7 +38,7 @@ struct SidecarProcess: Sendable {
         let file = "\(temporary.path)/interlock.yaml"
         try Data("redis: { timeout: \(redisTimeout) }\n\(configuration)".utf8).write(to: URL(filePath: file))
         let process = try await InterlockProcess.start(
-            serveArguments(file: file, folder: temporary.path) + ["--unix", "\(temporary.path)/door.sock"] + arguments,
+            serveArguments(file: file, folder: temporary.path) + ["--unix", "\(temporary.path)/interlock.sock"] + arguments,
             openFiles: openFiles)
         do {
             let result = try await body(try await ready(process, folder: temporary.path))
@@ -89,7 +89,7 @@ struct SidecarProcess: Sendable {
 
     /// Returns the process id of the sidecar's private Redis.
     func redisProcess() async throws -> pid_t {
-        guard let redisSocket else { throw RedisServerError(reason: "this sidecar has no Redis of its own", log: "") }
+        guard let redisSocket else { throw RedisServerError(reason: "this sidecar has no private Redis", log: "") }
         var address = RedisConfiguration(address: .unixSocket(path: redisSocket))
         address.connectTimeout = .seconds(10)
         address.commandTimeout = .seconds(10)
@@ -113,28 +113,28 @@ struct SidecarProcess: Sendable {
             guard !process.hasEnded else {
                 throw RedisServerError(reason: "the sidecar ended right after its start", log: process.errors)
             }
-            // The announcement is written in one piece, so these two words mean that it is complete.
+            // The banner is written in one piece, so these two words mean that it is complete.
             return process.output.contains("is ready.") && process.output.contains("HTTP")
         }
-        let announcement = process.output
-        guard let port = word(after: "-p", inLine: "RESP", of: announcement).flatMap({ Int($0) }) else {
-            throw RedisServerError(reason: "the banner has no address of the RESP API", log: announcement)
+        let banner = process.output
+        guard let port = word(after: "-p", inLine: "RESP", of: banner).flatMap({ Int($0) }) else {
+            throw RedisServerError(reason: "the banner has no address of the RESP API", log: banner)
         }
-        guard let url = word(after: "-s", inLine: "HTTP", of: announcement),
+        guard let url = word(after: "-s", inLine: "HTTP", of: banner),
             let httpPort = url.split(separator: ":").last.flatMap({ Int($0.prefix { $0 != "/" }) })
-        else { throw RedisServerError(reason: "the banner has no address of the HTTP API", log: announcement) }
+        else { throw RedisServerError(reason: "the banner has no address of the HTTP API", log: banner) }
         return SidecarProcess(
             process: process, folder: folder, respPort: port, httpPort: httpPort,
-            redisSocket: word(after: "-s", inLine: "Redis", of: announcement))
+            redisSocket: word(after: "-s", inLine: "Redis", of: banner))
     }
 
-    private static func word(after flag: String, inLine title: String, of announcement: String) -> String? {
-        for line in announcement.split(separator: "\n") {
+    private static func word(after flag: String, inLine title: String, of banner: String) -> String? {
+        for line in banner.split(separator: "\n") {
             let words = line.split(separator: " ")
-            guard words.first?.elementsEqual(title) == true, let place = words.firstIndex(where: { $0 == flag }),
-                words.indices.contains(place + 1)
+            guard words.first?.elementsEqual(title) == true, let index = words.firstIndex(where: { $0 == flag }),
+                words.indices.contains(index + 1)
             else { continue }
-            return String(words[place + 1])
+            return String(words[index + 1])
         }
         return nil
     }

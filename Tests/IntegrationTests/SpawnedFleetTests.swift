@@ -12,25 +12,25 @@ struct SpawnedFleetTests {
     func clusterChanges() async throws {
         try await ClusterFleet.withFleet(replicas: 1) { cluster in
             let slots = (0..<8).compactMap { HashSlot($0 * 2048) }
-            func isWhole(_ primaries: Int) async throws -> Bool {
+            func isHealthy(_ primaries: Int) async throws -> Bool {
                 try await cluster.waitUntilHealthy()
                 return try await cluster.primaries().count == primaries
             }
             try await cluster.reshard(slots, serverIndex: 1)
-            #expect(try await isWhole(3))
-            for (place, loss) in PrimaryLoss.allCases.enumerated() {
-                try await cluster.losePrimary(loss, serverIndex: place)
+            #expect(try await isHealthy(3))
+            for (index, loss) in PrimaryLoss.allCases.enumerated() {
+                try await cluster.losePrimary(loss, serverIndex: index)
                 try await cluster.mend()
-                #expect(try await isWhole(3))
+                #expect(try await isHealthy(3))
             }
             try await cluster.join(taking: slots)
-            #expect(try await isWhole(4))
+            #expect(try await isHealthy(4))
             try await cluster.leaveAgain()
-            #expect(try await isWhole(3))
+            #expect(try await isHealthy(3))
             try await cluster.leave(serverIndex: 0)
-            #expect(try await isWhole(2))
+            #expect(try await isHealthy(2))
             try await cluster.joinAgain()
-            #expect(try await isWhole(3))
+            #expect(try await isHealthy(3))
         }
     }
 
@@ -56,7 +56,7 @@ struct SpawnedFleetTests {
         #expect(error?.log.contains("no_such_key") ?? false)
     }
 
-    @Test("Every fault is injected, recorded and repaired when its end is recorded")
+    @Test("Every fault is injected, recorded, and repaired before its end is recorded")
     func everyFault() async throws {
         let acts: [(FaultAct, Duration)] = [
             (.kill(sidecar: 0), .milliseconds(100)),
@@ -77,7 +77,7 @@ struct SpawnedFleetTests {
             (.clock(bySeconds: -3600), .milliseconds(300)),
             (.vanish(clients: 3), .zero),
         ]
-        // Faults of one target run one after another, so all may be due at once.
+        // Faults of one target run one after another, so all may be due at the same time.
         let faults = acts.enumerated().map { PlannedFault(number: $0, act: $1.0, begins: .zero, lasts: $1.1) }
         let plan = FaultPlan(seed: 1, faults: faults, calmFrom: .seconds(120))
         let notes = Notes()
@@ -88,10 +88,10 @@ struct SpawnedFleetTests {
                 note: { event in
                     await notes.add(event)
                     guard case .faultEnded(let fault) = event else { return }
-                    // A single attempt: the target must work now, not soon.
+                    // There is only one attempt, because the target must already work.
                     switch acts[fault].0.target {
-                    case .sidecar(let number): await notes.add(isWhole: Self.answers(fleet.endpoints[number]))
-                    case .redis: await notes.add(isWhole: Self.answers(fleet.redis))
+                    case .sidecar(let number): await notes.add(answers: Self.answers(fleet.endpoints[number]))
+                    case .redis: await notes.add(answers: Self.answers(fleet.redis))
                     case .clients: break
                     }
                 })
@@ -102,10 +102,10 @@ struct SpawnedFleetTests {
             for endpoint in fleet.endpoints { try await Self.untilServing(endpoint) }
         }
         #expect(await notes.vanished == 3)
-        #expect(await notes.whole == Array(repeating: true, count: acts.count - 1))
+        #expect(await notes.answers == Array(repeating: true, count: acts.count - 1))
         for number in acts.indices {
-            let own = await notes.events.filter { $0.fault == number }
-            #expect(own.map(\.isEnd) == [false, true])
+            let events = await notes.events.filter { $0.fault == number }
+            #expect(events.map(\.isEnd) == [false, true])
         }
     }
 
@@ -149,7 +149,7 @@ struct SpawnedFleetTests {
         #expect(ends == 3)
     }
 
-    @Test("A fault that the fleet cannot have is reported as missing")
+    @Test("A fault that does not apply to the fleet is reported as missing")
     func missing() async throws {
         let plan = FaultPlan(
             seed: 1, faults: [PlannedFault(number: 0, act: .vanish(clients: 1), begins: .zero, lasts: .zero)],
@@ -167,7 +167,7 @@ extension SpawnedFleetTests {
     private actor Notes {
         private(set) var events: [(fault: Int, isEnd: Bool)] = []
         private(set) var vanished = 0
-        private(set) var whole: [Bool] = []
+        private(set) var answers: [Bool] = []
 
         func add(_ event: HistoryEvent.What) {
             switch event {
@@ -179,7 +179,7 @@ extension SpawnedFleetTests {
 
         func vanished(_ clients: Int) { vanished += clients }
 
-        func add(isWhole: Bool) { whole.append(isWhole) }
+        func add(answers isAnswering: Bool) { answers.append(isAnswering) }
     }
 
     private static func settings(sidecars: Int, faults: Set<FaultKind> = []) throws -> FleetSettings {

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Third-party clients")
 struct ThirdPartyClientTests {
-    /// The clone that these tests were built from.
+    /// The repository that these tests were built from.
     private static let root = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
 
     @Test(
@@ -23,11 +23,11 @@ struct ThirdPartyClientTests {
                 ],
                 environment: .inherit.updating(["PYTHONPATH": "\(Self.root)/.venv/apart/redis==\(version)"]),
                 output: .string(limit: 1 << 20), error: .string(limit: 1 << 20))
-            #expect(result.standardOutput == "fine\n", "is .venv there? `make setup` makes it. \(result.standardError)")
+            #expect(result.standardOutput == "fine\n", "is .venv missing? `make setup` creates it. \(result.standardError)")
         }
     }
 
-    @Test("gRPC in all four forms, HTTP/2 and WebSockets pass the proxy with third-party clients and servers")
+    @Test("All four kinds of gRPC calls, HTTP/2 and WebSockets pass the proxy with third-party clients and servers")
     func streams() async throws {
         let (grpc, webSocket) = (try await LocalPort.unused(), try await LocalPort.unused())
         let configuration = """
@@ -44,7 +44,7 @@ struct ThirdPartyClientTests {
                     "\(Self.root)/Tests/IntegrationTests/Clients/streams.py", "\(sidecar.httpPort)", "\(grpc)",
                     "\(webSocket)",
                 ], output: .string(limit: 1 << 20), error: .string(limit: 1 << 20))
-            #expect(result.standardOutput == "fine\n", "is .venv there? `make setup` makes it. \(result.standardError)")
+            #expect(result.standardOutput == "fine\n", "is .venv missing? `make setup` creates it. \(result.standardError)")
         }
     }
 
@@ -78,10 +78,10 @@ struct ThirdPartyClientTests {
 
 @Suite("Locks of other libraries", .timeLimit(.minutes(3)))
 struct OtherSoftwareLockTests {
-    /// The clone that these tests were built from.
+    /// The repository that these tests were built from.
     private static let root = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
 
-    @Test("redis-py's Lock and Interlock share a key: each excludes and wakes the other, and keeps the other's lease")
+    @Test("redis-py's Lock and Interlock share a key: each excludes and wakes the other, and neither changes the other's lease")
     func redisPyLock() async throws {
         try await SidecarProcess.withSidecar(configuration: #"locks: { key_prefix: "" }"#) { sidecar in
             let socket = try #require(sidecar.redisSocket)
@@ -91,7 +91,7 @@ struct OtherSoftwareLockTests {
                 output: .string(limit: 1 << 20), error: .string(limit: 1 << 20))
             // The script's measurements, or the reason why it failed.
             print(result.standardError)
-            #expect(result.standardOutput == "fine\n", "is .venv there? `make setup` makes it. \(result.standardError)")
+            #expect(result.standardOutput == "fine\n", "is .venv missing? `make setup` creates it. \(result.standardError)")
         }
     }
 }

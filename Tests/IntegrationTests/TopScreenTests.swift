@@ -14,8 +14,8 @@ struct TopScreenTests {
     }
 
     private static func locks(_ names: [String]) throws -> TopFrame {
-        let rows = names.enumerated().map { place, name in
-            #"{"name":"\#(name)","label":"l\#(place)","holders":1,"fence":\#(place),"ttl_ms":\#(5000 - place),"at_ms":100000,"#
+        let rows = names.enumerated().map { index, name in
+            #"{"name":"\#(name)","label":"l\#(index)","holders":1,"fence":\#(index),"ttl_ms":\#(5000 - index),"at_ms":100000,"#
                 + #""mode":"exclusive","permits":null,"waiters":0}"#
         }
         return try frame(#""locks":{"at_ms":99000,"failure":null,"cursor":"7","locks":[\#(rows.joined(separator: ","))]}"#)
@@ -32,7 +32,7 @@ struct TopScreenTests {
             (.services, "underway", "in progress"), (.services, "under way", "in progress"),
             (.events, "type", "event"),
         ])
-    func formerWords(view: LiveView.Name, former: String, present: String) {
+    func formerColumnNames(view: LiveView.Name, former: String, present: String) {
         let model = ViewModel.main(of: view)
         #expect(model.column(former) != nil && model.column(former) == model.column(present))
     }
@@ -59,7 +59,7 @@ struct TopScreenTests {
         #expect(rows.compactMap { row in ["short", "long", "other"].first { row.contains($0) } } == ["long", "other", "short"])
     }
 
-    @Test("Each kind of value is formatted, and an older sidecar's rows have the same words")
+    @Test("Each kind of value is formatted, and rows of an older sidecar are formatted the same way")
     func formats() throws {
         var screen = TopScreen(query: TopQuery(view: .services))
         screen.show(
@@ -91,7 +91,7 @@ struct TopScreenTests {
     }
 
     @Test("Rows sort by a column in both directions, and the query contains search, selection and page")
-    func acting() throws {
+    func keyPresses() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))
         screen.show(try Self.locks(["b", "a", "c"]))
         #expect(Self.names(screen) == ["b", "a", "c"])
@@ -106,16 +106,16 @@ struct TopScreenTests {
         #expect(screen.query.words == ["locks"])
         screen.show(try Self.locks(["b", "a", "c"]))
         for key in [TopKey.character("/"), .character("x"), .character("q"), .enter] {
-            let isLeft = screen.press(key, rows: 24)
-            #expect(!isLeft)
+            let quits = screen.press(key, rows: 24)
+            #expect(!quits)
         }
         #expect(screen.query.words == ["locks", "SEARCH", "xq"])
         _ = screen.press(.character("n"), rows: 24)
         #expect(screen.query.words == ["locks", "SEARCH", "xq", "CURSOR", "7"])
         _ = screen.press(.character("p"), rows: 24)
         #expect(screen.query.words == ["locks", "SEARCH", "xq"])
-        let isLeft = screen.press(.character("q"), rows: 24)
-        #expect(isLeft)
+        let quits = screen.press(.character("q"), rows: 24)
+        #expect(quits)
     }
 
     @Test("A screen of any size has a line for each row, and each line fits", arguments: [1, 2, 5, 24, 60])
@@ -138,20 +138,20 @@ struct TopScreenTests {
     func scrolling() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))
         screen.show(try Self.locks((0..<100).map { "lock-\($0)" }))
-        func chosen() -> String? {
+        func selectedName() -> String? {
             screen.lines(columns: 80, rows: 12).dropLast().first { $0.style == .reverse }.map {
                 String($0.text.prefix { $0 != " " })
             }
         }
-        #expect(chosen() == "lock-0")
+        #expect(selectedName() == "lock-0")
         for _ in 0..<50 { _ = screen.press(.down, rows: 12) }
-        #expect(chosen() == "lock-50")
+        #expect(selectedName() == "lock-50")
         _ = screen.press(.home, rows: 12)
-        #expect(chosen() == "lock-0")
+        #expect(selectedName() == "lock-0")
         _ = screen.press(.end, rows: 12)
-        #expect(chosen() == "lock-99")
+        #expect(selectedName() == "lock-99")
         screen.show(try Self.locks(["lock-0"]))
-        #expect(chosen() == "lock-0")
+        #expect(selectedName() == "lock-0")
     }
 
     @Test("Control characters never reach the terminal")

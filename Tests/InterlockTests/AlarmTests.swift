@@ -7,35 +7,35 @@ import Testing
 
 @Suite("Alarms")
 struct AlarmTests {
-    /// Returns whether an alarm that was due at once went off before a later one.
-    private static func hasGoneOff(isKept: Bool) async throws -> Bool {
+    /// Returns whether an alarm that is due immediately fires before a later one.
+    private static func hasFired(isRetained: Bool) async throws -> Bool {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.any()
         return try await eventLoop.flatSubmit {
             let time = TimeSource.system
             let deadlines = Deadlines(eventLoop: eventLoop, time: time)
             let ended = eventLoop.makePromise(of: Bool.self)
             let now = time.now()
-            var hasGoneOff = false
+            var hasFired = false
             let alarm = Alarm()
             var owned: Alarm? = Alarm()
-            owned?.set(at: now, on: deadlines) { hasGoneOff = true }
-            if !isKept { owned = nil }
+            owned?.set(at: now, on: deadlines) { hasFired = true }
+            if !isRetained { owned = nil }
             alarm.set(at: now.advanced(byMilliseconds: 1), on: deadlines) {
-                withExtendedLifetime((alarm, owned, deadlines)) { ended.succeed(hasGoneOff) }
+                withExtendedLifetime((alarm, owned, deadlines)) { ended.succeed(hasFired) }
             }
             return ended.futureResult
         }.get()
     }
 
     @Test("An alarm fires")
-    func kept() async throws {
-        let hasGoneOff = try await Self.hasGoneOff(isKept: true)
-        #expect(hasGoneOff)
+    func retained() async throws {
+        let hasFired = try await Self.hasFired(isRetained: true)
+        #expect(hasFired)
     }
 
     @Test("An alarm whose owner is gone does not fire")
     func dropped() async throws {
-        let hasGoneOff = try await Self.hasGoneOff(isKept: false)
-        #expect(!hasGoneOff)
+        let hasFired = try await Self.hasFired(isRetained: false)
+        #expect(!hasFired)
     }
 }

@@ -4,13 +4,13 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("What trips a breaker, on a real Redis")
+@Suite("Causes that trip a breaker, on a real Redis")
 struct BreakerCauseTests {
     private static func service(_ breaker: BreakerSettings) -> ServiceDefinition {
         ServiceDefinition(name: "catalog", breaker: breaker)
     }
 
-    @Test("Failures in a row trip it, although they are few and each sidecar has seen only some of them")
+    @Test("Consecutive failures trip it, even if they are few and each sidecar has seen only some of them")
     func consecutive() async throws {
         let settings = BreakerSettings(minimumCalls: 1000, consecutiveFailures: 4)
         try await Fleet.run(of: 2, services: [Self.service(settings)]) { fleet in
@@ -19,18 +19,18 @@ struct BreakerCauseTests {
             try await eventually(within: .seconds(10), "the fleet has counted the success") {
                 try await fleet.breaker("calls") == "4"
             }
-            for turn in 0..<2 { try await fleet.report(fleet.sidecars[turn], .error) }
+            for index in 0..<2 { try await fleet.report(fleet.sidecars[index], .error) }
             try await eventually(within: .seconds(10), "the fleet has counted two in a row") {
                 try await fleet.breaker("consecutive") == "2"
             }
             #expect(try await fleet.breaker("state") != "open")
-            for turn in 0..<2 { try await fleet.report(fleet.sidecars[turn], .error) }
+            for index in 0..<2 { try await fleet.report(fleet.sidecars[index], .error) }
             try await fleet.expect(.open)
             #expect(try await fleet.breaker("cause") == "consecutive")
         }
     }
 
-    @Test("Statuses override outcomes: failures count although reported OK, and ignored ones do not although reported ERROR")
+    @Test("Statuses override outcomes: failures count even if reported OK, and ignored statuses do not even if reported ERROR")
     func statuses() async throws {
         let settings = BreakerSettings(
             minimumCalls: 4, failureStatuses: StatusSet(500...599), ignoredStatuses: StatusSet(404...404))
@@ -61,16 +61,16 @@ struct BreakerCauseTests {
             }
             #expect((20...22).contains(Int(try await fleet.breaker("calls")) ?? 0))
             // Failures in half of the window stay below the failure rate.
-            for turn in 0..<8 { try await fleet.report(fleet.sidecars[turn % 2], .error) }
+            for index in 0..<8 { try await fleet.report(fleet.sidecars[index % 2], .error) }
             #expect(try await fleet.breaker("state") != "open")
-            for turn in 0..<8 where try await fleet.sidecars[turn % 2].breaker(service: "catalog").state == .closed {
-                _ = try? await fleet.report(fleet.sidecars[turn % 2], .error)
+            for index in 0..<8 where try await fleet.sidecars[index % 2].breaker(service: "catalog").state == .closed {
+                _ = try? await fleet.report(fleet.sidecars[index % 2], .error)
             }
             try await fleet.expect(.open)
         }
     }
 
-    @Test("With metrics only the rates are shown, and nothing but a forced state opens it")
+    @Test("In metrics-only mode, rates are shown and only a forced state opens the breaker")
     func metricsOnly() async throws {
         var settings = BreakerSettings(minimumCalls: 4, isMetricsOnly: true)
         settings.consecutiveFailures = 2

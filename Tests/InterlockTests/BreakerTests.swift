@@ -20,7 +20,7 @@ struct BreakerTests {
     @Test("Failures reported through two sidecars trip it once for both")
     func tripsByFailures() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
-            for turn in 0..<4 { _ = try await fleet.report(fleet.sidecars[turn % 2], .error) }
+            for index in 0..<4 { _ = try await fleet.report(fleet.sidecars[index % 2], .error) }
             try await fleet.expect(.open)
             for sidecar in fleet.sidecars {
                 guard case .refused(.open, .open, let retryAfter) = try await sidecar.acquirePermit(service: "catalog") else {
@@ -38,8 +38,8 @@ struct BreakerTests {
         }
     }
 
-    @Test("The failure that trips the breaker is answered with open, however fast the earlier failures came")
-    func answerOfTheTrip() async throws {
+    @Test("The failure that trips the breaker is answered with `open`, however fast the earlier failures came")
+    func tripIsReported() async throws {
         var service = Self.service()
         service.breaker.consecutiveFailures = 3
         service.breaker.minimumCalls = 1000
@@ -54,7 +54,7 @@ struct BreakerTests {
         }
     }
 
-    /// Sums are sent to Redis at intervals, so no prefix of a row may suffice to trip the breaker.
+    /// Counts are sent to Redis in batches, so no prefix of a sequence of outcomes may be enough to trip the breaker.
     @Test(
         "Successes keep it closed, as do fewer calls than the minimum, and ignored outcomes do not count",
         arguments: [[Outcome]]([
@@ -240,7 +240,7 @@ struct BreakerTests {
     }
 
     @Test("A sidecar that joins reads the breakers of all its services, however many there are")
-    func newcomerOfManyServices() async throws {
+    func newcomerWithManyServices() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
             try await fleet.expect(.open)

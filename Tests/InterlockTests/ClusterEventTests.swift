@@ -7,9 +7,9 @@ import Testing
 @testable import Interlock
 
 /// The notifications that coordinators receive from a cluster: turns, changed keys, and migrating hash slots.
-@Suite("News of a Redis Cluster", .serialized, .timeLimit(.minutes(3)))
+@Suite("Notifications from a Redis Cluster", .serialized, .timeLimit(.minutes(3)))
 struct ClusterEventTests {
-    @Test("A key that other software deletes is noticed at once on any server, and each event arrives once")
+    @Test("A key that other software deletes is noticed immediately on any server, and each event arrives once")
     func externalDeletions() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await ClusterTests.withCoordinators(of: 2, fleet) { coordinators in
@@ -58,14 +58,14 @@ struct ClusterEventTests {
                     #expect(try await waiter.value != nil)
                     let after = try await Self.published(at: member)
                     #expect(after.shard == before.shard + 1)
-                    #expect(after.everywhere == before.everywhere)
+                    #expect(after.cluster == before.cluster)
                 }
             }
         }
     }
 
     /// Returns how often a server has published to its shard and to the whole cluster.
-    private static func published(at member: ClusterFleet.Member) async throws -> (shard: Int, everywhere: Int) {
+    private static func published(at member: ClusterFleet.Member) async throws -> (shard: Int, cluster: Int) {
         (try await statistic("spublish", "calls", at: member), try await statistic("publish", "calls", at: member))
     }
 

@@ -10,7 +10,7 @@ import Testing
 /// The servers are real, so the duration of a failover varies.
 @Suite("A Redis Cluster", .serialized, .timeLimit(.minutes(3)))
 struct ClusterTests {
-    private static let silence = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    private static let noOpLogger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
     private static let services = [
         ServiceDefinition(
             name: "catalog", limits: [LimitDefinition(name: "1m", limit: 3, window: .seconds(60))])
@@ -28,7 +28,7 @@ struct ClusterTests {
         let configuration = InterlockConfiguration(redis: redis, locks: locks, services: Self.services, host: "test")
         let group = MultiThreadedEventLoopGroup.singleton
         let coordinators = (0..<count).map { _ in
-            Coordinator(configuration: configuration, eventLoop: group.next(), logger: Self.silence)
+            Coordinator(configuration: configuration, eventLoop: group.next(), logger: Self.noOpLogger)
         }
         let result: Result<Void, any Error>
         do {
@@ -57,7 +57,7 @@ struct ClusterTests {
         for number in 0... where try await fleet.owner(of: HashSlot(ofKey: "job-\(number)")).id == member.id {
             return try ResourceName("job-\(number)")
         }
-        preconditionFailure("every server has some")
+        preconditionFailure("every server owns hash slots")
     }
 
     static func acquire(_ name: ResourceName, wait: Int64 = 0, _ coordinator: Coordinator) async throws -> Lease? {
@@ -97,7 +97,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("A lock is handed from one sidecar to another at once, whichever server it is on")
+    @Test("A lock is handed over between sidecars immediately, whichever server it is on")
     func handsOver() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet) { coordinators in
@@ -105,7 +105,7 @@ struct ClusterTests {
                     let name = try await Self.name(on: member, of: fleet)
                     let held = try #require(try await Self.acquire(name, coordinators[0]))
                     let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
-                    try await eventually(within: .seconds(20), "someone waits") {
+                    try await eventually(within: .seconds(20), "a caller waits") {
                         try await coordinators[0].inspectLock(name)?.waiters == 1
                     }
                     _ = try await coordinators[0].releaseLock(name, token: held.token)
@@ -138,7 +138,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("A hash slot that does not arrive in time makes its keys unavailable, with the reason in our words")
+    @Test("A hash slot that does not arrive in time makes its keys unavailable, and the error names the hash slot")
     func slotStays() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await Self.withCoordinators(fleet, timeout: .seconds(1)) { coordinators in
@@ -155,7 +155,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("A sidecar that died in the queue costs the waiters behind it one claim window")
+    @Test("A dead sidecar in the queue delays the waiters behind it by one claim window")
     func deadWaiter() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet) { coordinators in
@@ -166,7 +166,7 @@ struct ClusterTests {
                 let ticket = "0123456789ab/ticket/\(String(repeating: "0", count: 32))"
                 _ = try await member.server.ask(["ZADD", "interlock:queue:{\(name)}", "1", ticket])
                 let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
-                try await eventually(within: .seconds(20), "someone waits behind it") {
+                try await eventually(within: .seconds(20), "a caller waits behind it") {
                     try await coordinators[0].inspectLock(name)?.waiters == 2
                 }
                 _ = try await coordinators[0].releaseLock(name, token: held.token)
@@ -211,15 +211,15 @@ struct ClusterTests {
     @Test("The minimal ACL allows every command that is used")
     func minimalACL() async throws {
         try await ClusterFleet.withFleet { fleet in
-            let rights = try LeastACLTests.documented() + LeastACLTests.documentedForClusters()
-            for member in await fleet.members { _ = try await member.server.ask(rights) }
+            let command = try LeastACLTests.documented() + LeastACLTests.documentedForClusters()
+            for member in await fleet.members { _ = try await member.server.ask(command) }
             let url = await fleet.url.replacing("://", with: "://sidecar:secret@")
             try await Self.withCoordinators(of: 2, fleet, url: url) { coordinators in
                 for member in await fleet.members {
                     let name = try await Self.name(on: member, of: fleet)
                     let held = try #require(try await Self.acquire(name, coordinators[0]))
                     let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
-                    try await eventually(within: .seconds(20), "someone waits") {
+                    try await eventually(within: .seconds(20), "a caller waits") {
                         try await coordinators[0].inspectLock(name)?.waiters == 1
                     }
                     _ = try await coordinators[0].releaseLock(name, token: held.token)
@@ -235,7 +235,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("A server that is not in cluster mode is refused by name, and so is a cluster configured as a single server")
+    @Test("A server that is not in cluster mode is rejected with its address, and so is a cluster configured as a single server")
     func wrongKind() async throws {
         try await RedisServer.withServer { server in
             let port = try #require(server.port)
@@ -252,7 +252,7 @@ struct ClusterTests {
     private static func failure(of url: String) async throws -> String {
         let coordinator = Coordinator(
             configuration: InterlockConfiguration(redis: try RedisConfiguration(url: url), host: "test"),
-            eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.silence)
+            eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.noOpLogger)
         await coordinator.start()
         var failure: String?
         try await eventually(within: .seconds(20), "the reason is reported") {

@@ -15,7 +15,7 @@ struct ConfigurationDriftTests {
         return changed
     }
 
-    private static func differing(_ sidecar: Coordinator, is expected: [String]) async throws {
+    private static func untilDiffering(_ sidecar: Coordinator, services expected: [String]) async throws {
         try await eventually(within: .seconds(20), "the differing services are \(expected)") {
             await sidecar.status.servicesDiffering == expected
         }
@@ -28,13 +28,13 @@ struct ConfigurationDriftTests {
             let ids = fleet.sidecars.map(\.id)
             try await fleet.sidecars[0].reload(services: [Self.after, same])
             for (sidecar, other) in [(0, 1), (1, 0)] {
-                try await Self.differing(fleet.sidecars[sidecar], is: ["catalog"])
+                try await Self.untilDiffering(fleet.sidecars[sidecar], services: ["catalog"])
                 let list = try await fleet.sidecars[sidecar].fleet()
                 #expect(list.first { $0.id == ids[other] }?.differing == ["catalog"])
                 #expect(list.first { $0.id == ids[sidecar] }?.differing == [])
             }
             try await fleet.sidecars[1].reload(services: [Self.after, same])
-            for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: []) }
+            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: []) }
         }
     }
 
@@ -47,23 +47,23 @@ struct ConfigurationDriftTests {
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in
             await fleet.sidecars[0].reload(domains: [domain(limit: 5)])
             await fleet.sidecars[1].reload(domains: [domain(limit: 6)])
-            for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: ["domain:catalog"]) }
+            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: ["domain:catalog"]) }
             await fleet.sidecars[1].reload(domains: [domain(limit: 5)])
-            for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: []) }
+            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: []) }
         }
     }
 
     @Test("The difference ends when the other sidecar leaves")
-    func left() async throws {
+    func otherLeaves() async throws {
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in
             try await fleet.sidecars[0].reload(services: [Self.after])
-            try await Self.differing(fleet.sidecars[1], is: ["catalog"])
+            try await Self.untilDiffering(fleet.sidecars[1], services: ["catalog"])
             await fleet.sidecars[0].stop()
-            try await Self.differing(fleet.sidecars[1], is: [])
+            try await Self.untilDiffering(fleet.sidecars[1], services: [])
         }
     }
 
-    @Test("A service known to only one sidecar is no difference, and neither is a sidecar that publishes nothing")
+    @Test("Neither a service that only one sidecar has nor a sidecar that publishes nothing counts as a difference")
     func notComparable() async throws {
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in
             try await fleet.cli("ZADD", "interlock:fleet", "9999999999999", "0000000000aa")
@@ -81,23 +81,23 @@ struct ConfigurationDriftTests {
     }
 
     @Test("Digests are published again after Redis lost all data, and no difference is reported")
-    func wiped() async throws {
+    func dataLoss() async throws {
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in
             try await fleet.cli("FLUSHALL")
             try await eventually(within: .seconds(20), "the digest is in Redis again") {
                 try await fleet.breaker("configuration") == Self.before.digest
             }
-            for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: []) }
+            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: []) }
         }
     }
 
     @Test("Existing differences persist when Redis loses all data, and are not logged again")
-    func wipedWhileDifferent() async throws {
+    func dataLossWhileDifferent() async throws {
         let log = EventLog()
         try await Fleet.run(of: 2, services: [Self.before], logger: Logger(label: "test") { _ in log }) { fleet in
             try await fleet.sidecars[0].reload(services: [Self.after])
-            for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: ["catalog"]) }
-            let told = log.events("configuration.")
+            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: ["catalog"]) }
+            let logged = log.events("configuration.")
             try await fleet.cli("FLUSHALL")
             let ids = Set(fleet.sidecars.map(\.id))
             for sidecar in fleet.sidecars {
@@ -109,7 +109,7 @@ struct ConfigurationDriftTests {
                 _ = try await sidecar.fleet()
                 #expect(await sidecar.status.servicesDiffering == ["catalog"])
             }
-            #expect(log.events("configuration.") == told)
+            #expect(log.events("configuration.") == logged)
         }
     }
 
@@ -121,7 +121,7 @@ struct ConfigurationDriftTests {
         try await Fleet.run(of: 2, services: [Self.before], logger: Logger(label: "test") { _ in log }) { fleet in
             let sidecar = fleet.sidecars[0]
             try await fleet.sidecars[1].reload(services: [Self.after])
-            for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: ["catalog"]) }
+            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: ["catalog"]) }
             try await fleet.sidecars[1].reload(services: [last])
             try await eventually(within: .seconds(20), "the list has the new digest") {
                 try await sidecar.fleet().contains { $0.configuration == ConfigurationDigest([last]).whole }
@@ -134,7 +134,7 @@ struct ConfigurationDriftTests {
     }
 
     @Test("A reload that a full Redis rejected is published again once Redis accepts it")
-    func refused() async throws {
+    func rejectedByFullRedis() async throws {
         try await Fleet.run(services: [Self.before]) { fleet in
             let sidecar = fleet.sidecars[0]
             func published() async throws -> String? { try await sidecar.fleet().first?.configuration }

@@ -20,12 +20,12 @@ struct CounterLifetimeTests {
     }
 
     /// Returns Redis' time plus `microseconds`, in microseconds.
-    private static func time(_ fleet: Fleet, plus microseconds: Int64 = 0) async throws -> Int64 {
+    private static func redisTime(_ fleet: Fleet, plus microseconds: Int64 = 0) async throws -> Int64 {
         let parts = try await fleet.cli("TIME").array?.compactMap(\.integer) ?? []
         return try #require(parts.first) * 1_000_000 + parts[1] + microseconds
     }
 
-    private static func left(_ fleet: Fleet, _ key: String) async throws -> Int64 {
+    private static func ttl(_ fleet: Fleet, _ key: String) async throws -> Int64 {
         try #require(try await fleet.cli("PTTL", key).integer)
     }
 
@@ -41,7 +41,7 @@ struct CounterLifetimeTests {
             let answer = try await fleet.sidecars[1].take(service: "catalog")
             #expect((1...40_000).contains(answer.retryAfter ?? -1))
             #expect(answer.resetAfter <= 40_000)
-            #expect(try await Self.left(fleet, key) <= 40_000)
+            #expect(try await Self.ttl(fleet, key) <= 40_000)
         }
     }
 
@@ -50,13 +50,13 @@ struct CounterLifetimeTests {
         // The limit fills in 205 ms.
         try await Fleet.run(services: [Self.service(Self.limit(200, per: .seconds(1), .gcra(burst: 40)))]) { fleet in
             let key = "interlock:rate:{catalog}:main~gcra"
-            let arrival = try await Self.time(fleet, plus: 1_800_000)
+            let arrival = try await Self.redisTime(fleet, plus: 1_800_000)
             try await fleet.cli("SET", key, "\(arrival)", "PX", "1800")
             let answer = try await fleet.sidecars[0].take(service: "catalog")
             #expect((1...206).contains(answer.retryAfter ?? -1))
             #expect(answer.resetAfter <= 206)
             #expect(try await fleet.sidecars[0].peek(service: "catalog").retryAfter ?? 0 <= 206)
-            #expect(try await Self.left(fleet, key) <= 205)
+            #expect(try await Self.ttl(fleet, key) <= 205)
         }
     }
 
@@ -64,31 +64,31 @@ struct CounterLifetimeTests {
     func sliding() async throws {
         try await Fleet.run(services: [Self.service(Self.limit(2, per: .milliseconds(100), .sliding))]) { fleet in
             let key = "interlock:rate:{catalog}:main~sliding"
-            let ahead = try await Self.time(fleet, plus: 900_000)
+            let ahead = try await Self.redisTime(fleet, plus: 900_000)
             try await fleet.cli("HSET", key, "head", "1", "tail", "1", "total", "2", "last", "\(ahead)", "1", "\(ahead):2")
             try await fleet.cli("PEXPIRE", key, "1000")
             let answer = try await fleet.sidecars[0].take(service: "catalog")
             #expect((1...100).contains(answer.retryAfter ?? -1))
             #expect(answer.resetAfter <= 100)
             let last = try await fleet.cli("HGET", key, "last").text.flatMap { Int64($0) } ?? 0
-            #expect(try await last <= Self.time(fleet))
-            #expect(try await Self.left(fleet, key) <= 101)
+            #expect(try await last <= Self.redisTime(fleet))
+            #expect(try await Self.ttl(fleet, key) <= 101)
         }
     }
 
-    @Test("An aligned window of a domain that is ahead counts in the present window and no longer")
+    @Test("A domain's aligned window that lies ahead counts in the present window only")
     func aligned() async throws {
         let settings = DomainTests.settings([DescriptorRule(key: "ip", limit: DomainTests.rate(10, isAligned: true))])
         try await Fleet.run(domains: settings) { fleet in
             let key = "interlock:descriptors:{edge}:ip=x:60s~aligned"
-            let now = try await Self.time(fleet) / 1000
+            let now = try await Self.redisTime(fleet) / 1000
             let ahead = now - now % 60_000 + 3_600_000
             try await fleet.cli("SET", key, "\(ahead):10", "PX", "3660000")
             let answer = try #require(try await fleet.sidecars[0].decide("edge", [DomainTests.ask("ip")]))
             #expect(answer.isOverLimit)
             let begin = try await fleet.cli("GET", key).text?.split(separator: ":").first.flatMap { Int64($0) } ?? .max
-            #expect(try await begin <= Self.time(fleet) / 1000)
-            #expect(try await Self.left(fleet, key) <= 60_000)
+            #expect(try await begin <= Self.redisTime(fleet) / 1000)
+            #expect(try await Self.ttl(fleet, key) <= 60_000)
         }
     }
 
@@ -98,20 +98,20 @@ struct CounterLifetimeTests {
             let key = "interlock:throttle:{mail}"
             // The limit fills in four seconds.
             let request = try #require(ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 3, count: 1, period: 1))
-            let arrival = try await Self.time(fleet, plus: 7_900_000)
+            let arrival = try await Self.redisTime(fleet, plus: 7_900_000)
             try await fleet.cli("SET", key, "\(arrival)", "PX", "7900")
             let answer = try await fleet.sidecars[0].throttle(request)
             #expect(answer.isLimited && (1...4).contains(answer.retryAfterSeconds) && answer.resetAfterSeconds <= 4)
-            #expect(try await Self.left(fleet, key) <= 4000)
+            #expect(try await Self.ttl(fleet, key) <= 4000)
         }
     }
 
-    @Test("Parts of a quota that are ahead count for no longer than a data plane may use them")
+    @Test("Parts of a quota that lie ahead count for no longer than a data plane may use them")
     func quota() async throws {
         let settings = DomainTests.settings([DescriptorRule(key: "tenant", limit: DomainTests.rate(10, per: 1))])
         try await Fleet.run(domains: settings) { fleet in
             let key = "interlock:quota:{edge}:tenant=acme:1s"
-            let ahead = try await Self.time(fleet) / 1000 + 3_600_000
+            let ahead = try await Self.redisTime(fleet) / 1000 + 3_600_000
             try await fleet.cli("HSET", key, "gone/x", "10 \(ahead) 10 \(ahead) 10")
             let sidecar = fleet.sidecars[0]
             let bucket = [DescriptorEntry(key: "tenant", value: "acme")]
@@ -125,7 +125,7 @@ struct CounterLifetimeTests {
             }.get()
             try await eventually("it is assigned a quota") { try await fleet.cli("HLEN", key).integer == 2 }
             let parts = try await fleet.cli("HGET", key, "gone/x").text?.split(separator: " ").compactMap { Int64($0) } ?? []
-            let now = try await Self.time(fleet) / 1000
+            let now = try await Self.redisTime(fleet) / 1000
             #expect(parts.count == 5 && parts[1] <= now + 20_000 && parts[3] <= now + 20_000)
             try await sidecar.eventLoop.submit { session.value.end() }.get()
         }
@@ -134,8 +134,8 @@ struct CounterLifetimeTests {
     // MARK: A changed rule
 
     /// Takes `cost` under one limit, then checks the answer to one call under another.
-    private static func changed(
-        _ before: LimitDefinition, taking cost: Int64, to after: LimitDefinition,
+    private static func checkChange(
+        from before: LimitDefinition, taking cost: Int64, to after: LimitDefinition,
         _ check: (LimitAnswer) -> Void
     ) async throws {
         try await Fleet.run(services: [service(before)]) { fleet in
@@ -156,7 +156,7 @@ struct CounterLifetimeTests {
             (limit(3600, per: .seconds(3600), .gcra(burst: 59)), limit(3601, per: .seconds(3600), .gcra(burst: 59))),
         ])
     func raised(before: LimitDefinition, after: LimitDefinition) async throws {
-        try await Self.changed(before, taking: 60, to: after) { answer in
+        try await Self.checkChange(from: before, taking: 60, to: after) { answer in
             #expect((1...1000).contains(answer.retryAfter ?? -1))
             #expect(answer.resetAfter <= 60_000)
         }
@@ -169,18 +169,18 @@ struct CounterLifetimeTests {
         for algorithm in [LimitAlgorithm.gcra(burst: 49), .sliding, .fixed] {
             let window = Duration.seconds(3600)
             let (former, present) = (Self.limit(before, per: window, algorithm), Self.limit(after, per: window, algorithm))
-            try await Self.changed(former, taking: 30, to: present) { answer in
+            try await Self.checkChange(from: former, taking: 30, to: present) { answer in
                 #expect(answer.isTaken && answer.remaining == present.capacity - 31, "\(algorithm)")
             }
         }
     }
 
-    @Test("A larger burst can be taken at once even if the smaller one was used up")
+    @Test("A larger burst is available immediately, even if the smaller one was used up")
     func largerBurst() async throws {
         let (before, after) = (
             Self.limit(60, per: .seconds(3600), .gcra(burst: 9)), Self.limit(60, per: .seconds(3600), .gcra(burst: 99))
         )
-        try await Self.changed(before, taking: 10, to: after) { answer in
+        try await Self.checkChange(from: before, taking: 10, to: after) { answer in
             #expect(answer.isTaken && answer.remaining == 89)
         }
     }
@@ -190,16 +190,16 @@ struct CounterLifetimeTests {
         let (before, after) = (
             Self.limit(60, per: .seconds(3600), .gcra(burst: 89)), Self.limit(60, per: .seconds(3600), .gcra(burst: 0))
         )
-        try await Self.changed(before, taking: 90, to: after) { #expect((1...3_600_000).contains($0.retryAfter ?? -1)) }
+        try await Self.checkChange(from: before, taking: 90, to: after) { #expect((1...3_600_000).contains($0.retryAfter ?? -1)) }
         for algorithm in [LimitAlgorithm.fixed, .sliding] {
             let (long, short) = (Self.limit(5, per: .seconds(3600), algorithm), Self.limit(5, per: .seconds(2000), algorithm))
-            try await Self.changed(long, taking: 5, to: short) { answer in
+            try await Self.checkChange(from: long, taking: 5, to: short) { answer in
                 #expect((1...2_000_000).contains(answer.retryAfter ?? -1), "\(algorithm)")
             }
         }
     }
 
-    @Test("A changed rate of CL.THROTTLE applies at once, and earlier consumption still counts")
+    @Test("A changed rate of CL.THROTTLE applies immediately, and earlier consumption still counts")
     func throttleChanged() async throws {
         try await Fleet.run { fleet in
             func throttle(_ count: Int64, per period: Int64, _ quantity: Int64) async throws -> ThrottleAnswer {
@@ -215,7 +215,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    // MARK: Whole windows
+    // MARK: Fresh windows
 
     @Test(
         "A call refused in a fresh window of a second gets a retry time of at most a second",

@@ -7,8 +7,8 @@ import Testing
 
 @Suite("Deadlines")
 struct DeadlinesTests {
-    @Test("A deadline before all time is due at once")
-    func longPast() async throws {
+    @Test("A deadline in the distant past fires immediately")
+    func distantPast() async throws {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.any()
         try await eventLoop.flatSubmit {
             let deadlines = Deadlines(eventLoop: eventLoop, time: .system)

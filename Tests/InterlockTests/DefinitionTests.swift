@@ -1,19 +1,19 @@
 import Interlock
 import Testing
 
-/// Definitions that a program can make through the public API.
+/// Definitions that a program can create through the public API.
 @Suite("Invalid definitions")
 struct DefinitionTests {
     private static let limit = LimitDefinition(name: "1s", limit: 10, window: .seconds(1))
 
-    private static func refusal(of services: [ServiceDefinition]) -> InterlockError? {
+    private static func error(of services: [ServiceDefinition]) -> InterlockError? {
         #expect(throws: InterlockError.self) {
             try InterlockConfiguration(redis: "redis://127.0.0.1:6379", services: services)
         }
     }
 
     @Test(
-        "An invalid definition is refused with the property, what was expected and the value",
+        "The error of an invalid definition names the property, the expected values and the value",
         arguments: [
             (ServiceDefinition(name: "a:b"), "a service's name: expected a name without \":\", got \"a:b\""),
             (ServiceDefinition(name: "a", concurrency: 0), "the service \"a\": concurrency: expected 1 to 1000000, got 0"),
@@ -40,55 +40,55 @@ struct DefinitionTests {
             ),
         ])
     func service(_ service: ServiceDefinition, _ message: String) {
-        let error = Self.refusal(of: [service])
+        let error = Self.error(of: [service])
         #expect(error?.code == .invalid)
         #expect(error?.message == message)
     }
 
-    @Test("Two definitions with one name are refused")
-    func twins() {
-        let error = Self.refusal(of: [ServiceDefinition(name: "a"), ServiceDefinition(name: "a")])
+    @Test("Two definitions with the same name are rejected")
+    func duplicates() {
+        let error = Self.error(of: [ServiceDefinition(name: "a"), ServiceDefinition(name: "a")])
         #expect(error?.message == "the service \"a\" is defined twice")
     }
 
-    @Test("Invalid global settings are refused: a prefix that changes hash slots, a timeout of zero, leases without an end")
-    func whole() {
-        func refusal(_ make: () throws -> InterlockConfiguration) -> String? {
-            (#expect(throws: InterlockError.self) { try make() })?.message
+    @Test("Invalid global settings are rejected: a prefix that changes hash slots, a timeout of zero, a ttl of zero")
+    func globalSettings() {
+        func message(_ makeConfiguration: () throws -> InterlockConfiguration) -> String? {
+            (#expect(throws: InterlockError.self) { try makeConfiguration() })?.message
         }
         let url = "redis://127.0.0.1:6379"
         #expect(
-            refusal { try InterlockConfiguration(redis: url, prefix: "a{b}") }
+            message { try InterlockConfiguration(redis: url, prefix: "a{b}") }
                 == "prefix: expected 1-64 bytes without control characters, spaces or braces, got \"a{b}\"")
         #expect(
-            refusal { try InterlockConfiguration(redis: url, timeout: .zero) }
+            message { try InterlockConfiguration(redis: url, timeout: .zero) }
                 == "timeout: expected 0.01 seconds to 60.0 seconds, got 0.0 seconds")
         #expect(
-            refusal { try InterlockConfiguration(redis: url, locks: LockSettings(maximumTTL: .zero)) }
+            message { try InterlockConfiguration(redis: url, locks: LockSettings(maximumTTL: .zero)) }
                 == "the locks: maximumTTL: expected 0.01 seconds to 31622400.0 seconds, got 0.0 seconds")
         #expect(
-            refusal {
+            message {
                 try InterlockConfiguration(redis: url, locks: LockSettings(minimumTTL: .seconds(9), maximumTTL: .seconds(8)))
             }
                 == "the locks: minimumTTL: expected 0.005 seconds to 8.0 seconds, got 9.0 seconds")
     }
 
-    @Test("A label, an owner or a host that no listener would accept is refused")
+    @Test("A label, an owner or a host that no listener would accept is rejected")
     func labels() async throws {
-        let message =
+        let expected =
             "label: the label contains a space; it must be 1-256 bytes of UTF-8 without control characters, spaces or braces"
         try await Fleet.run(of: 1, services: []) { fleet in
             let locks = fleet.sidecars[0].locks
-            let labelled = await #expect(throws: InterlockError.self) { try await locks.acquire("orders", label: "web 1") }
-            #expect(labelled?.code == .invalid)
-            #expect(labelled?.message == message)
-            let owned = await #expect(throws: InterlockError.self) { try await locks.acquire(all: ["orders"], owner: "") }
-            #expect(owned?.code == .invalid)
+            let labelError = await #expect(throws: InterlockError.self) { try await locks.acquire("orders", label: "web 1") }
+            #expect(labelError?.code == .invalid)
+            #expect(labelError?.message == expected)
+            let ownerError = await #expect(throws: InterlockError.self) { try await locks.acquire(all: ["orders"], owner: "") }
+            #expect(ownerError?.code == .invalid)
         }
-        let hosted = #expect(throws: InterlockError.self) {
+        let hostError = #expect(throws: InterlockError.self) {
             try InterlockConfiguration(redis: "redis://127.0.0.1:6379", host: "web 1")
         }
-        #expect(hosted?.message.contains("host, the default label") == true)
+        #expect(hostError?.message.contains("host, the default label") == true)
     }
 
     @Test("A running coordinator does not apply invalid definitions")

@@ -14,24 +14,24 @@ struct DocumentationTests {
     @Test(
         "Every block of Swift in an article compiles, and every compiled block is in its article",
         arguments: [
-            ("Sources/Interlock/Interlock.docc/HoldingLocks.md", "InterlockTests/DocumentedExamples.swift", 10),
-            ("docs/swift/guarded-calls.md", "InterlockTests/DocumentedServiceExamples.swift", 2),
-            ("docs/swift/README.md", "InterlockTests/DocumentedLibraryExamples.swift", 1),
-            ("docs/swift/client.md", "InterlockClientTests/DocumentedClientExamples.swift", 3),
+            ("Sources/Interlock/Interlock.docc/HoldingLocks.md", "InterlockTests/DocumentedExamples.swift", 11),
+            ("docs/swift/guarded-calls.md", "InterlockTests/DocumentedServiceExamples.swift", 3),
+            ("docs/swift/README.md", "InterlockTests/DocumentedLibraryExamples.swift", 2),
+            ("docs/swift/client.md", "InterlockClientTests/DocumentedClientExamples.swift", 4),
         ])
-    func verbatim(article: String, examples: String, most: Int) throws {
+    func verbatim(article: String, examples: String, minimum: Int) throws {
         let hello = try Self.helloText()
         let documented = try Self.blocks(inFile: article, from: "```swift", to: "```").filter {
             $0 != hello && !$0.hasPrefix(".package")
         }
         let compiled = try Self.blocks(inFile: "Tests/\(examples)", from: "// snippet: ", to: "// end")
-        #expect(documented.count > most)
+        #expect(documented.count >= minimum)
         for block in documented where !compiled.contains(block) { Issue.record("not in \(examples):\n\(block)") }
         for block in compiled where !documented.contains(block) { Issue.record("not in \(article):\n\(block)") }
     }
 
     @Test("The landing page and the article contain no other Swift", arguments: ["Interlock.md", "HoldingLocks.md"])
-    func everythingIsMarked(page: String) throws {
+    func onlySwift(page: String) throws {
         let text = try Self.text(ofFile: "Sources/Interlock/Interlock.docc/\(page)")
         let fences = text.split(separator: "\n").filter { $0.hasPrefix("```") && $0 != "```" }
         let languages = Set(fences.map { $0.dropFirst(3) })
@@ -65,7 +65,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("A coordinator whose Redis is still unreachable after five seconds runs its body nevertheless")
+    @Test("If Redis is still unreachable after five seconds, `withCoordinator` runs its body anyway")
     func redisUnreachable() async throws {
         // No Redis listens at this path.
         let code = try await withCoordinator(redis: "unix:///nonexistent/redis.sock") { coordinator in
@@ -118,7 +118,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("A lock is held around a body and free after it")
+    @Test("A lock is held while its body runs and free afterwards")
     func holding() async throws {
         try await Fleet.run { fleet in
             let store = OrderStore()
@@ -222,7 +222,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("A service of a group has its lock until the group shuts down, and leaves nothing behind")
+    @Test("A service in a group holds its lock until the group shuts down, and leaves nothing behind")
     func service() async throws {
         try await Fleet.run { fleet in
             let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
@@ -242,14 +242,14 @@ struct DocumentationTests {
         }
     }
 
-    @Test("A caller on the coordinator's executor acquires and releases like any other, and the coordinator stops after it")
-    func near() async throws {
+    @Test("A caller on the coordinator's executor acquires and releases locks, and the coordinator stops afterwards")
+    func onExecutor() async throws {
         try await Fleet.run { fleet in
             let coordinator = Coordinator(
                 configuration: InterlockConfiguration(redis: fleet.server.configuration, host: "test"),
                 eventLoop: fleet.sidecars[0].eventLoop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-            try await DocumentedExamples.live(coordinator) {
-                let count = try await DocumentedExamples.near(coordinator)
+            try await DocumentedExamples.runLifecycle(of: coordinator) {
+                let count = try await DocumentedExamples.runOnExecutor(coordinator)
                 #expect(count == 100)
             }
             let isReady = await coordinator.isReady
@@ -272,7 +272,7 @@ extension DocumentationTests {
             let words = line.drop { $0 == " " }
             if let lines = block {
                 if words == end {
-                    blocks.append(moved(lines))
+                    blocks.append(unindented(lines))
                     block = nil
                 } else {
                     block = lines + [line]
@@ -284,7 +284,7 @@ extension DocumentationTests {
         return blocks
     }
 
-    private static func moved(_ lines: [Substring]) -> String {
+    private static func unindented(_ lines: [Substring]) -> String {
         let margin = lines.filter { !$0.isEmpty }.map { $0.prefix { $0 == " " }.count }.min() ?? 0
         return lines.map { $0.dropFirst(margin) }.joined(separator: "\n")
     }

@@ -92,12 +92,12 @@ enum DocumentedExamples {
         return coordinator
     }
 
-    static func live(_ coordinator: Coordinator, meanwhile: () async throws -> Void) async throws {
+    static func runLifecycle(of coordinator: Coordinator, body: () async throws -> Void) async throws {
         // snippet: life
         await coordinator.start()
         await coordinator.untilReady()
         // end
-        try await meanwhile()
+        try await body()
         // snippet: end-of-life
         await coordinator.stop()
         // end
@@ -176,7 +176,7 @@ enum DocumentedExamples {
         // end
     }
 
-    static func near(_ coordinator: Coordinator) async throws -> Int {
+    static func runOnExecutor(_ coordinator: Coordinator) async throws -> Int {
         // snippet: near
         let rounds = Task(executorPreference: coordinator.taskExecutor) {
             var count = 0

@@ -32,7 +32,7 @@ struct DomainTests {
 
     /// Returns whether the request is over its limit, which descriptors are over theirs, and what remains of each.
     private static func decided(_ fleet: Fleet, _ asks: DescriptorAsk...) async throws -> (
-        isOver: Bool, over: [Bool], left: [Int64]
+        isOver: Bool, over: [Bool], remaining: [Int64]
     ) {
         let answer = try #require(try await fleet.sidecars[0].decide("edge", asks))
         return (answer.isOverLimit, answer.statuses.map(\.isOverLimit), answer.statuses.map(\.remaining))
@@ -40,7 +40,7 @@ struct DomainTests {
 
     /// Makes a request, and expects these descriptors to be over their limits or these counts to remain.
     private static func expect(
-        _ fleet: Fleet, _ asks: DescriptorAsk..., over: [Bool]? = nil, left: [Int64]? = nil,
+        _ fleet: Fleet, _ asks: DescriptorAsk..., over: [Bool]? = nil, remaining: [Int64]? = nil,
         sourceLocation: SourceLocation = #_sourceLocation
     ) async throws {
         let answer = try #require(try await fleet.sidecars[0].decide("edge", asks), sourceLocation: sourceLocation)
@@ -48,7 +48,7 @@ struct DomainTests {
             #expect(answer.statuses.map(\.isOverLimit) == over, sourceLocation: sourceLocation)
             #expect(answer.isOverLimit == over.contains(true), sourceLocation: sourceLocation)
         }
-        if let left { #expect(answer.statuses.map(\.remaining) == left, sourceLocation: sourceLocation) }
+        if let remaining { #expect(answer.statuses.map(\.remaining) == remaining, sourceLocation: sourceLocation) }
     }
 
     static let algorithms: [DescriptorLimit] = [
@@ -67,7 +67,7 @@ struct DomainTests {
             }
             // A new aligned window may begin during the calls.
             #expect(granted == 10 || granted == 20 && limit == Self.rate(10, isAligned: true))
-            try await Self.expect(fleet, Self.ask("ip", "another"), left: [9])
+            try await Self.expect(fleet, Self.ask("ip", "another"), remaining: [9])
         }
     }
 
@@ -79,8 +79,8 @@ struct DomainTests {
         }
         try await Fleet.run(domains: settings) { fleet in
             let ask = Self.ask("ip")
-            try await Self.expect(fleet, ask, ask, ask, over: [false, false, false], left: [2, 1, 0])
-            try await Self.expect(fleet, ask, Self.ask("ip", "y"), over: [true, false], left: [0, 2])
+            try await Self.expect(fleet, ask, ask, ask, over: [false, false, false], remaining: [2, 1, 0])
+            try await Self.expect(fleet, ask, Self.ask("ip", "y"), over: [true, false], remaining: [0, 2])
         }
     }
 
@@ -88,9 +88,9 @@ struct DomainTests {
     func allOrNone() async throws {
         let rules = [DescriptorRule(key: "wide", limit: Self.rate(100)), DescriptorRule(key: "narrow", limit: Self.rate(2))]
         try await Fleet.run(domains: Self.settings(rules)) { fleet in
-            for left: Int64 in [1, 0] {
+            for remaining: Int64 in [1, 0] {
                 let decided = try await Self.decided(fleet, Self.ask("wide"), Self.ask("narrow"))
-                #expect(!decided.isOver && decided.left == [98 + left, left])
+                #expect(!decided.isOver && decided.remaining == [98 + remaining, remaining])
             }
             for _ in 0..<3 {
                 let decided = try await Self.decided(fleet, Self.ask("wide"), Self.ask("narrow"))
@@ -122,7 +122,7 @@ struct DomainTests {
             $0.countsRefused = true
         }
         try await Fleet.run(domains: settings) { fleet in
-            try await Self.expect(fleet, Self.ask("ip", cost: 8), left: [2])
+            try await Self.expect(fleet, Self.ask("ip", cost: 8), remaining: [2])
             try await Self.expect(fleet, Self.ask("ip", cost: 5), over: [true])
             try await Self.expect(fleet, Self.ask("ip"), over: [true])
             let value = try await fleet.cli("GET", "interlock:descriptors:{edge}:ip=x:86400s~aligned").text
@@ -144,7 +144,7 @@ struct DomainTests {
                 let begun = try await fleet.cli("GET", key).text?.split(separator: ":").dropLast().map { $0 + ":" }.joined()
                 _ = try await fleet.cli("SET", key, (begun ?? "") + count, "PX", "86400000")
             }
-            try await Self.expect(fleet, Self.ask("ip", cost: 8), left: [2])
+            try await Self.expect(fleet, Self.ask("ip", cost: 8), remaining: [2])
             try await setCount("9007199254740000")
             // Together, the thousand costs exceed any cost that a single descriptor may have.
             let huge = (0..<1000).map { Self.ask("ip", cost: 1_000_000_000_000 - Int64($0)) }
@@ -163,13 +163,13 @@ struct DomainTests {
     @Test("A cost of 0 inspects and takes nothing, and refunded hits can be taken again", arguments: algorithms)
     func costOfZero(limit: DescriptorLimit) async throws {
         try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: limit)])) { fleet in
-            try await Self.expect(fleet, Self.ask("ip", cost: 7), left: [3])
-            try await Self.expect(fleet, Self.ask("ip", cost: 0), left: [3])
+            try await Self.expect(fleet, Self.ask("ip", cost: 7), remaining: [3])
+            try await Self.expect(fleet, Self.ask("ip", cost: 0), remaining: [3])
             try await Self.expect(fleet, Self.ask("ip", cost: 4), over: [true])
-            try await Self.expect(fleet, Self.ask("ip", cost: -5), left: [8])
-            try await Self.expect(fleet, Self.ask("ip", cost: 4), left: [4])
-            try await Self.expect(fleet, Self.ask("ip", cost: -100), left: [10])
-            try await Self.expect(fleet, Self.ask("ip", cost: 10), left: [0])
+            try await Self.expect(fleet, Self.ask("ip", cost: -5), remaining: [8])
+            try await Self.expect(fleet, Self.ask("ip", cost: 4), remaining: [4])
+            try await Self.expect(fleet, Self.ask("ip", cost: -100), remaining: [10])
+            try await Self.expect(fleet, Self.ask("ip", cost: 10), remaining: [0])
         }
     }
 
@@ -186,9 +186,9 @@ struct DomainTests {
             DescriptorRule(key: "never", limit: .blocked(window: .seconds(86_400))),
         ]
         try await Fleet.run(domains: Self.settings(rules)) { fleet in
-            for turn in 0..<3 {
+            for index in 0..<3 {
                 let answer = try #require(try await fleet.sidecars[0].decide("edge", [Self.ask("shadow")]))
-                #expect(!answer.isOverLimit && answer.statuses[0].isShadowRefusal == (turn > 0))
+                #expect(!answer.isOverLimit && answer.statuses[0].isShadowRefusal == (index > 0))
             }
             try await Self.expect(fleet, Self.ask("free"), Self.ask("other"), over: [false, false])
             try await Self.expect(fleet, Self.ask("never"), Self.ask("general"), over: [true, false])
@@ -217,35 +217,35 @@ struct DomainTests {
     @Test("A limit override replaces the rule's limit")
     func overrides() async throws {
         try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: Self.rate(1))])) { fleet in
-            var own = Self.ask("ip")
-            own.override = .init(limit: 3, window: .seconds(3600), name: "1h")
-            for left: Int64 in [2, 1, 0] { try await Self.expect(fleet, own, left: [left]) }
-            try await Self.expect(fleet, own, over: [true])
-            try await Self.expect(fleet, Self.ask("ip"), left: [0])
-            var none = Self.ask("unruled")
-            none.override = .init(limit: 0, window: .seconds(1), name: "1s")
-            try await Self.expect(fleet, none, over: [true])
+            var overriding = Self.ask("ip")
+            overriding.override = .init(limit: 3, window: .seconds(3600), name: "1h")
+            for remaining: Int64 in [2, 1, 0] { try await Self.expect(fleet, overriding, remaining: [remaining]) }
+            try await Self.expect(fleet, overriding, over: [true])
+            try await Self.expect(fleet, Self.ask("ip"), remaining: [0])
+            var unmatched = Self.ask("unruled")
+            unmatched.override = .init(limit: 0, window: .seconds(1), name: "1s")
+            try await Self.expect(fleet, unmatched, over: [true])
         }
     }
 
-    @Test("A limit override is replaced by no rule and replaces no other limit")
+    @Test("No rule replaces a limit override, and an override replaces no other limit")
     func overridesAndReplacing() async throws {
         var general = DescriptorRule(key: "general", limit: Self.rate(100))
         general.name = "general"
         var special = DescriptorRule(key: "special", limit: Self.rate(1000))
         special.replaces = ["general"]
         try await Fleet.run(domains: Self.settings([general, special])) { fleet in
-            func own(_ key: String) -> DescriptorAsk {
-                var own = Self.ask(key)
-                own.override = .init(limit: 5, window: .seconds(3600), name: "1h")
-                return own
+            func overriding(_ key: String) -> DescriptorAsk {
+                var ask = Self.ask(key)
+                ask.override = .init(limit: 5, window: .seconds(3600), name: "1h")
+                return ask
             }
-            try await Self.expect(fleet, own("general"), Self.ask("special"), left: [4, 999])
-            try await Self.expect(fleet, Self.ask("general"), own("special"), left: [99, 4])
+            try await Self.expect(fleet, overriding("general"), Self.ask("special"), remaining: [4, 999])
+            try await Self.expect(fleet, Self.ask("general"), overriding("special"), remaining: [99, 4])
         }
     }
 
-    @Test("Without Redis a domain applies its outage policy at once", arguments: OutagePolicy.allCases)
+    @Test("Without Redis a domain applies its outage policy immediately", arguments: OutagePolicy.allCases)
     func withoutRedis(policy: OutagePolicy) async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))]) { $0.whenRedisIsDown = policy }
         try await Fleet.run(domains: settings) { fleet in
@@ -270,7 +270,7 @@ struct DomainTests {
         }
     }
 
-    @Test("Without Redis, a request that a rule blocks anyway is refused with that cause")
+    @Test("Without Redis, a request that a rule blocks is refused with the rule as the cause")
     func blockedWithoutRedis() async throws {
         let rules = [
             DescriptorRule(key: "ip", limit: Self.rate(2)),
@@ -334,14 +334,14 @@ struct DomainTests {
     }
 
     @Test("Counters beyond a domain's limit are merged into one per rule")
-    func crowd() async throws {
+    func mergedCounters() async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))]) { $0.maximumCounters = 2 }
         try await Fleet.run(domains: settings) { fleet in
-            for value in ["a", "b"] { try await Self.expect(fleet, Self.ask("ip", value), left: [1]) }
-            try await Self.expect(fleet, Self.ask("ip", "c"), left: [1])
-            try await Self.expect(fleet, Self.ask("ip", "d"), left: [0])
+            for value in ["a", "b"] { try await Self.expect(fleet, Self.ask("ip", value), remaining: [1]) }
+            try await Self.expect(fleet, Self.ask("ip", "c"), remaining: [1])
+            try await Self.expect(fleet, Self.ask("ip", "d"), remaining: [0])
             try await Self.expect(fleet, Self.ask("ip", "e"), over: [true])
-            try await Self.expect(fleet, Self.ask("ip", "a"), left: [0])
+            try await Self.expect(fleet, Self.ask("ip", "a"), remaining: [0])
         }
     }
 }

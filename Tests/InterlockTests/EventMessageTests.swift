@@ -2,12 +2,12 @@ import Interlock
 import InterlockCore
 import Testing
 
-@Suite("Events as they are published")
+@Suite("Published events")
 struct EventMessageTests {
     private static let start = #"{"v":1,"origin":"a1","db":3,"at_ms":1795237271176,"#
 
-    private static func event(_ rest: String) -> InterlockEvent<EventPayload>? {
-        ReceivedEvent(Array((start + rest + "}").utf8))?.event
+    private static func event(_ fields: String) -> InterlockEvent<EventPayload>? {
+        ReceivedEvent(Array((start + fields + "}").utf8))?.event
     }
 
     @Test("A breaker's change is read with all its fields")

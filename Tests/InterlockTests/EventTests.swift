@@ -66,11 +66,11 @@ struct EventTests {
     func limits() async throws {
         try await Fleet.run(of: 2, services: [Self.perMinute]) { fleet in
             var seen: [LimitEvent.Kind] = []
-            let here = fleet.sidecars[0].events.limits.subscribe()
-            var there = fleet.sidecars[1].events.limits.makeAsyncIterator()
+            let local = fleet.sidecars[0].events.limits.subscribe()
+            var remote = fleet.sidecars[1].events.limits.makeAsyncIterator()
             var later = fleet.sidecars[0].events.breakers.makeAsyncIterator()
             for _ in 0..<20 { _ = try await fleet.sidecars[0].take(service: "catalog") }
-            while seen.count < 2, let event = await there.next() {
+            while seen.count < 2, let event = await remote.next() {
                 #expect(event.origin == fleet.sidecars[0].id)
                 #expect(event.service == "catalog")
                 #expect(event.limit == "1m")
@@ -81,10 +81,10 @@ struct EventTests {
             // Local events are delivered on publication, and not again when they return over the channel.
             _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, by: "ops")
             _ = await later.next()
-            here.cancel()
-            var own: [LimitEvent.Kind] = []
-            for await event in here { own.append(event.kind) }
-            #expect(own == [.near, .reached])
+            local.cancel()
+            var localKinds: [LimitEvent.Kind] = []
+            for await event in local { localKinds.append(event.kind) }
+            #expect(localKinds == [.near, .reached])
         }
     }
 
@@ -126,7 +126,7 @@ struct EventTests {
 
     // MARK: Subscriptions
 
-    @Test("A subscription has all events since it was made, whenever it is first read")
+    @Test("A subscription receives all events since its creation, even if it is first read later")
     func fromTheBeginning() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -138,23 +138,23 @@ struct EventTests {
         }
     }
 
-    @Test("A subscriber that is too slow loses the oldest events, gets their number, and delays nobody")
+    @Test("A subscriber that is too slow loses the oldest events, learns how many, and delays no other subscriber")
     func tooSlow() async throws {
         try await Fleet.run { fleet in
             let slow = fleet.sidecars[0].events.locks.subscribe(capacity: 4)
             try await Self.publish(1...10, in: fleet)
             try await eventually("the last event has arrived") { slow.dropped == 6 }
             slow.cancel()
-            var kept: [String] = []
-            for await event in slow { kept.append(event.lock) }
-            #expect(kept == ["7", "8", "9", "10"])
+            var received: [String] = []
+            for await event in slow { received.append(event.lock) }
+            #expect(received == ["7", "8", "9", "10"])
         }
     }
 
     @Test("Capacities outside the limits are clamped", arguments: [(-1, 1), (0, 1), (70_000, 65_536)])
-    func capacities(asked: Int, given: Int) async throws {
-        let coordinator = Self.idle()
-        #expect(coordinator.events.json.subscribe(capacity: asked).capacity == given)
+    func capacities(requested: Int, expected: Int) async throws {
+        let coordinator = Self.unstarted()
+        #expect(coordinator.events.json.subscribe(capacity: requested).capacity == expected)
     }
 
     @Test("Leaving a loop ends its subscription")
@@ -164,7 +164,7 @@ struct EventTests {
             let reader = Task {
                 for await _ in events.locks { break }
             }
-            try await eventually("someone follows") { events.subscriptionCount == 1 }
+            try await eventually("a subscriber is registered") { events.subscriptionCount == 1 }
             try await fleet.cli("PUBLISH", fleet.sidecars[0].keys.events, Self.message(1))
             await reader.value
             #expect(events.subscriptionCount == 0)
@@ -173,7 +173,7 @@ struct EventTests {
 
     @Test("A subscription that is not retained has ended")
     func dropped() async throws {
-        let coordinator = Self.idle()
+        let coordinator = Self.unstarted()
         do {
             let subscription = coordinator.events.limits.subscribe()
             #expect(coordinator.events.subscriptionCount == 1)
@@ -184,7 +184,7 @@ struct EventTests {
 
     @Test("Cancelling a task that waits for an event ends its subscription")
     func cancelledTask() async throws {
-        let coordinator = Self.idle()
+        let coordinator = Self.unstarted()
         let subscription = coordinator.events.breakers.subscribe()
         let reader = Task {
             for await _ in subscription {}
@@ -196,7 +196,7 @@ struct EventTests {
         #expect(subscription.dropped == 0)
     }
 
-    @Test("Every subscription ends when the coordinator stops, and a later one ends at once")
+    @Test("Every subscription ends when the coordinator stops, and a later one ends immediately")
     func stopped() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -211,12 +211,12 @@ struct EventTests {
 
     @Test("A subscription does not retain its coordinator, and ends with it")
     func coordinatorDropped() async throws {
-        let subscription = Self.idle().events.breakers.subscribe()
+        let subscription = Self.unstarted().events.breakers.subscribe()
         for await _ in subscription { Issue.record("a released coordinator sent an event") }
     }
 
     /// Returns a coordinator that is never started.
-    private static func idle() -> Coordinator {
+    private static func unstarted() -> Coordinator {
         Coordinator(
             configuration: InterlockConfiguration(redis: .init(address: .unixSocket(path: "/nowhere"))),
             eventLoop: MultiThreadedEventLoopGroup.singleton.next())
@@ -224,8 +224,8 @@ struct EventTests {
 
     /// Publishes messages. Returns once the first sidecar has delivered all of them to its subscribers.
     private static func publish(_ numbers: ClosedRange<Int>, in fleet: Fleet) async throws {
-        let witness = fleet.sidecars[0].events.locks.subscribe()
+        let delivered = fleet.sidecars[0].events.locks.subscribe()
         for number in numbers { try await fleet.cli("PUBLISH", fleet.sidecars[0].keys.events, message(number)) }
-        for await event in witness where event.lock == "\(numbers.upperBound)" { break }
+        for await event in delivered where event.lock == "\(numbers.upperBound)" { break }
     }
 }

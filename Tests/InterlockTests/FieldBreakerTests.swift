@@ -33,17 +33,17 @@ struct FieldBreakerTests {
         try await Fleet.run(of: 4, services: [Self.service()]) { fleet in
             // This call stays in progress; a breaker that locked Redis meanwhile would block the other sidecars.
             let slow = try await fleet.permit(fleet.sidecars[3])
-            for turn in 0..<4 { try await fleet.report(fleet.sidecars[turn % 3], .error) }
+            for index in 0..<4 { try await fleet.report(fleet.sidecars[index % 3], .error) }
             try await fleet.expect(.open)
             #expect(try await fleet.breaker("trips") == "1")
-            // The call began before the trip, so its outcome says nothing about the present.
+            // The call began before the trip, so its outcome does not count.
             let ended = try await fleet.sidecars[3].reportPermit(service: "catalog", permit: slow, OutcomeReport(outcome: .ok))
             #expect(ended == .open)
         }
     }
 
-    @Test("Asking a breaker, closed or open, sends nothing to Redis")
-    func freeToAsk() async throws {
+    @Test("Acquiring permits sends nothing to Redis, whether the breaker is closed or open")
+    func localPermits() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             let sidecar = fleet.sidecars[0]
             for forced in [BreakerSnapshot.Forced.closed, .open] {
@@ -113,16 +113,16 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("A trial whose caller never reports frees its slot even if its sidecar is gone")
+    @Test("A trial whose caller never reports frees its slot even if its sidecar has stopped")
     func halfOpenNeverWedges() async throws {
         let service = Self.service(open: .milliseconds(100), lifetime: .milliseconds(300))
         try await Fleet.run(services: [service]) { fleet in
-            let doomed = await Self.newcomer(fleet, service)
+            let stopping = await Self.newcomer(fleet, service)
             for _ in 0..<4 { try await fleet.report(fleet.sidecars[0], .error) }
             try await eventually(within: .seconds(10), "the first sidecar has the only trial") {
-                if case .granted(_, .halfOpen) = try await doomed.acquirePermit(service: "catalog") { true } else { false }
+                if case .granted(_, .halfOpen) = try await stopping.acquirePermit(service: "catalog") { true } else { false }
             }
-            await doomed.stop()
+            await stopping.stop()
             try await eventually(within: .seconds(10), "the slot is free") {
                 guard case .granted(let id, _) = try await fleet.sidecars[0].acquirePermit(service: "catalog") else {
                     return false
@@ -134,7 +134,7 @@ struct FieldBreakerTests {
     }
 
     @Test(
-        "An upstream's Retry-After sets the open time",
+        "An upstream's Retry-After determines the open time",
         arguments: [(Outcome.error, 503), (.ok, 429), (.error, nil)] as [(Outcome, Int?)])
     func retryAfter(outcome: Outcome, status: Int?) async throws {
         try await Fleet.run(of: 2, services: [Self.service(open: .seconds(30))]) { fleet in
@@ -160,7 +160,7 @@ struct FieldBreakerTests {
     }
 
     @Test("A Retry-After that is not honored changes nothing")
-    func retryAfterIsNotHonoured() async throws {
+    func retryAfterIsIgnored() async throws {
         var service = Self.service()
         service.breaker.honoursRetryAfter = false
         try await Fleet.run(services: [service]) { fleet in
@@ -186,7 +186,7 @@ struct FieldBreakerTests {
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()
             try await eventually(within: .seconds(10), "the sidecar knows that Redis is down") { await !sidecar.status.isRedisUp }
-            try await eventually(within: .seconds(10), "it has seen enough") {
+            try await eventually(within: .seconds(10), "its breaker is open") {
                 guard case .granted(let id, _) = try await sidecar.acquirePermit(service: "catalog") else { return true }
                 let began = ContinuousClock.now
                 _ = try await sidecar.reportPermit(service: "catalog", permit: id, OutcomeReport(outcome: .error))

@@ -11,10 +11,10 @@ struct FieldLimitTests {
 
     private static let everyAlgorithm: [LimitAlgorithm] = [.fixed, .sliding, .gcra(burst: 2)]
 
-    /// The interval in which a call was granted, from its request to its answer.
+    /// The times between which a call was granted.
     private struct Grant {
-        var from: ContinuousClock.Instant
-        var to: ContinuousClock.Instant
+        var requested: ContinuousClock.Instant
+        var answered: ContinuousClock.Instant
     }
 
     /// Calls through all sidecars as fast as they answer. Returns the grants.
@@ -25,9 +25,9 @@ struct FieldLimitTests {
                 group.addTask {
                     var grants: [Grant] = []
                     while ContinuousClock.now < end {
-                        let from = ContinuousClock.now
+                        let requested = ContinuousClock.now
                         if try await sidecar.take(service: "catalog").isTaken {
-                            grants.append(Grant(from: from, to: ContinuousClock.now))
+                            grants.append(Grant(requested: requested, answered: ContinuousClock.now))
                         }
                         await Task.yield()
                     }
@@ -41,20 +41,20 @@ struct FieldLimitTests {
     /// Returns the largest number of grants that certainly fell into one window.
     private func maximumInOneWindow(_ grants: [Grant], _ window: Duration) -> Int {
         grants.map { first in
-            grants.count { $0.from >= first.from && $0.to <= first.from + window }
+            grants.count { $0.requested >= first.requested && $0.answered <= first.requested + window }
         }.max() ?? 0
     }
 
     @Test(
-        "Around the boundary of two windows no more calls pass than the algorithm allows",
+        "Around the boundary of two windows, no more calls are granted than the algorithm allows",
         arguments: [(.sliding, 5), (.gcra(burst: 2), 7), (.fixed, 10)] as [(LimitAlgorithm, Int)])
-    func edges(algorithm: LimitAlgorithm, most: Int) async throws {
+    func edges(algorithm: LimitAlgorithm, maximum: Int) async throws {
         let window = Duration.milliseconds(250)
         let limit = LimitDefinition(name: "edge", limit: 5, window: window, algorithm: algorithm)
         try await Fleet.run(of: 2, services: [Algorithms.service(limit)]) { fleet in
             let grants = try await hammer(fleet, for: .milliseconds(1500))
             #expect(grants.count >= 5)
-            #expect(maximumInOneWindow(grants, window) <= most)
+            #expect(maximumInOneWindow(grants, window) <= maximum)
         }
     }
 
@@ -100,22 +100,22 @@ struct FieldLimitTests {
     }
 
     @Test("A caller that returns at its retry time is granted", arguments: everyAlgorithm)
-    func noRounding(algorithm: LimitAlgorithm) async throws {
+    func retryAtExactTime(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(100), algorithm: algorithm)
         try await Fleet.run(services: [Algorithms.service(limit)]) { fleet in
             for _ in 0..<10 {
-                let due = try await refusedUntil { try await fleet.sidecars[0].take(service: "catalog").retryAfter }
+                let due = try await retryTime { try await fleet.sidecars[0].take(service: "catalog").retryAfter }
                 try await expectGranted(from: due) { try await fleet.sidecars[0].take(service: "catalog").isTaken }
             }
         }
     }
 
-    @Test("The whole seconds of CL.THROTTLE are never too few")
-    func noRoundingOfSeconds() async throws {
+    @Test("CL.THROTTLE never rounds its retry time down")
+    func retryAtWholeSecond() async throws {
         try await Fleet.run { fleet in
             let request = try #require(
                 ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 0, count: 3, period: 2))
-            let due = try await refusedUntil {
+            let due = try await retryTime {
                 let answer = try await fleet.sidecars[0].throttle(request)
                 return answer.isLimited ? answer.retryAfterSeconds * 1000 : nil
             }
@@ -124,7 +124,7 @@ struct FieldLimitTests {
     }
 
     /// Calls until one is refused. Returns the time at which it may be retried.
-    private func refusedUntil(_ call: () async throws -> Int64?) async throws -> ContinuousClock.Instant {
+    private func retryTime(_ call: () async throws -> Int64?) async throws -> ContinuousClock.Instant {
         while true {
             if let retryAfter = try await call() { return ContinuousClock.now + .milliseconds(retryAfter) }
         }
@@ -143,10 +143,10 @@ struct FieldLimitTests {
         }
     }
 
-    @Test("A changed limit applies at once despite remembered refusals", arguments: everyAlgorithm)
+    @Test("A changed limit applies immediately despite remembered refusals", arguments: everyAlgorithm)
     func changedLimit(algorithm: LimitAlgorithm) async throws {
         func limit(_ count: Int64) -> ServiceDefinition {
-            // The burst of a gcra limit determines how many calls are granted at once.
+            // The burst of a gcra limit determines how many calls are granted in a row.
             if case .gcra = algorithm {
                 let smooth = LimitAlgorithm.gcra(burst: count - 1)
                 return Algorithms.service(LimitDefinition(name: "1h", limit: 5, window: .seconds(3600), algorithm: smooth))

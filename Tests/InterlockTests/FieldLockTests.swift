@@ -12,8 +12,8 @@ import Testing
 /// `ClockJumpTests`.
 @Suite("Known problems of other lock services", .timeLimit(.minutes(2)))
 struct FieldLockTests {
-    /// The longest time that dead processes may delay a waiter: more than twice what is needed, for busy machines.
-    private static let holdUp = Duration.seconds(5)
+    /// The maximum delay that dead processes may cause a waiter: more than twice what is needed, for busy machines.
+    private static let maximumDelay = Duration.seconds(5)
 
     // MARK: Waiters
 
@@ -23,9 +23,9 @@ struct FieldLockTests {
             let name = try ResourceName("orders")
             let clock = ContinuousClock()
             var lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
-            for turn in 0..<5 {
-                let holder = fleet.sidecars[turn % 2]
-                let waiter = fleet.sidecars[(turn + 1) % 2]
+            for round in 0..<5 {
+                let holder = fleet.sidecars[round % 2]
+                let waiter = fleet.sidecars[(round + 1) % 2]
                 async let next = waiter.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 30_000))
                 try await Self.untilTicketsAreQueued(1, in: fleet)
                 try await fleet.cli("CLIENT", "KILL", "TYPE", "pubsub")
@@ -33,8 +33,8 @@ struct FieldLockTests {
                 let isReleased = try await holder.releaseLock(name, token: lease.token)
                 #expect(isReleased)
                 lease = try #require(try await next)
-                Self.report("a waiter who could not be told", since: released)
-                #expect(clock.now - released < Self.holdUp)
+                Self.report("a waiter that missed its notification", since: released)
+                #expect(clock.now - released < Self.maximumDelay)
                 try await fleet.untilEveryoneListens()
             }
         }
@@ -53,8 +53,8 @@ struct FieldLockTests {
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: lease.token)
             #expect(isReleased)
             let granted = try #require(try await next)
-            Self.report("a waiter behind \(count) dead", since: released)
-            #expect(clock.now - released < Self.holdUp)
+            Self.report("a waiter behind \(count) dead sidecars", since: released)
+            #expect(clock.now - released < Self.maximumDelay)
             #expect(granted.fence > lease.fence)
         }
     }
@@ -86,8 +86,8 @@ struct FieldLockTests {
                 let isReleased = try await fleet.sidecars[0].releaseLock(name, token: lease.token)
                 #expect(isReleased)
                 let granted = try #require(try await next)
-                Self.report("a waiter behind one that stands still", since: released)
-                #expect(clock.now - released < Self.holdUp)
+                Self.report("a waiter behind a paused one", since: released)
+                #expect(clock.now - released < Self.maximumDelay)
                 #expect(granted.fence > lease.fence)
             }
         }
@@ -102,25 +102,25 @@ struct FieldLockTests {
             let clock = ContinuousClock()
             let holder = fleet.sidecars[0]
             var wins = 0
-            for turn in 0..<50 {
-                let waiter = fleet.sidecars[turn % 2]
-                // Leftovers of the previous round are gone within a second.
-                let lease = try #require(try await holder.acquireLock(try LockRequest("orders", wait: 1000)), "turn \(turn)")
+            for round in 0..<50 {
+                let waiter = fleet.sidecars[round % 2]
+                // Keys of the previous round expire within a second.
+                let lease = try #require(try await holder.acquireLock(try LockRequest("orders", wait: 1000)), "round \(round)")
                 let waitEnds = clock.now + .milliseconds(20)
                 async let answer = waiter.acquireLock(try LockRequest("orders", wait: 20))
                 // The release comes shortly before, at, or after the end of the wait.
-                let moment = waitEnds + .milliseconds(turn % 5 - 2)
-                try await eventually("the wait is about to end") { clock.now >= moment }
+                let releaseTime = waitEnds + .milliseconds(round % 5 - 2)
+                try await eventually("the wait is about to end") { clock.now >= releaseTime }
                 let isReleased = try await holder.releaseLock(name, token: lease.token)
                 #expect(isReleased)
                 guard let won = try await answer else { continue }
                 wins += 1
                 let token = try await fleet.cli("GET", "interlock:lock:{orders}").text
                 #expect(token == won.token)
-                let isGivenBack = try await waiter.releaseLock(name, token: won.token)
-                #expect(isGivenBack)
+                let isReleasedByWinner = try await waiter.releaseLock(name, token: won.token)
+                #expect(isReleasedByWinner)
             }
-            print("4. \(wins) of 50 waits ended with the lock")
+            print("\(wins) of 50 waits ended with the lock")
             let last = try #require(try await holder.acquireLock(try LockRequest("orders", wait: 1000)))
             let isReleased = try await holder.releaseLock(name, token: last.token)
             #expect(isReleased)
@@ -168,14 +168,14 @@ struct FieldLockTests {
     }
 
     @Test("An acquire never returns a lease that has already expired", arguments: [Int64(5), 10, 20])
-    func neverOver(ttl: Int64) async throws {
+    func neverExpired(ttl: Int64) async throws {
         try await Fleet.run { fleet in
             var refusals = 0
             for _ in 0..<3 {
                 try await fleet.cli("CLIENT", "PAUSE", "300", "ALL")
                 do {
                     if let lease = try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: ttl)) {
-                        // A lease is granted only if the test itself was held up until the pause was nearly over.
+                        // A lease is granted only if the test itself was delayed until the pause was nearly over.
                         #expect(lease.validMilliseconds > 0)
                     } else {
                         refusals += 1
@@ -186,7 +186,7 @@ struct FieldLockTests {
                 }
             }
             #expect(refusals > 0)
-            try await eventually(within: .seconds(5), "undelivered leases are gone") {
+            try await eventually(within: .seconds(5), "undelivered leases have expired") {
                 try await fleet.cli("EXISTS", "interlock:lock:{orders}").integer == 0
             }
         }
@@ -218,7 +218,7 @@ struct FieldLockTests {
                 let beforeIdling = await Self.commandsSent(by: fleet)
                 try await eventually("two seconds have passed") { clock.now - began >= .seconds(2) }
                 let idling = await Self.commandsSent(by: fleet) - beforeIdling
-                print("7. \(idling) commands while two hundred waited for \(clock.now - began)")
+                print("\(idling) commands while two hundred waited for \(clock.now - began)")
                 #expect(idling <= Self.upkeep(since: began))
 
                 let handing = clock.now
@@ -231,7 +231,7 @@ struct FieldLockTests {
                     _ = try await fleet.sidecars[handed % 2].releaseLock(name, token: lease.token)
                 }
                 let spent = await Self.commandsSent(by: fleet) - beforeHanding
-                print("7. \(spent) commands for \(handed) hand-overs in \(clock.now - handing)")
+                print("\(spent) commands for \(handed) hand-overs in \(clock.now - handing)")
                 #expect(handed == handOvers)
                 #expect(spent <= Int64(3 * handOvers) + Self.upkeep(since: handing))
                 group.cancelAll()
@@ -239,21 +239,21 @@ struct FieldLockTests {
         }
     }
 
-    @Test("Every key of a lock expires, its fence within a day, and fences rise without it")
+    @Test("Every key of a lock expires, its fence within a day, and fences rise even after that")
     func noImmortalKeys() async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
             let sidecar = fleet.sidecars[0]
             var last: Int64 = 0
-            for turn in 0..<4 {
+            for round in 0..<4 {
                 let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", wait: 1000)))
                 #expect(lease.fence > last)
                 last = lease.fence
                 let isReleased = try await sidecar.releaseLock(name, token: lease.token)
                 #expect(isReleased)
-                let fenceLasts = try await fleet.cli("PTTL", "interlock:fence:{orders}").integer ?? 0
-                #expect((1...86_400_000).contains(fenceLasts))
-                if turn % 2 == 1 { try await fleet.cli("FLUSHALL") }
+                let fenceTTL = try await fleet.cli("PTTL", "interlock:fence:{orders}").integer ?? 0
+                #expect((1...86_400_000).contains(fenceTTL))
+                if round % 2 == 1 { try await fleet.cli("FLUSHALL") }
             }
 
             let held = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
@@ -262,8 +262,8 @@ struct FieldLockTests {
             let keys = try await fleet.cli("KEYS", "interlock:*{orders}*").array?.compactMap(\.text) ?? []
             #expect(Set(keys).isSuperset(of: ["lock", "fence", "queue"].map { "interlock:\($0):{orders}" }))
             for key in keys {
-                let lasts = try await fleet.cli("PTTL", key).integer ?? -1
-                #expect(lasts > 0, "\(key)")
+                let ttl = try await fleet.cli("PTTL", key).integer ?? -1
+                #expect(ttl > 0, "\(key)")
             }
             _ = try await sidecar.releaseLock(name, token: held.token)
             let served = try await next
@@ -297,7 +297,7 @@ struct FieldLockTests {
         }
     }
 
-    @Test("A ttl below the minimum is refused with the setting's name and the probable intention")
+    @Test("A ttl below the minimum is rejected with the setting's name and the likely intention")
     func tooShort() async throws {
         try await Fleet.run(locks: LockSettings(minimumTTL: .milliseconds(100))) { fleet in
             let name = try ResourceName("orders")
@@ -392,7 +392,7 @@ extension FieldLockTests {
     }
 
     private static func report(_ waiter: String, since start: ContinuousClock.Instant) {
-        print("3. \(waiter) has it \(ContinuousClock.now - start) after the release")
+        print("\(waiter) acquires the lock \(ContinuousClock.now - start) after the release")
     }
 
     /// Returns the code of the `InterlockError` that `call` throws; `nil` if it succeeds or throws another error.

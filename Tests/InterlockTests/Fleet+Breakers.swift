@@ -14,7 +14,7 @@ extension Fleet {
         return id
     }
 
-    /// Makes a call and reports its outcome; returns the state after it.
+    /// Makes a call, reports its outcome and returns the resulting state.
     @discardableResult
     func report(
         _ sidecar: Coordinator, _ outcome: Outcome, latency: Int64? = nil, status: Int? = nil, retryAfter: Int64? = nil
@@ -25,7 +25,7 @@ extension Fleet {
         return try await sidecar.reportPermit(service: "catalog", permit: id, report)
     }
 
-    /// Waits until every sidecar acts in this state.
+    /// Waits until every sidecar's breaker is in this state.
     func expect(_ state: BreakerSnapshot.State) async throws {
         try await eventually(within: .seconds(10), "every sidecar's breaker is \(state.rawValue)") {
             for sidecar in sidecars where try await sidecar.breaker(service: "catalog").state != state { return false }

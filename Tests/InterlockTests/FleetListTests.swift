@@ -59,18 +59,18 @@ struct FleetListTests {
     @Test("Concurrent requests for the list get the same list")
     func shared() async throws {
         try await Fleet.run { fleet in
-            let askers = 50
+            let callers = 50
             try await fleet.cli("CONFIG", "RESETSTAT")
             await fleet.server.pause()
-            let asked = NIOLockedValueBox(0)
+            let begun = NIOLockedValueBox(0)
             try await withThrowingTaskGroup(of: [FleetMember].self) { group in
-                for _ in 0..<askers {
+                for _ in 0..<callers {
                     group.addTask {
-                        asked.withLockedValue { $0 += 1 }
+                        begun.withLockedValue { $0 += 1 }
                         return try await fleet.sidecars[0].fleet()
                     }
                 }
-                try await eventually(within: .seconds(20), "all calls have begun") { asked.withLockedValue { $0 } == askers }
+                try await eventually(within: .seconds(20), "all calls have begun") { begun.withLockedValue { $0 } == callers }
                 // The status comes from the same event loop, after all requests for the list.
                 _ = await fleet.sidecars[0].status
                 await fleet.server.resume()
@@ -79,7 +79,7 @@ struct FleetListTests {
             let statistics = try await fleet.redis.send(Info(section: "commandstats"))["cmdstat_hgetall"] ?? ""
             let lists = statistics.split(separator: ",").first.flatMap { $0.split(separator: "=").last.flatMap { Int($0) } }
             // One list is read, and a few more for late requests.
-            #expect(try #require(lists) < askers / 5)
+            #expect(try #require(lists) < callers / 5)
         }
     }
 

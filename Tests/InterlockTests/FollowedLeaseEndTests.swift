@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-/// A follower of a lease learns how it ends, whatever ends it.
+/// Tests that a follower is notified of every way in which a lease can end.
 @Suite("The end of following a lease", .timeLimit(.minutes(2)))
 struct FollowedLeaseEndTests {
     private static func follow(
@@ -110,12 +110,12 @@ struct FollowedLeaseEndTests {
         }
     }
 
-    @Test("The stream alone keeps a lease extended")
+    @Test("Retaining only the stream keeps a lease extended")
     func streamAlone() async throws {
         try await Fleet.run { fleet in
             let losses = try await Self.follow(in: fleet, ttl: .milliseconds(600), extends: true).followed.losses
             let began = ContinuousClock.now
-            try await eventually("three lengths have passed") { ContinuousClock.now - began > .milliseconds(1800) }
+            try await eventually("three ttls have passed") { ContinuousClock.now - began > .milliseconds(1800) }
             #expect(try await fleet.sidecars[0].inspectLock(try ResourceName("orders")) != nil)
             #expect(try await fleet.sidecars[0].breakLock(try ResourceName("orders"), by: "ops"))
             #expect(try await Self.firstLoss(losses) == .broken)

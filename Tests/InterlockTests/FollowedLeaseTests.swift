@@ -9,12 +9,12 @@ import Testing
 struct FollowedLeaseTests {
     // MARK: Renewal
 
-    @Test("Renewal continues while the lease is followed, and nobody else gets the lock")
-    func outlivesItsLength() async throws {
+    @Test("Renewal continues while the lease is followed, and no other caller gets the lock")
+    func outlivesItsTTL() async throws {
         try await Fleet.run(of: 2) { fleet in
             let began = ContinuousClock.now
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 600), through: fleet.sidecars[0])
-            try await eventually("three lengths have passed") {
+            try await eventually("three ttls have passed") {
                 for sidecar in fleet.sidecars {
                     let other = try await sidecar.acquireLock(try LockRequest("orders"))
                     #expect(other == nil)
@@ -29,7 +29,7 @@ struct FollowedLeaseTests {
     }
 
     @Test("Renewal keeps a shared lease and a semaphore's slot as well", arguments: [LockMode.shared, .permits(2)])
-    func groupLeaseOutlivesItsLength(mode: LockMode) async throws {
+    func groupLeaseOutlivesItsTTL(mode: LockMode) async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
             let sidecar = fleet.sidecars[0]
@@ -38,7 +38,7 @@ struct FollowedLeaseTests {
             let began = ContinuousClock.now
             let (kept, followed) = try await Self.follow(request, through: sidecar)
             let brief = try #require(try await sidecar.acquireLock(request))
-            try await Self.untilPassed(.milliseconds(3 * 600), since: began)
+            try await Self.untilElapsed(.milliseconds(3 * 600), since: began)
             let information = try await sidecar.inspectLock(name)
             #expect(information?.holders == 1)
             let lapsed = try await sidecar.releaseLock(name, token: brief.token)
@@ -57,7 +57,7 @@ struct FollowedLeaseTests {
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 1000), through: fleet.sidecars[0])
             for round in 1...6 {
                 try await fleet.cli("CLIENT", "KILL", "TYPE", round % 2 == 0 ? "pubsub" : "normal", "SKIPME", "yes")
-                try await Self.untilPassed(.milliseconds(500 * round), since: began)
+                try await Self.untilElapsed(.milliseconds(500 * round), since: began)
                 let token = try await fleet.cli("GET", Self.key).text
                 #expect(token == lease.token)
             }
@@ -74,7 +74,7 @@ struct FollowedLeaseTests {
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 5000), through: sidecar)
             try await fleet.server.restart(keepingData: true)
             try await eventually("Redis is back") { await sidecar.status.isRedisUp }
-            try await Self.untilPassed(.milliseconds(7000), since: began)
+            try await Self.untilElapsed(.milliseconds(7000), since: began)
             let information = try await sidecar.inspectLock(try ResourceName("orders"))
             #expect(information?.fence == lease.fence)
             #expect(information?.holders == 1)
@@ -83,7 +83,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("Renewal ends with the release, so that the lock is free at once and no late renewal takes it back")
+    @Test("Renewal ends with the release, so the lock is free immediately and no late renewal reacquires it")
     func endsWithRelease() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -91,11 +91,11 @@ struct FollowedLeaseTests {
             for _ in 0..<30 {
                 // The lease is extended every 30 ms, so an extension is nearly always in progress or due.
                 let (lease, _) = try await Self.follow(try LockRequest("orders", ttl: 90), through: holder)
-                try await Self.untilPassed(.milliseconds(35), since: ContinuousClock.now)
+                try await Self.untilElapsed(.milliseconds(35), since: ContinuousClock.now)
                 _ = try await holder.releaseLock(name, token: lease.token)
                 let released = ContinuousClock.now
                 let next = try #require(try await other.acquireLock(try LockRequest("orders", ttl: 600_000)))
-                try await Self.untilPassed(.milliseconds(60), since: released)
+                try await Self.untilElapsed(.milliseconds(60), since: released)
                 let token = try await fleet.cli("GET", Self.key).text
                 #expect(token == next.token)
                 let renewal = try await holder.renewLock(name, token: lease.token, ttl: 90)
@@ -116,7 +116,7 @@ struct FollowedLeaseTests {
     }
 
     @Test("Renewal ends at the maximum hold, and the holder is notified")
-    func endsAtLongestHold() async throws {
+    func endsAtMaximumHold() async throws {
         try await Fleet.run(locks: LockSettings(maximumHold: .seconds(1))) { fleet in
             let began = ContinuousClock.now
             let (_, followed) = try await Self.follow(try LockRequest("orders", ttl: 300), through: fleet.sidecars[0])
@@ -220,11 +220,11 @@ struct FollowedLeaseTests {
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 2000), through: fleet.sidecars[0])
             if isPaused { await fleet.server.pause() } else { await fleet.server.kill() }
             let loss = await Self.loss(of: followed)
-            let told = ContinuousClock.now - began
+            let elapsed = ContinuousClock.now - began
             if isPaused { await fleet.server.resume() }
             #expect(loss == .expired)
-            #expect(told >= .milliseconds(lease.validMilliseconds))
-            #expect(told < .seconds(10))
+            #expect(elapsed >= .milliseconds(lease.validMilliseconds))
+            #expect(elapsed < .seconds(10))
         }
     }
 
@@ -239,9 +239,9 @@ struct FollowedLeaseTests {
             #expect(valid != nil)
             let loss = await Self.loss(of: brief)
             #expect(loss == .expired)
-            try await Self.untilPassed(.milliseconds(600), since: ContinuousClock.now)
-            let nothing = await Self.lossSoFar(of: long)
-            #expect(nothing == nil)
+            try await Self.untilElapsed(.milliseconds(600), since: ContinuousClock.now)
+            let noLoss = await Self.lossSoFar(of: long)
+            #expect(noLoss == nil)
         }
     }
 
@@ -272,8 +272,8 @@ struct FollowedLeaseTests {
             let loss = await Self.loss(of: linked)
             #expect(loss == .shutdown)
             // The unlinked lease is unaffected.
-            let nothing = await Self.lossSoFar(of: other)
-            #expect(nothing == nil)
+            let noLoss = await Self.lossSoFar(of: other)
+            #expect(noLoss == nil)
             let token = try await fleet.cli("GET", Self.key).text
             #expect(token == lease.token)
         }
@@ -301,8 +301,8 @@ struct FollowedLeaseTests {
             try await fleet.cli("DEL", Self.key)
             let loss = await Self.loss(of: second)
             #expect(loss == .deleted)
-            let nothing = await Self.lossSoFar(of: first)
-            #expect(nothing == nil)
+            let noLoss = await Self.lossSoFar(of: first)
+            #expect(noLoss == nil)
         }
     }
 
@@ -323,14 +323,14 @@ struct FollowedLeaseTests {
     }
 
     @Test("Renewal continues when one of two calls of the same owner ends, and the last one releases the lease")
-    func oneOfTwoGoes() async throws {
+    func oneOfTwoEnds() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let request = try LockRequest("orders", ttl: 600, owner: "job-7")
             let (_, first) = try await Self.follow(request, through: sidecar)
             let (_, retry) = try await Self.follow(request, through: sidecar)
             await sidecar.releaseFollowedLease(first.follower)
-            try await Self.untilPassed(.milliseconds(3 * 600), since: ContinuousClock.now)
+            try await Self.untilElapsed(.milliseconds(3 * 600), since: ContinuousClock.now)
             let token = try await fleet.cli("GET", Self.key).text
             #expect(token == "job-7")
             let loss = await Self.lossSoFar(of: retry)
@@ -340,8 +340,8 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("A lease whose holder is gone is released, and the next waiter gets the lock")
-    func holderGone() async throws {
+    @Test("A lease whose holder has left is released, and the next waiter gets the lock")
+    func holderLeaves() async throws {
         try await Fleet.run(of: 2) { fleet in
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 600_000), through: fleet.sidecars[0])
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
@@ -379,7 +379,7 @@ extension FollowedLeaseTests {
         return await reader.value
     }
 
-    private static func untilPassed(_ duration: Duration, since start: ContinuousClock.Instant) async throws {
+    private static func untilElapsed(_ duration: Duration, since start: ContinuousClock.Instant) async throws {
         try await eventually("\(duration) have passed") { ContinuousClock.now - start >= duration }
     }
 

@@ -23,14 +23,14 @@ struct GrantFollowingTests {
             let sidecar = fleet.sidecars[0]
             let name = try ResourceName(Self.name)
             let lease = try #require(try await sidecar.acquireLock(try Self.request(mode: mode)))
-            let kept = mode == .exclusive ? nil : try await sidecar.acquireLock(try Self.request(mode: mode))
-            let left = kept == nil ? 0 : 1
-            #expect(await sidecar.status.locksHeld == left + 1)
+            let other = mode == .exclusive ? nil : try await sidecar.acquireLock(try Self.request(mode: mode))
+            let remaining = other == nil ? 0 : 1
+            #expect(await sidecar.status.locksHeld == remaining + 1)
             #expect(try await fleet.sidecars[1].releaseLock(name, token: lease.token))
-            try await eventually(within: .seconds(5), "it is not counted") { await sidecar.status.locksHeld == left }
+            try await eventually(within: .seconds(5), "it is not counted") { await sidecar.status.locksHeld == remaining }
             let grants = await sidecar.grants(of: name)
             #expect(grants.last?.end == .lost)
-            if kept != nil { #expect(grants.first?.end == nil) }
+            if other != nil { #expect(grants.first?.end == nil) }
         }
     }
 
@@ -56,7 +56,7 @@ struct GrantFollowingTests {
         }
     }
 
-    @Test("A lease that another sidecar extends is counted past its first length", arguments: [LockMode.exclusive, .shared])
+    @Test("A lease that another sidecar extends is counted beyond its first ttl", arguments: [LockMode.exclusive, .shared])
     func extendedElsewhere(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -64,7 +64,7 @@ struct GrantFollowingTests {
             let began = ContinuousClock.now
             let lease = try #require(try await sidecar.acquireLock(try Self.request(ttl: 1500, mode: mode)))
             #expect(try await fleet.sidecars[1].renewLock(name, token: lease.token, ttl: 600_000) != nil)
-            try await eventually("its first length is over") { ContinuousClock.now - began > .milliseconds(3200) }
+            try await eventually("its first ttl is over") { ContinuousClock.now - began > .milliseconds(3200) }
             #expect(await sidecar.status.locksHeld == 1)
             #expect(await sidecar.grants(of: name).first?.end == nil)
             #expect(try await fleet.sidecars[1].releaseLock(name, token: lease.token))
@@ -82,7 +82,7 @@ struct GrantFollowingTests {
             request.label = "nightly"
             let lease = try #require(try await sidecar.acquireLock(request))
             let followed = try await sidecar.followLease(lease, isLinked: true)
-            try await eventually("three lengths have passed") { ContinuousClock.now - began > .milliseconds(1800) }
+            try await eventually("three ttls have passed") { ContinuousClock.now - began > .milliseconds(1800) }
             #expect(await sidecar.status.locksHeld == 1)
             #expect(await sidecar.grants(of: name).first?.end == nil)
             #expect(try await sidecar.inspectLock(name)?.label == "nightly")

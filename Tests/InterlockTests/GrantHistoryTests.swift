@@ -62,7 +62,7 @@ struct GrantHistoryTests {
             let second = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             #expect(try await other.releaseLock(name, token: second.token))
             let third = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 100)))
-            try await eventually("it is gone from Redis") { try await sidecar.inspectLock(name) == nil }
+            try await eventually("it has expired in Redis") { try await sidecar.inspectLock(name) == nil }
             #expect(try await !sidecar.releaseLock(name, token: third.token))
             let grants = try await Self.grants(sidecar)
             #expect(grants.map(\.fence) == [third, second, first].map(\.fence))
@@ -72,12 +72,12 @@ struct GrantHistoryTests {
     }
 
     @Test("The last hundred of many grants are remembered")
-    func bounded() async throws {
+    func limited() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             var fences: [Int64] = []
-            for turn in 0..<250 {
-                let lease = try #require(try await sidecar.acquireLock(try LockRequest("lock-\(turn % 7)")))
+            for index in 0..<250 {
+                let lease = try #require(try await sidecar.acquireLock(try LockRequest("lock-\(index % 7)")))
                 fences.append(lease.fence)
                 #expect(try await sidecar.releaseLock(try ResourceName(lease.name), token: lease.token))
             }

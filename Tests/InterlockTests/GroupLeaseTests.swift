@@ -8,7 +8,7 @@ struct GroupLeaseTests {
     // MARK: Owners and tokens
 
     @Test(
-        "The same owner holds it only once, with the same fence, even through another sidecar",
+        "An owner holds the lock only once, with the same fence, even through another sidecar",
         arguments: [LockMode.shared, .permits(2)])
     func sameOwner(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
@@ -31,16 +31,16 @@ struct GroupLeaseTests {
         }
     }
 
-    @Test("Only its token renews or releases a lease", arguments: [LockMode.shared, .permits(2)])
+    @Test("A lease is renewed or released only with its token", arguments: [LockMode.shared, .permits(2)])
     func byTokenOnly(mode: LockMode) async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try GroupLockTests.request(mode)))
-            let foreignRenewal = try await sidecar.renewLock(name, token: "somebody", ttl: 60_000)
-            #expect(foreignRenewal == nil)
-            let foreignRelease = try await sidecar.releaseLock(name, token: "somebody")
-            #expect(!foreignRelease)
+            let otherRenewal = try await sidecar.renewLock(name, token: "somebody", ttl: 60_000)
+            #expect(otherRenewal == nil)
+            let otherRelease = try await sidecar.releaseLock(name, token: "somebody")
+            #expect(!otherRelease)
             let valid = try #require(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000))
             #expect(valid > 50_000)
             let isReleased = try await sidecar.releaseLock(name, token: lease.token)
@@ -87,8 +87,8 @@ struct GroupLeaseTests {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             var leases: [Lease] = []
-            for turn in 0..<3 {
-                leases.append(try #require(try await fleet.sidecars[turn % 2].acquireLock(try GroupLockTests.request(mode))))
+            for index in 0..<3 {
+                leases.append(try #require(try await fleet.sidecars[index % 2].acquireLock(try GroupLockTests.request(mode))))
             }
             let isBroken = try await fleet.sidecars[1].breakLock(name, by: "ops")
             #expect(isBroken)
@@ -106,11 +106,11 @@ struct GroupLeaseTests {
     func brokenUnderAFence(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
-            let gone = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
+            let released = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
             let lease = try #require(try await fleet.sidecars[1].acquireLock(try GroupLockTests.request(mode)))
             _ = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
-            _ = try await fleet.sidecars[0].releaseLock(name, token: gone.token)
-            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: gone.fence) == false)
+            _ = try await fleet.sidecars[0].releaseLock(name, token: released.token)
+            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: released.fence) == false)
             #expect(try await fleet.sidecars[0].inspectLock(name)?.holders == 2)
             #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: lease.fence))
             #expect(try await fleet.sidecars[0].inspectLock(name) == nil)
@@ -118,7 +118,7 @@ struct GroupLeaseTests {
     }
 
     @Test(
-        "Anybody can see the mode and the number of holders but no tokens",
+        "An inspection shows the mode and the number of holders, but no tokens",
         arguments: [(LockMode.shared, "shared"), (.permits(3), "permits-3")])
     func inspected(mode: LockMode, label: String) async throws {
         try await Fleet.run(of: 2) { fleet in
@@ -136,7 +136,7 @@ struct GroupLeaseTests {
     }
 
     @Test(
-        "In Redis the lock is a string with a ttl next to its holders, and only the fence is left after the last release",
+        "In Redis the lock is a string with a ttl next to its holders, and only the fence remains after the last release",
         arguments: [(LockMode.shared, "shared"), (.permits(3), "permits-3")])
     func keys(mode: LockMode, label: String) async throws {
         try await Fleet.run { fleet in
@@ -154,13 +154,13 @@ struct GroupLeaseTests {
             let members = try await fleet.cli("ZRANGE", GroupLockTests.holdersKey, "0", "-1").array?.compactMap(\.text) ?? []
             #expect(Set(members) == Set(leases.map(\.token) + [group]))
             for key in [GroupLockTests.lockKey, GroupLockTests.holdersKey] {
-                let lasts = try #require(try await fleet.cli("PTTL", key).integer)
-                #expect((1...30_000).contains(lasts), "\(key)")
+                let ttl = try #require(try await fleet.cli("PTTL", key).integer)
+                #expect((1...30_000).contains(ttl), "\(key)")
             }
 
             for lease in leases { _ = try await sidecar.releaseLock(name, token: lease.token) }
-            let left = try await fleet.cli("KEYS", "interlock:*{orders}*").array?.compactMap(\.text)
-            #expect(left == ["interlock:fence:{orders}"])
+            let remaining = try await fleet.cli("KEYS", "interlock:*{orders}*").array?.compactMap(\.text)
+            #expect(remaining == ["interlock:fence:{orders}"])
         }
     }
 }

@@ -10,7 +10,7 @@ import Testing
 struct GroupLockTests {
     // MARK: Readers and writers
 
-    @Test("Readers hold it together through any sidecar, and a writer gets it when the last of them has released it")
+    @Test("Readers hold the lock together through any sidecar, and a writer gets it after the last reader's release")
     func readersTogether() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -40,8 +40,8 @@ struct GroupLockTests {
     func fencesRise() async throws {
         try await Fleet.run(of: 2) { fleet in
             var fences: [Int64] = []
-            for turn in 0..<10 {
-                let lease = try #require(try await fleet.sidecars[turn % 2].acquireLock(try Self.request(.shared)))
+            for index in 0..<10 {
+                let lease = try #require(try await fleet.sidecars[index % 2].acquireLock(try Self.request(.shared)))
                 fences.append(lease.fence)
             }
             #expect(fences == fences.sorted())
@@ -50,14 +50,14 @@ struct GroupLockTests {
     }
 
     @Test("A writer waits for all readers, and new readers do not pass it", arguments: [0, 1])
-    func writerIsNotStarved(home: Int) async throws {
+    func writerIsNotStarved(index: Int) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             var readers: [Lease] = []
             for sidecar in fleet.sidecars {
                 readers.append(try #require(try await sidecar.acquireLock(try Self.request(.shared))))
             }
-            let sidecar = fleet.sidecars[home]
+            let sidecar = fleet.sidecars[index]
             let writer = Task { try await sidecar.acquireLock(try Self.request(.exclusive, wait: 60_000)) }
             try await Self.untilTicketsAreQueued(1, in: fleet)
 
@@ -118,7 +118,7 @@ struct GroupLockTests {
             let sidecar = fleet.sidecars[0]
             let brief = try #require(try await sidecar.acquireLock(try Self.request(.shared, ttl: 300)))
             let long = try #require(try await sidecar.acquireLock(try Self.request(.shared, ttl: 60_000)))
-            try await eventually("one waiter remains") { try await sidecar.inspectLock(name)?.holders == 1 }
+            try await eventually("one holder remains") { try await sidecar.inspectLock(name)?.holders == 1 }
             let renewal = try await sidecar.renewLock(name, token: brief.token, ttl: 60_000)
             #expect(renewal == nil)
             let isReleased = try await sidecar.releaseLock(name, token: brief.token)
@@ -128,8 +128,8 @@ struct GroupLockTests {
         }
     }
 
-    @Test("A writer that gives up lets the readers behind it in, here and at another sidecar", arguments: [0, 1])
-    func writerGivesUp(home: Int) async throws {
+    @Test("When a writer gives up, the readers behind it get the lock, here and at another sidecar", arguments: [0, 1])
+    func writerGivesUp(index: Int) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             let reader = try #require(try await fleet.sidecars[0].acquireLock(try Self.request(.shared)))
@@ -137,12 +137,12 @@ struct GroupLockTests {
             try await eventually("the writer waits") {
                 try await fleet.sidecars[1].inspectLock(name)?.waiters == 1
             }
-            let sidecar = fleet.sidecars[home]
+            let sidecar = fleet.sidecars[index]
             let next = Task { try await sidecar.acquireLock(try Self.request(.shared, wait: 60_000)) }
             try await eventually("the reader waits behind it") {
                 let waiting = await sidecar.status.locksWaiting
                 let waiters = try await fleet.sidecars[1].inspectLock(name)?.waiters
-                return waiting == (home == 0 ? 2 : 1) && waiters == (home == 0 ? 1 : 2)
+                return waiting == (index == 0 ? 2 : 1) && waiters == (index == 0 ? 1 : 2)
             }
             let clock = ContinuousClock()
             let start = clock.now
@@ -158,13 +158,13 @@ struct GroupLockTests {
 
     // MARK: Semaphores
 
-    @Test("Three hold a semaphore of three, and the next waiter gets the first released slot", arguments: [0, 1, 2])
+    @Test("A semaphore of three has three holders, and the next waiter gets the first released slot", arguments: [0, 1, 2])
     func semaphore(leaver: Int) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             var holders: [Lease] = []
-            for turn in 0..<3 {
-                holders.append(try #require(try await fleet.sidecars[turn % 2].acquireLock(try Self.request(.permits(3)))))
+            for index in 0..<3 {
+                holders.append(try #require(try await fleet.sidecars[index % 2].acquireLock(try Self.request(.permits(3)))))
             }
             let refused = try await fleet.sidecars[0].acquireLock(try Self.request(.permits(3)))
             #expect(refused == nil)
@@ -213,7 +213,7 @@ struct GroupLockTests {
             let refused = try await fleet.sidecars[1].acquireLock(try Self.request(.permits(5)))
             #expect(refused == nil)
             for holder in holders { _ = try await fleet.sidecars[0].releaseLock(name, token: holder.token) }
-            // The next holder determines the number of permits anew.
+            // The next holder determines a new number of slots.
             for _ in 0..<3 {
                 let lease = try await fleet.sidecars[1].acquireLock(try Self.request(.permits(3)))
                 #expect(lease != nil)
@@ -231,8 +231,8 @@ struct GroupLockTests {
             }
             let lines = log.lines.filter { $0.contains("event=lock.permits_differ") }
             #expect(lines.count == 2, "\(lines)")
-            for (line, asked) in zip(lines, [2, 7]) {
-                #expect(line.hasSuffix("asked=\(asked) event=lock.permits_differ lock=orders permits=5"))
+            for (line, requested) in zip(lines, [2, 7]) {
+                #expect(line.hasSuffix("asked=\(requested) event=lock.permits_differ lock=orders permits=5"))
             }
         }
     }
@@ -246,11 +246,11 @@ struct GroupLockTests {
             (.permits(2), .shared),
         ], [Int64(0), 60_000])
     func mixed(modes: (LockMode, LockMode), wait: Int64) async throws {
-        let (held, asked) = modes
+        let (held, requested) = modes
         try await Fleet.run(of: 2) { fleet in
             _ = try #require(try await fleet.sidecars[0].acquireLock(try Self.request(held)))
             for sidecar in fleet.sidecars {
-                let code = await Self.code { _ = try await sidecar.acquireLock(try Self.request(asked, wait: wait)) }
+                let code = await Self.code { _ = try await sidecar.acquireLock(try Self.request(requested, wait: wait)) }
                 #expect(code == .invalid)
                 let waiting = await sidecar.status.locksWaiting
                 #expect(waiting == 0)
@@ -261,11 +261,11 @@ struct GroupLockTests {
     @Test("Readers and a writer exclude each other without an error", arguments: [LockMode.shared, .exclusive])
     func excluded(held: LockMode) async throws {
         try await Fleet.run { fleet in
-            let asked: LockMode = held == .shared ? .exclusive : .shared
+            let requested: LockMode = held == .shared ? .exclusive : .shared
             _ = try #require(try await fleet.sidecars[0].acquireLock(try Self.request(held)))
-            let refused = try await fleet.sidecars[0].acquireLock(try Self.request(asked))
+            let refused = try await fleet.sidecars[0].acquireLock(try Self.request(requested))
             #expect(refused == nil)
-            let stillRefused = try await fleet.sidecars[0].acquireLock(try Self.request(asked, wait: 50))
+            let stillRefused = try await fleet.sidecars[0].acquireLock(try Self.request(requested, wait: 50))
             #expect(stillRefused == nil)
         }
     }
@@ -295,11 +295,11 @@ struct GroupLockTests {
                 try await group.waitForAll()
             }
             #expect((2...3).contains(inside.maximumReaders))
-            try await Self.untilNothingIsLeft(in: fleet)
+            try await Self.untilFree(in: fleet)
         }
     }
 
-    @Test("Of twenty-four callers through three sidecars, one in four a writer, a writer never holds with anybody else")
+    @Test("Of 24 callers through three sidecars, a quarter of them writers, no writer shares the lock with another holder")
     func readersAndWritersUnderLoad() async throws {
         try await Fleet.run(of: 3) { fleet in
             let name = try ResourceName("orders")
@@ -324,7 +324,7 @@ struct GroupLockTests {
             }
             #expect(inside.conflicts == 0)
             #expect(inside.maximumReaders > 1)
-            try await Self.untilNothingIsLeft(in: fleet)
+            try await Self.untilFree(in: fleet)
         }
     }
 }
@@ -355,7 +355,7 @@ extension GroupLockTests {
         }
     }
 
-    private static func untilNothingIsLeft(in fleet: Fleet) async throws {
+    private static func untilFree(in fleet: Fleet) async throws {
         try await eventually("it is free, and no one waits for it") {
             try await fleet.cli("EXISTS", lockKey, holdersKey, "interlock:grants:{orders}", "interlock:queue:{orders}").integer
                 == 0

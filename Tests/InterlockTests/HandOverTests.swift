@@ -15,7 +15,7 @@ struct HandOverTests {
     /// Redis commands that free a lock without a release.
     static let ends = [["DEL", lockKey], ["PEXPIRE", lockKey, "20"]]
 
-    @Test("A newcomer that does not wait never passes waiters, however the lock became free", arguments: ends)
+    @Test("A newcomer that does not wait never overtakes waiters, however the lock became free", arguments: ends)
     func noBarging(end: [String]) async throws {
         try await Fleet.run(of: 2) { fleet in
             let (newcomer, sidecar) = (fleet.sidecars[0], fleet.sidecars[1])
@@ -29,13 +29,13 @@ struct HandOverTests {
                 }
                 try await Self.untilTicketsAreQueued(1, in: fleet)
                 _ = try await fleet.redis.send(AnyCommand(end))
-                var passes = 0
+                var overtakes = 0
                 try await eventually("the waiter is served") {
                     let lease = try await newcomer.acquireLock(try LockRequest("orders"))
-                    if lease != nil { passes += 1 }
+                    if lease != nil { overtakes += 1 }
                     return isServed.withLockedValue { $0 }
                 }
-                #expect(passes == 0)
+                #expect(overtakes == 0)
                 let lease = try #require(try await waiter.value)
                 let isReleased = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
                 #expect(isReleased)
@@ -52,13 +52,13 @@ struct HandOverTests {
             var grants: [(sidecar: Int, fence: Int64)] = []
             try await withThrowingTaskGroup(of: (Int, Int64).self) { group in
                 for waiter in 0..<(2 * waiters) {
-                    let home = waiter % 2
-                    let sidecar = fleet.sidecars[home]
+                    let index = waiter % 2
+                    let sidecar = fleet.sidecars[index]
                     group.addTask {
                         let request = try LockRequest("orders", ttl: 600_000, wait: 60_000)
                         let lease = try #require(try await sidecar.acquireLock(request))
                         _ = try await sidecar.releaseLock(name, token: lease.token)
-                        return (home, lease.fence)
+                        return (index, lease.fence)
                     }
                 }
                 try await Self.untilWaiting(2 * waiters, in: fleet)
@@ -107,10 +107,10 @@ struct HandOverTests {
         try await Fleet.run(of: 3) { fleet in
             let name = try ResourceName("orders")
             let clock = ContinuousClock()
-            let (holder, home) = (fleet.sidecars[0], fleet.sidecars[1])
+            let (holder, first) = (fleet.sidecars[0], fleet.sidecars[1])
             for round in 0..<50 {
                 let held = try #require(try await holder.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 20_000)))
-                let leaver = Task { try await home.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
+                let leaver = Task { try await first.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
                 try await Self.untilTicketsAreQueued(1, in: fleet)
                 // The next waiter is behind the leaver, in the same sidecar or in another.
                 let other = fleet.sidecars[1 + round % 2]
@@ -123,12 +123,12 @@ struct HandOverTests {
                 leaver.cancel()
                 let wasHeld = try await isReleased
                 #expect(wasHeld)
-                if let won = try? await leaver.value { _ = try await home.releaseLock(name, token: won.token) }
+                if let won = try? await leaver.value { _ = try await first.releaseLock(name, token: won.token) }
                 let granted = try #require(try await next.value)
                 #expect(clock.now - released < .seconds(3))
                 _ = try await other.releaseLock(name, token: granted.token)
             }
-            try await Self.untilNothingIsLeft(in: fleet)
+            try await Self.untilFree(in: fleet)
         }
     }
 
@@ -163,7 +163,7 @@ struct HandOverTests {
         }
     }
 
-    @Test("Under load one holder at a time has the lock, fences rise, and nothing is left, although callers leave and time out")
+    @Test("Under load one holder at a time has the lock, fences rise, and no key remains, although callers leave and time out")
     func stress() async throws {
         try await Fleet.run(of: 3) { fleet in
             let name = try ResourceName("orders")
@@ -177,8 +177,8 @@ struct HandOverTests {
                     let other = fleet.sidecars[(caller + 1) % 3]
                     group.addTask {
                         for cycle in 0..<40 {
-                            let manner = (caller * 31 + cycle * 17) % 10
-                            guard let lease = try await Self.acquire(in: manner, through: sidecar) else { continue }
+                            let behavior = (caller * 31 + cycle * 17) % 10
+                            guard let lease = try await Self.acquire(as: behavior, through: sidecar) else { continue }
                             holders.enter(fence: lease.fence)
                             entries.withLockedValue { $0 += 1 }
                             let seen = guarded.withLockedValue { $0 }
@@ -197,25 +197,25 @@ struct HandOverTests {
             #expect(holders.fencesRose)
             let (entered, counted) = (entries.withLockedValue { $0 }, guarded.withLockedValue { $0 })
             #expect(entered == counted)
-            print("\(entered) of 1920 callers came in")
-            try await Self.untilNothingIsLeft(in: fleet)
+            print("\(entered) of 1920 attempts acquired the lock")
+            try await Self.untilFree(in: fleet)
         }
     }
 
     // MARK: Unannounced ends
 
-    @Test("The first waiter notices within moments that a lock with a minute left is gone", arguments: ends)
+    @Test("The first waiter notices within two seconds that a lock with a minute remaining has ended", arguments: ends)
     func unannouncedEnd(end: [String]) async throws {
         try await Fleet.run(of: 2) { fleet in
             let clock = ContinuousClock()
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 60_000)))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 50_000))
             try await Self.untilTicketsAreQueued(1, in: fleet)
-            let gone = clock.now
+            let ended = clock.now
             _ = try await fleet.redis.send(AnyCommand(end))
             let granted = try #require(try await next)
             #expect(granted.fence > lease.fence)
-            #expect(clock.now - gone < .seconds(2))
+            #expect(clock.now - ended < .seconds(2))
         }
     }
 
@@ -253,16 +253,17 @@ extension HandOverTests {
     private static let lockKey = "interlock:lock:{orders}"
     private static let queueKey = "interlock:queue:{orders}"
 
-    /// Acquires in the manner of different callers: most wait until granted; some do not wait, wait briefly, or cancel.
-    private static func acquire(in manner: Int, through sidecar: Coordinator) async throws -> Lease? {
-        switch manner {
+    /// Acquires like one of several kinds of callers: most wait until granted; others do not wait, or only briefly, or
+    /// cancel.
+    private static func acquire(as behavior: Int, through sidecar: Coordinator) async throws -> Lease? {
+        switch behavior {
         case 0:
             return try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000))
         case 1, 2:
-            return try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: Int64(5 * manner)))
+            return try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: Int64(5 * behavior)))
         case 3, 4:
             let caller = Task { try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
-            for _ in 0..<(10 * manner) { await Task.yield() }
+            for _ in 0..<(10 * behavior) { await Task.yield() }
             caller.cancel()
             do {
                 return try await caller.value
@@ -292,7 +293,7 @@ extension HandOverTests {
         }
     }
 
-    private static func untilNothingIsLeft(in fleet: Fleet) async throws {
+    private static func untilFree(in fleet: Fleet) async throws {
         try await eventually(within: .seconds(5), "it is free, and no one waits for it") {
             try await fleet.cli("EXISTS", lockKey, queueKey).integer == 0
         }
@@ -309,8 +310,8 @@ extension HandOverTests {
     private static func upkeep(since start: ContinuousClock.Instant) -> Int64 {
         let elapsed = ContinuousClock.now - start
         let rounds = Int64(elapsed / Duration.seconds(5)) + 2
-        let looks = Int64(elapsed / Duration.milliseconds(LockQueue.checkMilliseconds)) + 1
-        return 8 * rounds + looks
+        let checks = Int64(elapsed / Duration.milliseconds(LockQueue.checkMilliseconds)) + 1
+        return 8 * rounds + checks
     }
 }
 

@@ -3,7 +3,7 @@ import NIOConcurrencyHelpers
 /// Counts concurrent holders, and records whether fences rise in the order of entry.
 final class HolderCount: Sendable {
     private struct State {
-        var inside = 0
+        var current = 0
         var most = 0
         var lastFence: Int64 = 0
         var fencesRose = true
@@ -16,14 +16,14 @@ final class HolderCount: Sendable {
 
     func enter(fence: Int64) {
         state.withLockedValue { state in
-            state.inside += 1
-            state.most = max(state.most, state.inside)
+            state.current += 1
+            state.most = max(state.most, state.current)
             if fence <= state.lastFence { state.fencesRose = false }
             state.lastFence = fence
         }
     }
 
     func leave() {
-        state.withLockedValue { $0.inside -= 1 }
+        state.withLockedValue { $0.current -= 1 }
     }
 }

@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Several locks at once, all or none", .timeLimit(.minutes(2)))
+@Suite("Several locks acquired together, all or none", .timeLimit(.minutes(2)))
 struct JointLockTests {
     @Test("All are acquired, each with its own token and fence, in the order of the request")
     func all() async throws {
@@ -21,7 +21,7 @@ struct JointLockTests {
                 let refused = try await fleet.sidecars[1].acquireLock(try LockRequest(lease.name))
                 #expect(refused == nil)
             }
-            // Each lease can be released on its own, like any other.
+            // Each lease can be released separately.
             for lease in leases {
                 let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName(lease.name), token: lease.token)
                 #expect(isReleased)
@@ -29,7 +29,7 @@ struct JointLockTests {
         }
     }
 
-    @Test("One lock is enough, and thirty-two are not too many", arguments: [1, 32])
+    @Test("One lock and thirty-two locks are accepted", arguments: [1, 32])
     func sizes(count: Int) async throws {
         try await Fleet.run { fleet in
             let leases = try await fleet.sidecars[0].acquireLocks(try Self.request((1...count).map { "job-\($0)" }))
@@ -62,7 +62,7 @@ struct JointLockTests {
         try await Fleet.run(of: 2) { fleet in
             let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("c")))
             async let waiting = fleet.sidecars[1].acquireLocks(try Self.request(["c", "a", "b"], wait: 60_000))
-            try await Self.untilSomeoneWaits(for: "c", in: fleet)
+            try await Self.untilCallerWaits(for: "c", in: fleet)
             let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("c"), token: holder.token)
             #expect(isReleased)
             let leases = try #require(try await waiting)
@@ -105,15 +105,15 @@ struct JointLockTests {
             let first = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("a", ttl: 600_000)))
             _ = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("b", ttl: 600_000)))
             let clock = ContinuousClock()
-            let asked = clock.now
+            let requested = clock.now
             async let waiting = fleet.sidecars[1].acquireLocks(try Self.request(["a", "b"], wait: 4000))
-            try await eventually("three quarters of the wait are over") { clock.now - asked >= .seconds(3) }
+            try await eventually("three quarters of the wait are over") { clock.now - requested >= .seconds(3) }
             let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("a"), token: first.token)
             #expect(isReleased)
             let leases = try await waiting
             #expect(leases == nil)
             // A separate wait for the second lock would have ended after seven seconds.
-            #expect(clock.now - asked < .seconds(6))
+            #expect(clock.now - requested < .seconds(6))
         }
     }
 
@@ -123,7 +123,7 @@ struct JointLockTests {
             let sidecar = fleet.sidecars[1]
             let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("b")))
             let caller = Task { try await sidecar.acquireLocks(try Self.request(["b", "a"], wait: 60_000)) }
-            try await Self.untilSomeoneWaits(for: "b", in: fleet)
+            try await Self.untilCallerWaits(for: "b", in: fleet)
             let isTaken = try await fleet.cli("EXISTS", Self.key("a")).integer
             #expect(isTaken == 1)
             caller.cancel()
@@ -141,9 +141,9 @@ struct JointLockTests {
     func cancelledAnywhere() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
-            for turn in 0..<50 {
+            for round in 0..<50 {
                 let caller = Task { try await sidecar.acquireLocks(try Self.request(["a", "b", "c"])) }
-                for _ in 0..<(turn % 10) { await Task.yield() }
+                for _ in 0..<(round % 10) { await Task.yield() }
                 caller.cancel()
                 guard let leases = try? await caller.value else { continue }
                 for lease in leases {
@@ -170,7 +170,7 @@ struct JointLockTests {
     @Test(
         "An empty list, too many names and a repeated name are invalid",
         arguments: [[], (1...33).map { "job-\($0)" }, ["a", "b", "a"]] as [[String]])
-    func wrongNames(names: [String]) async throws {
+    func invalidNames(names: [String]) async throws {
         try await Fleet.run { fleet in
             let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(try Self.request(names)) }
             #expect(code == .invalid)
@@ -180,7 +180,7 @@ struct JointLockTests {
     }
 
     @Test("Locks that are acquired together are exclusive", arguments: [LockMode.shared, .permits(2)])
-    func wrongMode(mode: LockMode) async throws {
+    func invalidMode(mode: LockMode) async throws {
         try await Fleet.run { fleet in
             let request = try Self.request(["a", "b"], mode: mode)
             let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(request) }
@@ -189,7 +189,7 @@ struct JointLockTests {
     }
 
     @Test("A ttl that is invalid for one lock is invalid for several", arguments: [Int64(0), 3_600_001])
-    func wrongTTL(ttl: Int64) async throws {
+    func invalidTTL(ttl: Int64) async throws {
         try await Fleet.run { fleet in
             let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(try Self.request(["a", "b"], ttl: ttl)) }
             #expect(code == .invalid)
@@ -209,8 +209,8 @@ extension JointLockTests {
         return JointLockRequest(names: try names.map { try ResourceName($0) }, template: template)
     }
 
-    private static func untilSomeoneWaits(for name: String, in fleet: Fleet) async throws {
-        try await eventually("someone waits for \(name)") {
+    private static func untilCallerWaits(for name: String, in fleet: Fleet) async throws {
+        try await eventually("a caller waits for \(name)") {
             try await fleet.cli("ZCARD", "interlock:queue:{\(name)}").integer == 1
         }
     }

@@ -7,9 +7,9 @@ import Testing
 @Suite("Locks under a custom key prefix")
 struct KeyPrefixTests {
     @Test(
-        "A lock whose key would collide with the fleet's own keys is refused",
+        "A lock whose key would collide with the fleet's own keys is rejected",
         arguments: ["interlock:fleet", "interlock:anything"])
-    func own(name: String) async throws {
+    func fleetKeys(name: String) async throws {
         let name = try ResourceName(name)
         try await Fleet.run(locks: LockSettings(keyPrefix: "")) { fleet in
             let error = await #expect(throws: InterlockError.self) {

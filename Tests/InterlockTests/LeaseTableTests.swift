@@ -3,7 +3,7 @@ import Testing
 
 @testable import Interlock
 
-/// The tests supply the time and need no Redis.
+/// Tests with a manual clock and without Redis.
 @Suite("The list of a sidecar's leases")
 final class LeaseTableTests {
     private var table = LeaseTable()
@@ -54,7 +54,7 @@ final class LeaseTableTests {
         #expect(reviewed(at: 1600) == ["bills b 4"])
     }
 
-    @Test("The leases of a lock that may have been broken are reviewed at once, in the order of grant")
+    @Test("The leases of a lock that may have been broken are reviewed immediately, in the order of grant")
     func suspects() throws {
         try grant("orders", "a", fence: 1)
         try grant("bills", "b", fence: 2)
@@ -90,7 +90,7 @@ final class LeaseTableTests {
         #expect(reviewed(at: 5000) == ["orders owner 1"])
     }
 
-    @Test("The list takes leases up to its capacity, and leases that end make room")
+    @Test("The list takes leases up to its capacity, and leases that end free capacity")
     func bounds() throws {
         for number in 0..<20_100 { try grant("lock-\(number)", "token", fence: Int64(number)) }
         #expect(count(at: 0) == 20_000)

@@ -61,7 +61,7 @@ struct LeastACLTests {
         return breaker
     }
 
-    @Test("Two sidecars under it use every feature, and Redis refuses nothing")
+    @Test("Two sidecars with the minimal ACL use every feature, and Redis denies nothing")
     func everything() async throws {
         let user = (name: "sidecar", password: "secret", command: try Self.documented())
         try await Fleet.run(of: 2, services: Self.services, user: user) { fleet in
@@ -74,7 +74,7 @@ struct LeastACLTests {
     }
 
     @Test("A missing command makes limits unavailable, and services apply when_redis_is_down")
-    func tooFewRights() async throws {
+    func missingPermission() async throws {
         let command = try Self.documented().filter { $0 != "+hmget" }
         let denying = ServiceDefinition(
             name: "strict", limits: [LimitDefinition(name: "1m", limit: 5, window: .seconds(60), algorithm: .sliding)],

@@ -18,7 +18,7 @@ struct LimitAlgorithmRedisTests {
         "Hundreds of concurrent calls through three sidecars take exactly the capacity",
         arguments: [(.fixed, 50), (.sliding, 50), (.gcra(burst: 49), 50)] as [(LimitAlgorithm, Int)])
     func concurrent(algorithm: LimitAlgorithm, capacity: Int) async throws {
-        // The gcra limit restores one call a minute, so none comes back during the test.
+        // The gcra limit restores one call a minute, so none is restored during the test.
         let limit: Int64 = if case .gcra = algorithm { 1 } else { Int64(capacity) }
         try await Fleet.run(of: 3, services: [Self.service(Self.perMinute(limit, algorithm))]) { fleet in
             let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
@@ -58,7 +58,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("A burst is granted at once, and later calls get the time of the next slot")
+    @Test("A burst is granted immediately, and later calls get the time of the next slot")
     func burst() async throws {
         try await Fleet.run(services: [Self.service(Self.perMinute(6, .gcra(burst: 3)))]) { fleet in
             var answers: [LimitAnswer] = []
@@ -96,7 +96,7 @@ struct LimitAlgorithmRedisTests {
                 if (try? await caller.value)?.isTaken == true { taken += 1 }
             }
             let expected = 10 - min(taken, 10)
-            try await eventually(within: .seconds(10), "unused capacity is back") {
+            try await eventually(within: .seconds(10), "unused capacity is refunded") {
                 try await sidecar.peek(service: "catalog").remaining == expected
             }
         }
@@ -112,10 +112,10 @@ struct LimitAlgorithmRedisTests {
             #expect(try await sidecar.peek(service: "catalog").remaining == 10)
             for _ in 0..<10 { _ = try await sidecar.take(service: "catalog") }
             let peeked = try await sidecar.peek(service: "catalog")
-            let told = try await sidecar.take(service: "catalog")
+            let answer = try await sidecar.take(service: "catalog")
             #expect(!peeked.isTaken)
-            #expect(peeked.remaining == told.remaining)
-            #expect(abs((peeked.retryAfter ?? 0) - (told.retryAfter ?? 0)) < 10_000)
+            #expect(peeked.remaining == answer.remaining)
+            #expect(abs((peeked.retryAfter ?? 0) - (answer.retryAfter ?? 0)) < 10_000)
         }
     }
 
@@ -137,7 +137,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("Sidecars whose callers wait for one limit each get their portion")
+    @Test("Sidecars whose callers wait for the same limit share it fairly")
     func fairness() async throws {
         let limit = LimitDefinition(name: "short", limit: 6, window: .milliseconds(300))
         try await Fleet.run(of: 3, services: [Self.service(limit)]) { fleet in
@@ -156,7 +156,7 @@ struct LimitAlgorithmRedisTests {
                 var granted = [0, 0, 0]
                 while granted.reduce(0, +) < 90, let served = try await group.next() { if let served { granted[served] += 1 } }
                 group.cancelAll()
-                while let rest = await group.nextResult() { _ = rest }
+                while let result = await group.nextResult() { _ = result }
                 return granted
             }
             // An even split is 30 each; head starts of milliseconds and a busy machine shift it.
@@ -164,7 +164,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("A shadow limit refuses no call and takes only what it has room for")
+    @Test("A shadow limit refuses no call and counts calls up to its capacity")
     func shadow() async throws {
         let real = LimitDefinition(name: "real", limit: 100, window: .seconds(60))
         let shadow = LimitDefinition(name: "shadow", limit: 3, window: .seconds(60), isShadow: true)
@@ -186,11 +186,11 @@ struct LimitAlgorithmRedisTests {
         try await Fleet.run(services: [Self.service(real, shadow)]) { fleet in
             var events = fleet.sidecars[0].events.limits.makeAsyncIterator()
             for _ in 0..<15 { _ = try await fleet.sidecars[0].take(service: "catalog") }
-            var told: Set<String> = []
+            var reported: Set<String> = []
             for _ in 0..<4 {
-                if let event = await events.next() { told.insert("\(event.payload.limit) \(event.payload.kind.rawValue)") }
+                if let event = await events.next() { reported.insert("\(event.payload.limit) \(event.payload.kind.rawValue)") }
             }
-            #expect(told == ["real limit.near", "real limit.reached", "shadow limit.near", "shadow limit.shadow"])
+            #expect(reported == ["real limit.near", "real limit.reached", "shadow limit.near", "shadow limit.shadow"])
         }
     }
 

@@ -16,7 +16,7 @@ struct LimitPauseTests {
             onLimit: LimitPolicy(action: .trip, pause: pause, maximumWaiting: maximumWaiting))
     }
 
-    private static let long = service(pause: .seconds(40) ... .seconds(40))
+    private static let longPause = service(pause: .seconds(40) ... .seconds(40))
 
     private static func expect(_ state: BreakerSnapshot.State, in sidecar: Coordinator) async throws {
         try await eventually(within: .seconds(10), "the breaker is \(state.rawValue)") {
@@ -29,7 +29,7 @@ struct LimitPauseTests {
         for _ in 0..<2 { _ = try await PermitTests.permit(sidecar) }
     }
 
-    @Test("The counter reaches its limit, the breaker opens, pauses and half-opens, the call is sent again, and it closes")
+    @Test("When a limit is reached the breaker opens, half-opens after the pause, the call is sent again, and the breaker closes")
     func sentAgain() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             try await Self.reachLimit(fleet.sidecars[0])
@@ -58,9 +58,9 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("A call that cannot wait out the pause is refused at once, with the time when it is over")
+    @Test("A call that cannot wait out the pause is refused immediately, with the time when the pause ends")
     func tooLong() async throws {
-        try await Fleet.run(services: [Self.long]) { fleet in
+        try await Fleet.run(services: [Self.longPause]) { fleet in
             let sidecar = fleet.sidecars[0]
             try await Self.reachLimit(sidecar)
             let begun = ContinuousClock.now
@@ -74,7 +74,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("A wait that the limit itself makes hopeless is refused at once, with the time when capacity returns")
+    @Test("A wait that the limit alone makes too long is refused immediately, with the time when capacity returns")
     func hopelessLimit() async throws {
         try await Fleet.run(services: [Self.service(window: .seconds(60))]) { fleet in
             try await Self.reachLimit(fleet.sidecars[0])
@@ -84,7 +84,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("The queue is bounded")
+    @Test("The queue is limited")
     func bounded() async throws {
         let service = Self.service(pause: .seconds(40) ... .seconds(40), maximumWaiting: 1)
         try await Fleet.run(services: [service]) { fleet in
@@ -99,9 +99,9 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("When another cause opens the breaker meanwhile, waiting calls are refused at once")
+    @Test("When another cause opens the breaker meanwhile, waiting calls are refused immediately")
     func otherCause() async throws {
-        try await Fleet.run(services: [Self.long]) { fleet in
+        try await Fleet.run(services: [Self.longPause]) { fleet in
             let sidecar = fleet.sidecars[0]
             try await Self.reachLimit(sidecar)
             let waiter = Task { try await PermitTests.refusal(sidecar, wait: 55_000)?.reason }
@@ -112,9 +112,9 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("When an operator closes the breaker, waiting calls are sent at once")
+    @Test("When an operator closes the breaker, waiting calls are sent immediately")
     func closedByHand() async throws {
-        try await Fleet.run(services: [Self.long]) { fleet in
+        try await Fleet.run(services: [Self.longPause]) { fleet in
             let sidecar = fleet.sidecars[0]
             try await Self.reachLimit(sidecar)
             let waiter = Task { try await PermitTests.permit(sidecar, wait: 55_000) }
@@ -145,7 +145,7 @@ struct LimitPauseTests {
 
     @Test("A call that does not wait is refused while the breaker is open")
     func withoutWait() async throws {
-        try await Fleet.run(services: [Self.long]) { fleet in
+        try await Fleet.run(services: [Self.longPause]) { fleet in
             let sidecar = fleet.sidecars[0]
             try await Self.reachLimit(sidecar)
             let limited = try await PermitTests.refusal(sidecar)
@@ -158,7 +158,7 @@ struct LimitPauseTests {
 
     @Test("Waiting calls are answered when the sidecar shuts down")
     func shutsDown() async throws {
-        try await Fleet.run(services: [Self.long]) { fleet in
+        try await Fleet.run(services: [Self.longPause]) { fleet in
             let sidecar = fleet.sidecars[0]
             try await Self.reachLimit(sidecar)
             let waiter = Task { try await PermitTests.permit(sidecar, wait: 55_000) }

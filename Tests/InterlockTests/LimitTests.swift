@@ -18,8 +18,8 @@ struct LimitTests {
     func shared() async throws {
         try await Fleet.run(of: 2, services: [Self.service([Self.tenPerMinute])]) { fleet in
             var taken = 0
-            for turn in 0..<24 {
-                if try await fleet.sidecars[turn % 2].take(service: "catalog").isTaken { taken += 1 }
+            for index in 0..<24 {
+                if try await fleet.sidecars[index % 2].take(service: "catalog").isTaken { taken += 1 }
             }
             #expect(taken == 10)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 10)
@@ -82,12 +82,12 @@ struct LimitTests {
                     #expect(permit == InterlockError(.invalid, message))
                 }
             }
-            let most = try await sidecar.take(service: "catalog", cost: 5)
-            #expect(most.isTaken)
+            let largest = try await sidecar.take(service: "catalog", cost: 5)
+            #expect(largest.isTaken)
         }
     }
 
-    @Test("A subject counts towards its own limit and the service's")
+    @Test("A subject counts toward its own limit and the service's")
     func subjects() async throws {
         let perUser = LimitDefinition(name: "user", limit: 2, window: .seconds(60), isPerSubject: true)
         try await Fleet.run(services: [Self.service([Self.tenPerMinute, perUser])]) { fleet in
@@ -149,7 +149,7 @@ struct LimitTests {
         }
     }
 
-    @Test("A wait that cannot end in time is refused at once, with the time when it could be granted")
+    @Test("A wait that cannot end in time is refused immediately, with the time when it could be granted")
     func hopelessWait() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             _ = try await fleet.sidecars[0].take(service: "catalog", cost: 10)
@@ -203,7 +203,7 @@ struct LimitTests {
         }
     }
 
-    @Test("A counter that lost its ttl gets it back, and one that is not a number is an error")
+    @Test("A counter that lost its ttl gets a new one, and one that is not a number is an error")
     func damagedCounters() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             try await fleet.cli("SET", "interlock:rate:{catalog}:1m", "3")
@@ -251,8 +251,8 @@ struct LimitTests {
         }
     }
 
-    @Test("A known window end neither keeps a deleted counter nor leaves one without an end")
-    func knownEnd() async throws {
+    @Test("A cached window end neither revives a deleted counter nor leaves one without a ttl")
+    func cachedEnd() async throws {
         let limit = LimitDefinition(name: "short", limit: 1_000_000, window: .milliseconds(300))
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
             let (key, sidecar) = ("interlock:rate:{catalog}:short", fleet.sidecars[0])
@@ -263,14 +263,14 @@ struct LimitTests {
             #expect(try await fleet.cli("PTTL", key).integer ?? 0 > 0)
             _ = try await sidecar.take(service: "catalog")
             try await fleet.cli("PERSIST", key)
-            try await eventually("it has an end again") {
+            try await eventually("it has a ttl again") {
                 _ = try await sidecar.take(service: "catalog")
                 return try await fleet.cli("PTTL", key).integer ?? -1 > 0
             }
         }
     }
 
-    @Test("A reload changes the limit at once despite remembered refusals")
+    @Test("A reload changes the limit immediately despite remembered refusals")
     func reload() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -286,15 +286,15 @@ struct LimitTests {
         }
     }
 
-    @Test("Calls that wait when a reload removes the limits or the service are answered at once", arguments: [false, true])
-    func removedByReload(isServiceKept: Bool) async throws {
+    @Test("Calls that wait when a reload removes the limits or the service are answered immediately", arguments: [false, true])
+    func removedByReload(keepsService: Bool) async throws {
         let limit = LimitDefinition(name: "long", limit: 1, window: .seconds(30))
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await sidecar.take(service: "catalog")
             let waiter = Task { try await sidecar.take(service: "catalog", waitMilliseconds: 50_000) }
             #expect(try await sidecar.take(service: "catalog").isTaken == false)
-            try await sidecar.reload(services: isServiceKept ? [Self.service([])] : [])
+            try await sidecar.reload(services: keepsService ? [Self.service([])] : [])
             await #expect(throws: InterlockError.self) { try await waiter.value }
         }
     }
@@ -312,10 +312,10 @@ struct LimitTests {
             try await eventually(within: .seconds(10), "Redis received a command") { await sidecar.status.redisCommands > before }
             leaver.cancel()
             _ = try? await leaver.value
-            let waitsForTurn = Task { try await sidecar.take(service: "catalog", waitMilliseconds: 50_000) }
+            let waiter = Task { try await sidecar.take(service: "catalog", waitMilliseconds: 50_000) }
             let started = ContinuousClock.now
             await fleet.server.resume()
-            #expect(try await waitsForTurn.value.isTaken)
+            #expect(try await waiter.value.isTaken)
             #expect(started.duration(to: .now) < .seconds(10))
         }
     }

@@ -27,12 +27,12 @@ struct LockTests {
     func fences() async throws {
         try await Fleet.run(of: 2) { fleet in
             var last: Int64 = 0
-            for turn in 0..<40 {
-                let sidecar = fleet.sidecars[turn % 2]
+            for index in 0..<40 {
+                let sidecar = fleet.sidecars[index % 2]
                 let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
                 #expect(lease.fence > last)
                 last = lease.fence
-                if turn % 10 == 9 {
+                if index % 10 == 9 {
                     try await fleet.cli("FLUSHALL")
                 } else {
                     #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token))
@@ -60,7 +60,7 @@ struct LockTests {
             let sidecar = fleet.sidecars[0]
             let first = try #require(try await sidecar.acquireLock(try LockRequest("orders", owner: "job-7")))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually(within: .seconds(5), "someone waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(5), "a caller waits") { await sidecar.status.locksWaiting == 1 }
             let again = try await sidecar.acquireLock(try LockRequest("orders", owner: "job-7"))
             #expect(again?.fence == first.fence)
             #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: "job-7"))
@@ -68,7 +68,7 @@ struct LockTests {
         }
     }
 
-    @Test("Only its token renews or releases a lease")
+    @Test("A lease is renewed or released only with its token")
     func byTokenOnly() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -137,7 +137,7 @@ struct LockTests {
     }
 
     @Test("A wait that times out is answered as held and leaves nothing behind")
-    func waitRunsOut() async throws {
+    func waitTimesOut() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
@@ -180,7 +180,7 @@ struct LockTests {
         }
     }
 
-    @Test("A break frees a lease for good and notifies the fleet, and a value that is not a lease is left alone")
+    @Test("A break frees a lease for good and notifies the fleet, and a value that is not a lease is unchanged")
     func breaking() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -222,7 +222,7 @@ struct LockTests {
         }
     }
 
-    @Test("A key that is not a string is an error, and nothing is half applied")
+    @Test("A key that is not a string is an error, and nothing is partially applied")
     func wrongType() async throws {
         try await Fleet.run { fleet in
             try await fleet.cli("LPUSH", "interlock:fence:{orders}", "x")
@@ -242,9 +242,9 @@ struct LockTests {
     func counterOfOtherSoftware(value: String) async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
-            // The sidecar knows Redis' clock only after a while, and passes the time to the scripts from then on.
-            for isTold in [false, true] {
-                if isTold {
+            // The sidecar learns Redis' clock after a while, and then passes the time to its scripts.
+            for hasTime in [false, true] {
+                if hasTime {
                     let other = try ResourceName("other")
                     try await eventually(within: .seconds(10), "the sidecar knows Redis' clock") {
                         let lease = try #require(try await sidecar.acquireLock(try LockRequest("other")))
@@ -255,8 +255,8 @@ struct LockTests {
                 try await fleet.cli("SET", "interlock:fence:{orders}", value)
                 var last: Int64 = 0
                 let owned = try LockRequest("owned", owner: "boss")
-                for turn in 0..<3 {
-                    if turn == 1 { try await fleet.cli("SET", "interlock:fence:{owned}", value) }
+                for index in 0..<3 {
+                    if index == 1 { try await fleet.cli("SET", "interlock:fence:{owned}", value) }
                     let again = try #require(try await sidecar.acquireLock(owned))
                     #expect(again.fence > 1_600_000_000_000_000 && again.fence < 1 << 53)
                     let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
@@ -289,17 +289,17 @@ struct LockTests {
             let orders = try ResourceName("orders")
             let holder = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually(within: .seconds(10), "someone waits") {
+            try await eventually(within: .seconds(10), "a caller waits") {
                 try await sidecar.inspectLock(orders)?.waiters ?? 0 > 0
             }
-            // Callers that do not wait are refused at once while others wait.
-            let asking = Task(executorPreference: sidecar.taskExecutor) {
+            // Callers that do not wait are refused immediately while others wait.
+            let polling = Task(executorPreference: sidecar.taskExecutor) {
                 while try await sidecar.acquireLock(try LockRequest("orders")) == nil {}
             }
             #expect(try await sidecar.releaseLock(orders, token: holder.token))
             let next = try #require(try await waiting)
             #expect(try await sidecar.releaseLock(orders, token: next.token))
-            try await asking.value
+            try await polling.value
         }
     }
 
@@ -320,7 +320,7 @@ struct LockTests {
         }
     }
 
-    @Test("A ttl outside the limits is refused with the limits", arguments: [Int64(0), -1, 1, 3_600_001])
+    @Test("A ttl outside the limits is rejected", arguments: [Int64(0), -1, 1, 3_600_001])
     func badTTL(ttl: Int64) async throws {
         try await Fleet.run { fleet in
             await #expect(throws: InterlockError.self) {

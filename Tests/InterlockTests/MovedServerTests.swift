@@ -16,10 +16,10 @@ struct MovedServerTests {
     private static var moves: Int { ProcessInfo.processInfo.environment["INTERLOCK_TEST_MOVES"].flatMap { Int($0) } ?? 5 }
     /// The number of a sidecar's connections: commands, subscriptions, watch.
     private static let connections = 3
-    /// The lease length in milliseconds: more than twice the second for which `FAILOVER` blocks writes.
+    /// The ttl of the leases in milliseconds: more than twice the second for which `FAILOVER` blocks writes.
     private static let ttl: Int64 = 4500
-    /// The longest time that the other connections may take to follow the first.
-    private static let longestMove = Duration.seconds(1)
+    /// The maximum time that the other connections may take to follow the first.
+    private static let maximumMoveTime = Duration.seconds(1)
 
     private struct Stage {
         let servers: [RedisServer]
@@ -32,12 +32,12 @@ struct MovedServerTests {
             return list.split(separator: "\n").count { $0.contains(" name=interlock/\(coordinator.id) ") }
         }
 
-        /// Waits for the first connection to `server`, then for the others within `longestMove`.
+        /// Waits for the first connection to `server`, then for the others within `maximumMoveTime`.
         func untilAllMoved(to server: RedisServer) async throws {
             try await eventually(within: .seconds(20), "the first connection is at the new server") {
                 try await connections(at: server) > 0
             }
-            try await eventually(within: MovedServerTests.longestMove, "every connection is at the new server") {
+            try await eventually(within: MovedServerTests.maximumMoveTime, "every connection is at the new server") {
                 try await connections(at: server) == MovedServerTests.connections
             }
         }
@@ -91,17 +91,17 @@ struct MovedServerTests {
         }
     }
 
-    /// Waits until each of these keys lasts longer at `server` than it does now.
+    /// Waits until the ttl of each of these keys at `server` has increased.
     private static func untilExtended(_ keys: [String], at server: RedisServer) async throws {
-        let script = "local left = {} for place, key in ipairs(KEYS) do left[place] = redis.call('PTTL', key) end return left"
-        func lifetimes() async throws -> [Int64] {
+        let script = "local ttls = {} for index, key in ipairs(KEYS) do ttls[index] = redis.call('PTTL', key) end return ttls"
+        func ttls() async throws -> [Int64] {
             let reply = try await server.ask(["EVAL", script, "\(keys.count)"] + keys)
             return reply.array?.map { $0.integer ?? 0 } ?? []
         }
-        let before = try await lifetimes()
+        let before = try await ttls()
         var extended: Set<Int> = []
         try await eventually("each lease is extended at the new server") {
-            for (place, left) in try await lifetimes().enumerated() where left > before[place] { extended.insert(place) }
+            for (index, ttl) in try await ttls().enumerated() where ttl > before[index] { extended.insert(index) }
             return extended.count == keys.count
         }
     }
@@ -145,7 +145,7 @@ struct MovedServerTests {
             }
             // The wait outlasts any lease that is not extended.
             let began = ContinuousClock.now
-            try await eventually("two lengths have passed") { ContinuousClock.now - began >= .milliseconds(2 * Self.ttl) }
+            try await eventually("two ttls have passed") { ContinuousClock.now - began >= .milliseconds(2 * Self.ttl) }
             var losses: [LeaseLoss] = []
             for lease in followed {
                 if let loss = await Self.lossSoFar(of: lease.followed) { losses.append(loss) }
@@ -155,7 +155,7 @@ struct MovedServerTests {
     }
 
     @Test("A subscription that reconnects to another server moves commands and tracking there too")
-    func subscriptionLearns() async throws {
+    func subscriptionMoves() async throws {
         try await Self.withStage { stage in
             let (first, second) = (stage.servers[0], stage.servers[1])
             stage.forwarder.redirect(to: try #require(second.port))
@@ -185,7 +185,7 @@ struct MovedServerTests {
         }
     }
 
-    @Test("Every connection leaves a primary that was demoted by hand under Sentinels, not only the one that it refused")
+    @Test("All connections leave a primary that was demoted manually under Sentinels, not only the one whose write it rejected")
     func sentinels() async throws {
         try await SentinelFleet.withFleet(replicas: 1, sentinels: 1) { fleet in
             var redis = fleet.configuration
@@ -206,13 +206,13 @@ struct MovedServerTests {
             await fleet.sentinels[0].kill()
             _ = try await primary.ask(["REPLICAOF", "127.0.0.1", "\(try #require(fleet.servers[1].port))"])
             _ = try? await coordinator.acquireLock(try LockRequest("job"))
-            var isLeft = true
+            var hasLeft = true
             do {
-                try await eventually(within: Self.longestMove, "its subscription has left the demoted server") {
+                try await eventually(within: Self.maximumMoveTime, "its subscription has left the demoted server") {
                     try await listeners() == 0
                 }
-            } catch { isLeft = false }
-            #expect(isLeft, "the subscriptions stay at a server that refuses writes")
+            } catch { hasLeft = false }
+            #expect(hasLeft, "the subscription stays at a server that rejects writes")
             await coordinator.stop()
         }
     }

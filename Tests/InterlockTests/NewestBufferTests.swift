@@ -6,11 +6,11 @@ struct NewestBufferTests {
     @Test("Elements beyond the capacity drop the oldest ones, which are counted")
     func bounded() async {
         let buffer = NewestBuffer<Int>(capacity: 3)
-        let kept = (1...5).map { buffer.push($0) }
+        let results = (1...5).map { buffer.push($0) }
         buffer.finish()
-        #expect(kept == [true, true, true, false, false])
+        #expect(results == [true, true, true, false, false])
         #expect(buffer.dropped == 2)
-        #expect(await Self.rest(of: buffer) == [3, 4, 5])
+        #expect(await Self.remaining(in: buffer) == [3, 4, 5])
     }
 
     @Test("With several readers, each element goes to one of them")
@@ -29,15 +29,15 @@ struct NewestBufferTests {
         buffer.push(1)
         buffer.finish()
         buffer.push(2)
-        #expect(await Self.rest(of: buffer) == [1])
+        #expect(await Self.remaining(in: buffer) == [1])
     }
 
-    @Test("After a cancel nothing can be read")
+    @Test("After a cancellation nothing can be read")
     func cancelled() async {
         let buffer = NewestBuffer<Int>(capacity: 3)
         buffer.push(1)
         buffer.cancel()
-        #expect(await Self.rest(of: buffer).isEmpty)
+        #expect(await Self.remaining(in: buffer).isEmpty)
     }
 
     @Test("A cancelled task stops waiting")
@@ -56,10 +56,10 @@ struct NewestBufferTests {
         buffer.push(3)
         buffer.pushIfEmpty(4)
         buffer.finish()
-        #expect(await Self.rest(of: buffer) == [3])
+        #expect(await Self.remaining(in: buffer) == [3])
     }
 
-    private static func rest(of buffer: NewestBuffer<Int>) async -> [Int] {
+    private static func remaining(in buffer: NewestBuffer<Int>) async -> [Int] {
         var elements: [Int] = []
         while let element = await buffer.next() { elements.append(element) }
         return elements

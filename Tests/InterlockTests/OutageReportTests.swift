@@ -17,11 +17,11 @@ struct OutageReportTests {
                 isFollowedByTrial: trial, origin: origin))
     }
 
-    private static func history(_ fleet: Fleet) async throws -> Int64 {
+    private static func historyLength(_ fleet: Fleet) async throws -> Int64 {
         try await fleet.cli("XLEN", "interlock:breaker:{catalog}:history").integer ?? -1
     }
 
-    @Test("An outage opens it for all at once, and its end closes it at once")
+    @Test("An outage opens the breaker for the whole fleet immediately, and its end closes it immediately")
     func downAndUp() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             #expect(try await fleet.sidecars[0].reportOutage(service: "catalog", .down(reason: "refused")) == .open)
@@ -48,7 +48,7 @@ struct OutageReportTests {
             #expect(second.generation == first.generation)
             #expect(second.trips == 1)
             #expect(second.reason == "timed out")
-            #expect(try await Self.history(fleet) == 1)
+            #expect(try await Self.historyLength(fleet) == 1)
         }
     }
 
@@ -163,7 +163,7 @@ struct OutageReportTests {
     }
 
     @Test(
-        "A suspicion counts if another sidecar shares or seconds it, and a second does not count alone",
+        "A suspicion counts if another sidecar shares or seconds it, and seconding alone does not count",
         arguments: [true, false])
     func suspicion(isSeconded: Bool) async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in

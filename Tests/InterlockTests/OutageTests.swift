@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Redis fails and recovers")
 struct OutageTests {
-    @Test("A Redis Cluster is not accepted as a Redis: the sidecar is not ready, and the error says why")
+    @Test("A Redis Cluster is not accepted as a single server: the sidecar is not ready, and the error says why")
     func cluster() async throws {
         try await RedisServer.withServer(arguments: ["--cluster-enabled", "yes"]) { server in
             let sidecar = Coordinator(
@@ -49,7 +49,7 @@ struct OutageTests {
             let sidecar = fleet.sidecars[0]
             _ = try await sidecar.acquireLock(try LockRequest("orders"))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 60_000))
-            try await eventually(within: .seconds(5), "someone waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(5), "a caller waits") { await sidecar.status.locksWaiting == 1 }
             await fleet.server.kill()
             do {
                 _ = try await waiting
@@ -86,7 +86,7 @@ struct OutageTests {
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 60_000))
-            try await eventually(within: .seconds(5), "someone waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(5), "a caller waits") { await sidecar.status.locksWaiting == 1 }
             _ = try await fleet.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             _ = try await fleet.cli("CLIENT", "KILL", "TYPE", "pubsub")
             // If the sidecar has not noticed the lost connection yet, this release reveals it.
@@ -117,15 +117,15 @@ struct OutageTests {
     }
 
     @Test("A sidecar's local quota is granted once per window, however often Redis goes down and returns")
-    func quotaOfAFlappingRedis() async throws {
+    func flappingRedis() async throws {
         let limit = LimitDefinition(name: "1h", limit: 3, window: .seconds(3600))
         try await Fleet.run(services: [ServiceDefinition(name: "catalog", limits: [limit])]) { fleet in
             let sidecar = fleet.sidecars[0]
-            var grantedAlone = 0
+            var grantedWithoutRedis = 0
             for _ in 0..<2 {
                 await fleet.server.kill()
                 try await eventually(within: .seconds(20), "Redis is unreachable") { await !sidecar.status.isRedisUp }
-                for _ in 0..<5 where try await sidecar.take(service: "catalog").isTaken { grantedAlone += 1 }
+                for _ in 0..<5 where try await sidecar.take(service: "catalog").isTaken { grantedWithoutRedis += 1 }
                 try await fleet.server.restart(keepingData: false)
                 try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp }
                 // A refusal without Redis is remembered for a second before Redis is asked again.
@@ -133,7 +133,7 @@ struct OutageTests {
                     try await sidecar.take(service: "catalog").isTaken
                 }
             }
-            #expect(grantedAlone == 3)
+            #expect(grantedWithoutRedis == 3)
         }
     }
 

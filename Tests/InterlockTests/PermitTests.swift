@@ -40,12 +40,12 @@ struct PermitTests {
     }
 
     /// Waits until `expected` calls are waiting for a slot.
-    static func waiting(_ expected: Int, in sidecar: Coordinator) async throws {
+    static func untilWaiting(_ expected: Int, in sidecar: Coordinator) async throws {
         try await eventually(within: .seconds(10), "\(expected) calls wait") { await sidecar.status.permitsWaiting == expected }
     }
 
-    static func remaining(_ expected: Int64, in sidecar: Coordinator) async throws {
-        try await eventually(within: .seconds(10), "\(expected) calls are left in the window") {
+    static func untilRemaining(_ expected: Int64, in sidecar: Coordinator) async throws {
+        try await eventually(within: .seconds(10), "\(expected) calls remain in the window") {
             try await sidecar.peek(service: "catalog").remaining == expected
         }
     }
@@ -74,7 +74,7 @@ struct PermitTests {
                 }
                 return answered
             }.get()
-            try await Self.waiting(2000, in: sidecar)
+            try await Self.untilWaiting(2000, in: sidecar)
             _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "operator")
             try await Self.end(first, sidecar)
             let order = try await sidecar.eventLoop.submit { answered.value }.get()
@@ -82,7 +82,7 @@ struct PermitTests {
         }
     }
 
-    @Test("Each slot allows one permit, and a further call is busy at once and takes nothing from the limit")
+    @Test("Each slot allows one permit, and a further call is refused as busy immediately and takes nothing from the limit")
     func busy() async throws {
         try await Fleet.run(services: [Self.service(slots: 2)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -91,8 +91,8 @@ struct PermitTests {
             let refusal = try #require(try await Self.refusal(sidecar))
             #expect(refusal.reason == .busy)
             #expect((Bulkhead.shortestRetryMilliseconds...Bulkhead.longestRetryMilliseconds).contains(refusal.retryAfter))
-            let left = try await sidecar.peek(service: "catalog").remaining
-            #expect(left == 8)
+            let remaining = try await sidecar.peek(service: "catalog").remaining
+            #expect(remaining == 8)
         }
     }
 
@@ -108,7 +108,7 @@ struct PermitTests {
         }
     }
 
-    @Test("Slots that calls of one tick compete for are granted once, and the losers are refunded")
+    @Test("Calls of the same tick that compete for slots get each slot once, and the losers are refunded")
     func competition() async throws {
         try await Fleet.run(services: [Self.service(slots: 3)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -117,7 +117,7 @@ struct PermitTests {
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
             #expect(granted == 3)
-            try await Self.remaining(7, in: sidecar)
+            try await Self.untilRemaining(7, in: sidecar)
         }
     }
 
@@ -129,7 +129,7 @@ struct PermitTests {
             var waiting: [Task<PermitID, any Error>] = []
             for position in Int64(1)...3 {
                 waiting.append(Task { try await Self.permit(sidecar, wait: 30_000) })
-                try await Self.waiting(Int(position), in: sidecar)
+                try await Self.untilWaiting(Int(position), in: sidecar)
             }
             for waiter in waiting {
                 try await Self.end(current, sidecar)
@@ -140,14 +140,14 @@ struct PermitTests {
         }
     }
 
-    @Test("A wait without success is refused as busy and takes nothing from the limit")
-    func waitIsOver() async throws {
+    @Test("A wait that times out is refused as busy and takes nothing from the limit")
+    func waitTimesOut() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let refusal = try await Self.refusal(sidecar, wait: 100)
             #expect(refusal?.reason == .busy)
-            try await Self.remaining(9, in: sidecar)
+            try await Self.untilRemaining(9, in: sidecar)
         }
     }
 
@@ -168,22 +168,22 @@ struct PermitTests {
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.waiting(1, in: sidecar)
+            try await Self.untilWaiting(1, in: sidecar)
             try await sidecar.reload(services: [Self.service(slots: 2)])
             _ = try await waiter.value
         }
     }
 
-    @Test("The queue for slots is bounded")
+    @Test("The queue for slots is limited")
     func boundedQueue() async throws {
         try await Fleet.run(services: [Self.service(slots: 1, onLimit: LimitPolicy(maximumWaiting: 1))]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.waiting(1, in: sidecar)
+            try await Self.untilWaiting(1, in: sidecar)
             let refusal = try await Self.refusal(sidecar, wait: 30_000)
             #expect(refusal?.reason == .busy)
-            try await Self.remaining(9, in: sidecar)
+            try await Self.untilRemaining(9, in: sidecar)
             try await Self.end(first, sidecar)
             _ = try await waiter.value
         }
@@ -195,12 +195,12 @@ struct PermitTests {
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             let waiter = Task { try await Self.refusal(sidecar, wait: 30_000)?.reason }
-            try await Self.waiting(1, in: sidecar)
+            try await Self.untilWaiting(1, in: sidecar)
             _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "test")
             try await Self.end(first, sidecar)
             let reason = try await waiter.value
             #expect(reason == .open)
-            try await Self.remaining(9, in: sidecar)
+            try await Self.untilRemaining(9, in: sidecar)
         }
     }
 
@@ -227,17 +227,17 @@ struct PermitTests {
         await #expect(throws: CancellationError.self) { try await waiter.value }
     }
 
-    @Test("A call that gives up its wait for a slot leaves its turn to the next one")
+    @Test("A call that gives up its wait for a slot passes its turn to the next one")
     func givesUpSlot() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             let leaver = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.waiting(1, in: sidecar)
+            try await Self.untilWaiting(1, in: sidecar)
             let stayer = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.waiting(2, in: sidecar)
+            try await Self.untilWaiting(2, in: sidecar)
             await Self.giveUp(leaver)
-            try await Self.waiting(1, in: sidecar)
+            try await Self.untilWaiting(1, in: sidecar)
             try await Self.end(first, sidecar)
             _ = try await stayer.value
         }
@@ -253,7 +253,7 @@ struct PermitTests {
             try await eventually(within: .seconds(10), "Redis received a command") { await sidecar.status.redisCommands > before }
             await Self.giveUp(leaver)
             await fleet.server.resume()
-            try await Self.remaining(10, in: sidecar)
+            try await Self.untilRemaining(10, in: sidecar)
             _ = try await Self.permit(sidecar)
         }
     }
@@ -286,11 +286,11 @@ struct PermitTests {
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.waiting(1, in: sidecar)
+            try await Self.untilWaiting(1, in: sidecar)
             await sidecar.drain()
             let error = await #expect(throws: InterlockError.self) { try await waiter.value }
             #expect(error?.code == .unavailable)
-            try await Self.remaining(9, in: fleet.sidecars[1])
+            try await Self.untilRemaining(9, in: fleet.sidecars[1])
         }
     }
 
@@ -300,7 +300,7 @@ struct PermitTests {
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.waiting(1, in: sidecar)
+            try await Self.untilWaiting(1, in: sidecar)
             try await sidecar.reload(services: [])
             let error = await #expect(throws: InterlockError.self) { try await waiter.value }
             #expect(error?.code == .unknownService)

@@ -8,10 +8,10 @@ import Tracing
 
 @Suite("Spans for the tracer of a Swift program", .timeLimit(.minutes(2)))
 struct ProgramTracingTests {
-    private struct Trouble: Error {}
+    private struct TestError: Error {}
 
-    /// - Returns: the spans recorded during `body`, in the order of their ends.
-    private static func traced(
+    /// Returns the spans recorded during `body`, in the order in which they ended.
+    private static func spans(
         of count: Int = 1, services: [ServiceDefinition] = [], _ body: @escaping @Sendable (Fleet) async throws -> Void
     ) async throws -> [FinishedInMemorySpan] {
         let tracer = InMemoryTracer()
@@ -34,7 +34,7 @@ struct ProgramTracingTests {
 
     @Test("An acquired lock records its name, its fence and the decision in a child span of the caller's")
     func lock() async throws {
-        let spans = try await Self.traced { fleet in
+        let spans = try await Self.spans { fleet in
             try await withSpan("order") { _ in
                 let lease = try #require(try await fleet.sidecars[0].locks.acquire("orders"))
                 #expect(InstrumentationContext.current != nil)
@@ -56,9 +56,9 @@ struct ProgramTracingTests {
         #expect(spans[1].attributes.get("interlock.decision") == .string("held"))
     }
 
-    @Test("A wait for a lock is a child span that ends when the request is sent to Redis")
+    @Test("A wait for a lock is a child span that ends when the acquire is sent to Redis")
     func wait() async throws {
-        let spans = try await Self.traced(of: 2) { fleet in
+        let spans = try await Self.spans(of: 2) { fleet in
             let first = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
             async let lease = fleet.sidecars[0].locks.acquire("orders", wait: .seconds(20))
             try await eventually(within: .seconds(10), "it waits") { await fleet.sidecars[0].status.locksWaiting == 1 }
@@ -78,7 +78,7 @@ struct ProgramTracingTests {
 
     @Test("A wait whose task is cancelled fails in the trace")
     func cancelled() async throws {
-        let spans = try await Self.traced(of: 2) { fleet in
+        let spans = try await Self.spans(of: 2) { fleet in
             _ = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
             let waiting = Task { try await fleet.sidecars[0].locks.acquire("orders", wait: .seconds(20)) }
             try await eventually(within: .seconds(10), "it waits") { await fleet.sidecars[0].status.locksWaiting == 1 }
@@ -89,9 +89,9 @@ struct ProgramTracingTests {
         #expect(step.status == SpanStatus(code: .error, message: "given up"))
     }
 
-    @Test("Several locks are one step")
+    @Test("Acquiring several locks together is one span")
     func joint() async throws {
-        let spans = try await Self.traced { fleet in
+        let spans = try await Self.spans { fleet in
             _ = try #require(try await fleet.sidecars[0].locks.acquire(all: ["a", "b"]))
         }
         #expect(spans.map(\.operationName) == ["interlock.acquire"])
@@ -100,7 +100,7 @@ struct ProgramTracingTests {
 
     @Test("A take records its service, and a refusal records the limit")
     func take() async throws {
-        let spans = try await Self.traced(services: [Self.service(limit: 1)]) { fleet in
+        let spans = try await Self.spans(services: [Self.service(limit: 1)]) { fleet in
             _ = try await fleet.sidecars[0].limits.take(from: "catalog")
             _ = try await fleet.sidecars[0].limits.take(from: "catalog")
         }
@@ -111,7 +111,7 @@ struct ProgramTracingTests {
 
     @Test("A guarded call has spans for its permit and its operation, which runs within the latter")
     func call() async throws {
-        let spans = try await Self.traced(services: [Self.service(limit: 1, window: .seconds(3))]) { fleet in
+        let spans = try await Self.spans(services: [Self.service(limit: 1, window: .seconds(3))]) { fleet in
             let services = fleet.sidecars[0].services
             try await services.call("catalog") {}
             try await services.call("catalog", patience: .seconds(10)) { withSpan("fetch") { _ in } }
@@ -132,10 +132,10 @@ struct ProgramTracingTests {
         #expect(spans.first { $0.operationName == "fetch" }?.parentSpanID == upstream.spanID)
     }
 
-    @Test("With a tracer too, the operation runs in its caller's isolation")
+    @Test("Even with a tracer, the operation runs in its caller's isolation")
     @MainActor
     func isolation() async throws {
-        // A closure of an actor would return to the actor on its own, so the test uses a function.
+        // An actor-isolated closure would return to its actor anyway, so the test uses a function.
         func operation() async { MainActor.preconditionIsolated() }
         let tracer = InMemoryTracer()
         try await Fleet.run(services: [Self.service()]) { fleet in
@@ -148,7 +148,7 @@ struct ProgramTracingTests {
 
     @Test("A call whose task is cancelled fails in the trace, whether it is waiting or running")
     func cancelledCall() async throws {
-        let spans = try await Self.traced(services: [PermitTests.service(slots: 1, limits: [])]) { fleet in
+        let spans = try await Self.spans(services: [PermitTests.service(slots: 1, limits: [])]) { fleet in
             let services = fleet.sidecars[0].services
             let (started, start) = AsyncStream.makeStream(of: Void.self)
             let making = Task {
@@ -178,9 +178,9 @@ struct ProgramTracingTests {
 
     @Test("A failed call and a refused one fail in the trace")
     func failures() async throws {
-        let spans = try await Self.traced(services: [Self.service(limit: 1)]) { fleet in
+        let spans = try await Self.spans(services: [Self.service(limit: 1)]) { fleet in
             let services = fleet.sidecars[0].services
-            await #expect(throws: Trouble.self) { try await services.call("catalog") { throw Trouble() } }
+            await #expect(throws: TestError.self) { try await services.call("catalog") { throw TestError() } }
             await #expect(throws: ServiceCallError.self) { try await services.call("catalog") {} }
             await #expect(throws: ServiceCallError.self) { try await services.call("no-such") {} }
         }

@@ -80,26 +80,26 @@ struct Quorum {
         return try result.get()
     }
 
-    /// Returns the servers among `chosen` that have the lock's key.
-    func holders(of name: String, among chosen: [Int] = [0, 1, 2]) async throws -> [Int] {
+    /// Returns the servers among `indices` that have the lock's key.
+    func holders(of name: String, among indices: [Int] = [0, 1, 2]) async throws -> [Int] {
         var holders: [Int] = []
-        for server in chosen {
+        for server in indices {
             let count = try await cli(server, "EXISTS", "interlock:lock:{\(name)}").integer
             if count == 1 { holders.append(server) }
         }
         return holders
     }
 
-    /// Waits until the sidecar reaches all servers in `chosen`, using the fact that an acquire with an explicit owner
+    /// Waits until the sidecar reaches all servers in `indices`, using the fact that an acquire with an explicit owner
     /// returns only once every connected server has answered.
-    func untilEveryServerIsReached(by sidecar: Coordinator, among chosen: [Int] = [0, 1, 2]) async throws {
+    func untilEveryServerIsReached(by sidecar: Coordinator, among indices: [Int] = [0, 1, 2]) async throws {
         let name = "reached-\(sidecar.id)"
-        try await eventually("the sidecar reaches the servers \(chosen)") {
+        try await eventually("the sidecar reaches the servers \(indices)") {
             guard let lease = try? await sidecar.acquireLock(try LockRequest(name, ttl: 20_000, owner: "reaching"))
             else { return false }
-            let reached = try await holders(of: name, among: chosen)
+            let reached = try await holders(of: name, among: indices)
             _ = try? await sidecar.releaseLock(try ResourceName(name), token: lease.token)
-            return reached == chosen
+            return reached == indices
         }
     }
 

@@ -29,7 +29,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("Only its token renews or releases a lease, and the lease is lost when a majority no longer has it")
+    @Test("A lease is renewed or released only with its token, and is lost when a majority no longer has it")
     func byTokenOnly() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
@@ -95,13 +95,13 @@ struct QuorumTests {
                 if isPaused { await server.pause() } else { await server.kill() }
             }
             let clock = ContinuousClock()
-            let asked = clock.now
+            let requested = clock.now
             let error = await #expect(throws: InterlockError.self) {
                 try await quorum.sidecars[0].acquireLock(try LockRequest("orders"))
             }
             #expect(error?.code == .unavailable)
             // The limit is the timeout of one request plus a margin for a noisy machine.
-            #expect(clock.now - asked < .seconds(10))
+            #expect(clock.now - requested < .seconds(10))
             for server in quorum.servers.prefix(2) where isPaused { await server.resume() }
             try await eventually("the third server's grant is free") {
                 try await quorum.holders(of: "orders", among: [2]).isEmpty
@@ -121,7 +121,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("A lock that only a minority granted is held, and is freed there at once")
+    @Test("A lock that only a minority granted counts as held, and the minority frees it immediately")
     func minority() async throws {
         try await Quorum.run { quorum in
             for server in [0, 1] {
@@ -179,7 +179,7 @@ struct QuorumTests {
         try await Quorum.run(of: 2) { quorum in
             let lease = try #require(try await quorum.sidecars[0].acquireLock(try LockRequest("orders")))
             async let next = quorum.sidecars[0].acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually("someone waits") { await quorum.sidecars[0].status.locksWaiting == 1 }
+            try await eventually("a caller waits") { await quorum.sidecars[0].status.locksWaiting == 1 }
             #expect(try await quorum.sidecars[releaser].releaseLock(try ResourceName("orders"), token: lease.token))
             let granted = try #require(try await next)
             #expect(granted.fence > lease.fence)
@@ -187,7 +187,7 @@ struct QuorumTests {
     }
 
     @Test("A wait that times out is answered as held and leaves nothing behind")
-    func waitRunsOut() async throws {
+    func waitTimesOut() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))

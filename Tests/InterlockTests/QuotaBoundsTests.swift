@@ -32,7 +32,7 @@ struct QuotaBoundsTests {
                 return keys == before && keys >= 10_000
             }
             #expect(keys == 10_000)
-            // Ended sessions return their quotas here at once, and in Redis when the quotas expire.
+            // Ended sessions return their quotas here immediately, and in Redis when the quotas expire.
             try await sidecar.eventLoop.submit { for session in sessions.value { session.end() } }.get()
         }
     }
@@ -67,8 +67,8 @@ struct QuotaBoundsTests {
         #expect(Self.take(6, bytes: 80, from: &budget) == [true])
     }
 
-    @Test("A data plane that reconnects has room for its former buckets and for no others")
-    func comesBack() {
+    @Test("A data plane that reconnects gets its former buckets again and no others")
+    func reconnects() {
         var budget = Self.newBudget()
         #expect(Self.take(1, 2, from: &budget) == [true, true])
         for digest in 1...2 {
@@ -77,12 +77,12 @@ struct QuotaBoundsTests {
         let before = Self.later.advanced(byMilliseconds: -1)
         #expect(Self.take(3, 1, 2, 3, at: before, from: &budget) == [false, true, true, false])
         #expect(budget.buckets == 2)
-        // The restored buckets count even after the time until which they were kept.
+        // The restored buckets still count after their former expiry.
         #expect(Self.take(3, at: Self.later, from: &budget) == [false])
     }
 
-    @Test("A bucket that returns keeps the time until which Redis has its key")
-    func keepsItsTime() {
+    @Test("A restored bucket keeps the expiry of its key in Redis")
+    func keepsItsExpiry() {
         var budget = Self.newBudget()
         #expect(budget.take(Self.bucket(1), bytes: 10, of: "a", now: Self.now) == Self.now)
         budget.returnBucket(Self.bucket(1), bytes: 10, of: "a", until: Self.later, now: Self.now)
@@ -90,8 +90,8 @@ struct QuotaBoundsTests {
         #expect(budget.take(Self.bucket(1), bytes: 10, of: "a", now: before) == Self.later)
     }
 
-    @Test("Each removed bucket counts until its own time, however many are removed after it")
-    func eachInItsTime() {
+    @Test("Each removed bucket counts until its own expiry, however many are removed after it")
+    func eachUntilItsExpiry() {
         var budget = Self.newBudget()
         for number in 0..<100 {
             let now = Self.now.advanced(byMilliseconds: Int64(number) * 10_000)

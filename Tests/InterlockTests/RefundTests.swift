@@ -10,7 +10,7 @@ struct RefundTests {
     @Test(
         "A gcra limit accepts no refund for capacity that has already refilled",
         arguments: [(-1, 60), (30, 59)] as [(Int64, Int64)])
-    func gcra(secondsUntilWhole: Int64, expected: Int64) async throws {
+    func gcra(secondsUntilFull: Int64, expected: Int64) async throws {
         let limit = LimitDefinition(name: "1m", limit: 60, window: .seconds(60), algorithm: .gcra(burst: 99))
         try await Fleet.run(services: [ServiceDefinition(name: "catalog", limits: [limit])]) { fleet in
             let clock = try await fleet.cli("TIME").array ?? []
@@ -19,10 +19,10 @@ struct RefundTests {
             let arrival = now + 60_000_000
             try await fleet.cli("SET", "counter", "\(arrival)")
             let source = String(decoding: RefundScript.source.source, as: UTF8.self)
-            let until = now + secondsUntilWhole * 1_000_000
+            let until = now + secondsUntilFull * 1_000_000
             try await fleet.cli("EVAL", source, "1", "counter", "2", "1", "\(until)", "60", "60000", "100")
-            let left = try await fleet.cli("GET", "counter").text?.split(separator: ":").first.flatMap { Int64($0) } ?? 0
-            #expect(left == now + expected * 1_000_000)
+            let stored = try await fleet.cli("GET", "counter").text?.split(separator: ":").first.flatMap { Int64($0) } ?? 0
+            #expect(stored == now + expected * 1_000_000)
         }
     }
 
@@ -35,8 +35,8 @@ struct RefundTests {
             let source = String(decoding: RefundScript.source.source, as: UTF8.self)
             // Each call takes 20 s to be restored, so about 30 s of the 40 s for both are still outstanding.
             try await fleet.cli("EVAL", source, "1", "counter", "2", "2", "\(now + 30_000_000)", "3", "60000", "3")
-            let left = try await fleet.cli("GET", "counter").text?.split(separator: ":").first.flatMap { Int64($0) } ?? 0
-            #expect((now + 30_000_000...now + 50_000_000).contains(left))
+            let stored = try await fleet.cli("GET", "counter").text?.split(separator: ":").first.flatMap { Int64($0) } ?? 0
+            #expect((now + 30_000_000...now + 50_000_000).contains(stored))
         }
     }
 

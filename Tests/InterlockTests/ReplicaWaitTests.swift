@@ -8,7 +8,7 @@ import Testing
 @Suite("Leases that wait for replicas", .timeLimit(.minutes(2)))
 struct ReplicaWaitTests {
     @Test(
-        "Without enough replicas no one gets the lock, the error says why, and nothing is left behind",
+        "Without enough replicas no caller gets the lock, the error says why, and no key remains",
         arguments: [LockMode.exclusive, .shared])
     func withoutReplica(mode: LockMode) async throws {
         try await Fleet.run(locks: LockSettings(waitReplicas: 1)) { fleet in
@@ -62,7 +62,7 @@ struct ReplicaWaitTests {
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
             async let next = sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000))
-            try await eventually("someone waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually("a caller waits") { await sidecar.status.locksWaiting == 1 }
             let isReleased = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
             #expect(isReleased)
             let granted = try #require(try await next)
@@ -77,7 +77,7 @@ struct ReplicaWaitTests {
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
             await server.pause()
-            let asking = (0..<40).map { number in
+            let acquires = (0..<40).map { number in
                 Task { await Self.code { _ = try await sidecar.acquireLock(try LockRequest("job-\(number)", ttl: 600_000)) } }
             }
             // Each acquire gets an answer, and none delays the renewals.
@@ -85,14 +85,14 @@ struct ReplicaWaitTests {
                 let valid = try await sidecar.renewLock(try ResourceName("orders"), token: lease.token, ttl: 600_000)
                 #expect(valid != nil)
             }
-            for call in asking { #expect(await call.value == .unreplicated) }
+            for call in acquires { #expect(await call.value == .unreplicated) }
             #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token))
             await server.resume()
         }
     }
 
     @Test(
-        "A renewal promises no more than replicas have because a failover may promote one of them",
+        "A renewal is valid only until the lease ends on the replicas, because a failover may promote one of them",
         arguments: [LockMode.exclusive, .shared])
     func renewalWithoutReplica(mode: LockMode) async throws {
         try await Self.withReplica { fleet, _, server in
@@ -111,7 +111,7 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("A lease shortened by its holder is not promised for longer until replicas have the longer one")
+    @Test("A lease that its holder shortened is valid for longer only once replicas have the extension")
     func shorterRenewalWithoutReplica() async throws {
         try await Self.withReplica { fleet, _, server in
             let sidecar = fleet.sidecars[0]
@@ -125,7 +125,7 @@ struct ReplicaWaitTests {
     }
 
     @Test("A write repeated for replicas always reaches Redis and shortens nothing", arguments: [false, true])
-    func sentOnceMore(isGroup: Bool) async throws {
+    func repeatedWrite(isGroup: Bool) async throws {
         try await Fleet.run { fleet in
             var request = try LockRequest("orders", ttl: 600_000)
             request.mode = isGroup ? .shared : .exclusive
@@ -172,7 +172,7 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("While the replica hangs no one gets the lock, and once it continues anyone may")
+    @Test("While the replica hangs no caller gets the lock, and once it resumes callers do")
     func hangingReplica() async throws {
         try await Self.withReplica { fleet, _, server in
             await server.pause()
@@ -209,9 +209,9 @@ extension ReplicaWaitTests {
                 _ = try await replica.send(AnyCommand(["REPLICAOF", "127.0.0.1", "\(port)"]))
                 try await eventually("the replica is synchronized") {
                     // A replica that is loading the transferred data answers nothing else.
-                    guard let own = try? await replica.send(Info(section: "replication")) else { return false }
+                    guard let info = try? await replica.send(Info(section: "replication")) else { return false }
                     let report = try await fleet.redis.send(Info(section: "replication"))
-                    return own["master_link_status"] == "up" && report["slave0"]?.contains("state=online") ?? false
+                    return info["master_link_status"] == "up" && report["slave0"]?.contains("state=online") ?? false
                 }
                 try await untilLocksAreServed(by: fleet)
                 let outcome: Result<Void, any Error>
@@ -227,7 +227,7 @@ extension ReplicaWaitTests {
         }
     }
 
-    /// Waits for the connection of locks that wait for replicas, which may be up slightly later than the others.
+    /// Waits for the connection of locks that wait for replicas, which may connect slightly later than the others.
     private static func untilLocksAreServed(by fleet: Fleet) async throws {
         for sidecar in fleet.sidecars {
             try await eventually("locks are served") {

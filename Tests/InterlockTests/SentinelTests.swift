@@ -10,7 +10,7 @@ import Testing
 /// The Sentinels and servers are real, so the duration of a failover varies.
 @Suite("A Redis behind Sentinels", .serialized, .timeLimit(.minutes(3)))
 struct SentinelTests {
-    private static let silence = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    private static let noOpLogger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 
     /// Runs `body` with coordinators that find Redis through the Sentinels.
     private static func withCoordinators(
@@ -25,7 +25,7 @@ struct SentinelTests {
             redis: redis, locks: locks, services: [ServiceDefinition(name: "catalog")], host: "test")
         let group = MultiThreadedEventLoopGroup.singleton
         let coordinators = (0..<count).map { _ in
-            Coordinator(configuration: configuration, eventLoop: group.next(), logger: Self.silence)
+            Coordinator(configuration: configuration, eventLoop: group.next(), logger: Self.noOpLogger)
         }
         for coordinator in coordinators {
             await coordinator.start()
@@ -115,7 +115,7 @@ struct SentinelTests {
             for sentinel in fleet.sentinels.dropFirst() { await sentinel.kill() }
             let configuration = InterlockConfiguration(redis: try RedisConfiguration(url: fleet.url), host: "test")
             let coordinator = Coordinator(
-                configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.silence)
+                configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.noOpLogger)
             await coordinator.start()
             try await eventually(within: .seconds(20), "the reason is reported") {
                 await coordinator.status.redisFailure?.hasPrefix(
@@ -126,7 +126,7 @@ struct SentinelTests {
         }
     }
 
-    @Test("When the primary is killed, everything continues at the promoted one, and fences rise")
+    @Test("When the primary is killed, locks continue at the promoted one, and fences rise")
     func killed() async throws {
         try await SentinelFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
@@ -146,7 +146,7 @@ struct SentinelTests {
         }
     }
 
-    @Test("When the primary stops and returns writable, no one goes back to it, and waiters are served")
+    @Test("When the primary stops and returns writable, no connection goes back to it, and waiters are served")
     func stopped() async throws {
         try await SentinelFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
@@ -156,7 +156,7 @@ struct SentinelTests {
                 for coordinator in coordinators { try await Self.untilMoved(coordinator, from: port) }
                 await fleet.servers[0].resume()
                 let waiter = Task { try await coordinators[1].acquireLock(try LockRequest("job", wait: 30_000)) }
-                try await eventually(within: .seconds(20), "someone waits") { await coordinators[1].status.locksWaiting == 1 }
+                try await eventually(within: .seconds(20), "a caller waits") { await coordinators[1].status.locksWaiting == 1 }
                 _ = try await coordinators[0].releaseLock(try ResourceName(held.name), token: held.token)
                 #expect(try await waiter.value != nil)
                 for coordinator in coordinators { #expect(await coordinator.status.primary?.address != "127.0.0.1:\(port)") }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Guarded calls of a Swift program", .timeLimit(.minutes(2)))
 struct ServiceCallTests {
-    private struct Trouble: Error {}
+    private struct TestError: Error {}
 
     private static func service(
         slots: Int? = nil, limit: Int64 = 1000, onLimit: LimitPolicy = LimitPolicy(), window: Duration = .seconds(60),
@@ -35,7 +35,7 @@ struct ServiceCallTests {
     }
 
     /// Waits until the breaker is open, because reports may still be in flight when a call returns.
-    private static func isOpen(_ fleet: Fleet) async throws {
+    private static func untilOpen(_ fleet: Fleet) async throws {
         try await eventually(within: .seconds(10), "the breaker is open") {
             try await fleet.sidecars[0].breaker(service: "catalog").state == .open
         }
@@ -44,9 +44,9 @@ struct ServiceCallTests {
     @Test("A call returns its operation's result and frees its slot")
     func success() async throws {
         try await Self.run(Self.service(slots: 1)) { services, _ in
-            for turn in 0..<3 {
-                let value = try await services.call("catalog") { turn }
-                #expect(value == turn)
+            for number in 0..<3 {
+                let value = try await services.call("catalog") { number }
+                #expect(value == number)
             }
         }
     }
@@ -66,9 +66,9 @@ struct ServiceCallTests {
     func failure() async throws {
         try await Self.run(Self.service()) { services, fleet in
             for _ in 0..<4 {
-                await #expect(throws: Trouble.self) { try await services.call("catalog") { throw Trouble() } }
+                await #expect(throws: TestError.self) { try await services.call("catalog") { throw TestError() } }
             }
-            try await Self.isOpen(fleet)
+            try await Self.untilOpen(fleet)
             let refusal = try await Self.refusal(services)
             #expect(refusal.code == .open)
             #expect(refusal.state == .open)
@@ -80,8 +80,8 @@ struct ServiceCallTests {
     func judged() async throws {
         try await Self.run(Self.service()) { services, fleet in
             for _ in 0..<8 {
-                await #expect(throws: Trouble.self) {
-                    try await services.call("catalog", judgedBy: { _ in OutcomeReport(outcome: .ignore) }) { throw Trouble() }
+                await #expect(throws: TestError.self) {
+                    try await services.call("catalog", judgedBy: { _ in OutcomeReport(outcome: .ignore) }) { throw TestError() }
                 }
             }
             let closed = try await fleet.sidecars[0].breaker(service: "catalog").state
@@ -89,7 +89,7 @@ struct ServiceCallTests {
             for _ in 0..<4 {
                 _ = try await services.call("catalog", judgedBy: { _ in OutcomeReport(outcome: .error) }) { 503 }
             }
-            try await Self.isOpen(fleet)
+            try await Self.untilOpen(fleet)
         }
     }
 
@@ -100,7 +100,7 @@ struct ServiceCallTests {
                 try await services.call(
                     "catalog", judgedBy: { _ in OutcomeReport(outcome: .ok, latencyMilliseconds: 6000) }, operation: {})
             }
-            try await Self.isOpen(fleet)
+            try await Self.untilOpen(fleet)
             let cause = try await fleet.sidecars[0].breaker(service: "catalog").fleet.cause
             #expect(cause == "slow")
         }
@@ -135,14 +135,14 @@ struct ServiceCallTests {
             try await services.call("catalog") {}
             let caller = Task { try await services.call("catalog", patience: .seconds(50)) { Issue.record("it was made") } }
             caller.cancel()
-            // The cancellation takes effect before or after the limit is asked.
+            // The cancellation takes effect before or after the limit's decision.
             await #expect {
                 try await caller.value
             } throws: { $0 is CancellationError || ($0 as? ServiceCallError)?.code == .limited }
         }
     }
 
-    @Test("At the limit a call is refused with the retry time, or waits if its service says so")
+    @Test("At the limit a call is refused with the retry time, or waits if its service is configured to")
     func limited() async throws {
         try await Self.run(Self.service(limit: 1)) { services, _ in
             try await services.call("catalog") {}
@@ -156,7 +156,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("A call waits through a trip by the limit for as long as its service's patience")
+    @Test("A call waits for up to its service's patience while a limit keeps the breaker open")
     func tripped() async throws {
         let policy = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200), patience: .seconds(30))
         try await Self.run(Self.service(limit: 1, onLimit: policy, window: .milliseconds(100))) { services, _ in
@@ -164,21 +164,21 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("With all slots taken a call is busy unless it has patience")
+    @Test("With all slots in use, a call is refused as busy, immediately or after its patience")
     func busy() async throws {
         try await Self.run(Self.service(slots: 1)) { services, _ in
             try await services.call("catalog") {
                 let refusal = try await Self.refusal(services)
                 #expect(refusal.code == .busy)
-                let impatient = try await Self.refusal(services, patience: .milliseconds(50))
-                #expect(impatient.code == .busy)
+                let timedOut = try await Self.refusal(services, patience: .milliseconds(50))
+                #expect(timedOut.code == .busy)
             }
             try await services.call("catalog") {}
         }
     }
 
     @Test("A service that is not configured and an impossible cost have their own errors")
-    func wrong() async throws {
+    func invalid() async throws {
         try await Self.run(Self.service()) { services, _ in
             let unknown = try await Self.refusal(services, service: "nowhere")
             #expect(unknown.code == .unknownService)

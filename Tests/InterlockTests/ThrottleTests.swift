@@ -13,8 +13,8 @@ struct ThrottleTests {
         guard let text = try await fleet.cli("GET", Self.key).text else { return nil }
         // The time is followed by a 0, the rate and the burst in 28 digits, and the count-ths of a microsecond.
         let parts = text.split(separator: ":")
-        guard parts.count == 2, let whole = Int64(parts[0]), let part = Int64(parts[1].dropFirst(29)) else { return nil }
-        return whole * count + part
+        guard parts.count == 2, let whole = Int64(parts[0]), let fraction = Int64(parts[1].dropFirst(29)) else { return nil }
+        return whole * count + fraction
     }
 
     /// Returns Redis' time in `count`-ths of a microsecond.
@@ -25,7 +25,7 @@ struct ThrottleTests {
 
     /// Evaluates redis-cell's formulas with the arrival times in Redis before and after each call.
     @Test(
-        "Each answer equals the one of redis-cell's formulas",
+        "Each answer equals that of redis-cell's formulas",
         arguments: [(15, 30, 60), (0, 10, 1), (4, 7, 1), (2, 1000, 3), (9, 1, 2)] as [(Int64, Int64, Int64)])
     func formulas(burst: Int64, count: Int64, period: Int64) async throws {
         try await Fleet.run { fleet in
@@ -48,20 +48,20 @@ struct ThrottleTests {
                 let latest = try await time(fleet, count: count)
                 #expect(answer.limit == burst + 1)
                 // The answer must lie between the results for the earliest and the latest possible time.
-                let (first, last) = (judged(at: earliest), judged(at: latest))
+                let (first, last) = (expected(at: earliest), expected(at: latest))
                 if first.isLimited == last.isLimited { #expect(answer.isLimited == first.isLimited) }
                 guard answer.isLimited == first.isLimited, answer.isLimited == last.isLimited else { continue }
                 #expect((min(first.remaining, last.remaining)...max(first.remaining, last.remaining)).contains(answer.remaining))
                 #expect((min(first.reset, last.reset)...max(first.reset, last.reset)).contains(answer.resetAfterSeconds))
                 #expect((min(first.retry, last.retry)...max(first.retry, last.retry)).contains(answer.retryAfterSeconds))
 
-                func judged(at now: Int64) -> (isLimited: Bool, remaining: Int64, retry: Int64, reset: Int64) {
+                func expected(at now: Int64) -> (isLimited: Bool, remaining: Int64, retry: Int64, reset: Int64) {
                     let tat = max(now, old ?? now)
                     let next = tat + quantity * interval
                     let isLimited = now < next - tolerance
-                    let left = (isLimited ? tat : next) - now
+                    let delay = (isLimited ? tat : next) - now
                     let retry = isLimited && quantity <= burst + 1 ? rounded(next - tolerance - now, up: true) : -1
-                    return (isLimited, max(0, (tolerance - left) / interval), retry, rounded(left, up: true))
+                    return (isLimited, max(0, (tolerance - delay) / interval), retry, rounded(delay, up: true))
                 }
             }
         }
@@ -70,9 +70,9 @@ struct ThrottleTests {
     @Test("A quantity of 0 inspects and writes nothing")
     func quantityOfZero() async throws {
         try await Fleet.run { fleet in
-            let look = try #require(
+            let inspection = try #require(
                 ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 4, count: 1, period: 60, quantity: 0))
-            let answer = try await fleet.sidecars[0].throttle(look)
+            let answer = try await fleet.sidecars[0].throttle(inspection)
             #expect(
                 answer == ThrottleAnswer(isLimited: false, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
             #expect(try await fleet.cli("EXISTS", Self.key).integer == 0)
@@ -90,7 +90,7 @@ struct ThrottleTests {
         }
     }
 
-    @Test("Without Redis it is unavailable")
+    @Test("Without Redis, CL.THROTTLE is unavailable")
     func redisUnreachable() async throws {
         try await Fleet.run { fleet in
             await fleet.server.kill()

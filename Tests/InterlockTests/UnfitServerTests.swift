@@ -121,7 +121,7 @@ struct UnfitServerTests {
         }
     }
 
-    @Test("A server of a quorum that runs no scripts counts as one that is down")
+    @Test("A server of a quorum that runs no scripts counts as down")
     func quorum() async throws {
         try await RedisServer.withServer { main in
             try await RedisServer.withServer(arguments: ["--rename-command", "EVALSHA", "RUN"]) { unfit in
@@ -133,22 +133,22 @@ struct UnfitServerTests {
                     eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Logger(label: "test") { _ in log })
                 await coordinator.start()
                 await coordinator.untilReady(atMost: .seconds(10))
-                var isSaid = true
+                var isLogged = true
                 do {
                     try await eventually(within: .seconds(5), "the log reports it") {
                         log.lines.contains { $0.contains("event=quorum.lost") && $0.contains("cannot run scripts") }
                     }
-                } catch { isSaid = false }
-                #expect(isSaid, "\(log.lines)")
+                } catch { isLogged = false }
+                #expect(isLogged, "\(log.lines)")
                 await coordinator.stop()
             }
         }
     }
 }
 
-/// Keeps each log line with its metadata.
+/// Records each log line with its metadata.
 final class LineLog: LogHandler, Sendable {
-    private let kept = NIOLockedValueBox<[String]>([])
+    private let entries = NIOLockedValueBox<[String]>([])
 
     var logLevel: Logger.Level {
         get { .info }
@@ -166,8 +166,8 @@ final class LineLog: LogHandler, Sendable {
 
     func log(event: LogEvent) {
         let fields = (event.metadata ?? [:]).map { "\($0.key)=\($0.value)" }.sorted().joined(separator: " ")
-        kept.withLockedValue { $0.append("\(event.message) \(fields)") }
+        entries.withLockedValue { $0.append("\(event.message) \(fields)") }
     }
 
-    var lines: [String] { kept.withLockedValue { $0 } }
+    var lines: [String] { entries.withLockedValue { $0 } }
 }

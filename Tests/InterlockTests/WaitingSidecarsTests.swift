@@ -29,30 +29,30 @@ struct WaitingSidecarsTests {
     @Test("Each sidecar reports its number of waiters in the order of turns, and a later inspection shows changes")
     func counts() async throws {
         try await Fleet.run(of: 3) { fleet in
-            let (asking, second, third) = (fleet.sidecars[0], fleet.sidecars[1], fleet.sidecars[2])
-            #expect(try await asking.acquireLock(try LockRequest(Self.name)) != nil)
+            let (inspector, second, third) = (fleet.sidecars[0], fleet.sidecars[1], fleet.sidecars[2])
+            #expect(try await inspector.acquireLock(try LockRequest(Self.name)) != nil)
             let waiters = try await Self.wait(3, in: second, tickets: 1, of: fleet)
             let others = try await Self.wait(1, in: third, tickets: 2, of: fleet)
             // No earlier inspection had asked the sidecars for their counts.
             try await eventually("both have reported") {
-                try await Self.queue(at: asking)
+                try await Self.queue(at: inspector)
                     == [WaitingSidecar(id: second.id, waiters: 3), WaitingSidecar(id: third.id, waiters: 1)]
             }
             #expect(try await Self.queue(at: second).first == WaitingSidecar(id: second.id, waiters: 3))
             waiters[2].cancel()
             await #expect(throws: CancellationError.self) { try await waiters[2].value }
-            try await eventually("one waiter less is reported") {
-                try await Self.queue(at: asking).first == WaitingSidecar(id: second.id, waiters: 2)
+            try await eventually("one fewer waiter is reported") {
+                try await Self.queue(at: inspector).first == WaitingSidecar(id: second.id, waiters: 2)
             }
             for task in waiters + others { task.cancel() }
-            try await eventually("no one waits") { try await Self.queue(at: asking).isEmpty }
+            try await eventually("no one waits") { try await Self.queue(at: inspector).isEmpty }
         }
     }
 
     @Test("Many locks are inspected fifty per command, each with its own holders and waiters")
     func many() async throws {
         try await Fleet.run(of: 2) { fleet in
-            let (asking, other) = (fleet.sidecars[0], fleet.sidecars[1])
+            let (inspector, other) = (fleet.sidecars[0], fleet.sidecars[1])
             let names = try (0..<120).map { try ResourceName("lock-\($0)") }
             for name in names.dropLast() {
                 let mode: LockMode = name.text.hasSuffix("3") ? .permits(2) : .exclusive
@@ -61,21 +61,21 @@ struct WaitingSidecarsTests {
             let waiting = Task { try await other.acquireLock(LockRequest(name: names[7], ttl: 60_000, wait: 60_000)) }
             try await eventually("it waits") { await other.status.locksWaiting == 1 }
             try await eventually("it has reported how many wait") {
-                try await asking.inspectLocks(names)[7]?.queue == [WaitingSidecar(id: other.id, waiters: 1)]
+                try await inspector.inspectLocks(names)[7]?.queue == [WaitingSidecar(id: other.id, waiters: 1)]
             }
-            let before = await asking.status.redisCommands
-            let found = try await asking.inspectLocks(names)
-            #expect(await asking.status.redisCommands - before <= 5)
+            let before = await inspector.status.redisCommands
+            let found = try await inspector.inspectLocks(names)
+            #expect(await inspector.status.redisCommands - before <= 5)
             #expect(found.map { $0?.leases.first?.label } == names.dropLast().map(\.text) + [nil])
             #expect(
                 found.enumerated().filter { $1?.mode == .permits(2) }.map(\.offset) == Array(stride(from: 3, to: 119, by: 10)))
             #expect(found.enumerated().filter { $1?.waiters ?? 0 > 0 }.map(\.offset) == [7])
-            #expect(try await asking.inspectLocks([]).isEmpty)
+            #expect(try await inspector.inspectLocks([]).isEmpty)
             waiting.cancel()
         }
     }
 
-    @Test("A sidecar that cannot report is listed without a number, and no one waits long for it")
+    @Test("A sidecar that cannot report is listed without a number, and inspections do not wait long for it")
     func unreported() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -85,8 +85,8 @@ struct WaitingSidecarsTests {
             try await fleet.cli("ZADD", Self.queueKey, "1", ticket)
             #expect(try await Self.queue(at: sidecar) == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
             // Expired counts, counts that a clock set back would keep too long, and malformed counts are ignored.
-            for told in ["1 7 \(ticket)", "99999999999999 7 \(ticket)", "many", "7", "1 7", "99999999999999 7 other"] {
-                try await fleet.cli("HSET", "interlock:waiters:{orders}", "0123456789ab", told)
+            for entry in ["1 7 \(ticket)", "99999999999999 7 \(ticket)", "many", "7", "1 7", "99999999999999 7 other"] {
+                try await fleet.cli("HSET", "interlock:waiters:{orders}", "0123456789ab", entry)
                 #expect(try await Self.queue(at: sidecar) == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
             }
         }
@@ -106,10 +106,10 @@ struct WaitingSidecarsTests {
     }
 
     @Test("A sidecar reports its number twice a second after the first ten, however often it changes or is inspected")
-    func bounded() async throws {
+    func limitedRate() async throws {
         try await Fleet.run(of: 2) { fleet in
-            let (asking, waiting) = (fleet.sidecars[0], fleet.sidecars[1])
-            let lease = try await asking.acquireLock(try LockRequest(Self.name))
+            let (inspector, waiting) = (fleet.sidecars[0], fleet.sidecars[1])
+            let lease = try await inspector.acquireLock(try LockRequest(Self.name))
             #expect(lease != nil)
             let first = try await Self.wait(1, in: waiting, tickets: 1, of: fleet)
             let clock = ContinuousClock()
@@ -118,18 +118,18 @@ struct WaitingSidecarsTests {
             for _ in 0..<100 {
                 let more = Task { try await waiting.acquireLock(try LockRequest(Self.name, wait: 60_000)) }
                 try await eventually("it waits") { await waiting.status.locksWaiting == 2 }
-                #expect(try await Self.queue(at: asking).map(\.id) == [waiting.id])
+                #expect(try await Self.queue(at: inspector).map(\.id) == [waiting.id])
                 more.cancel()
                 await #expect(throws: CancellationError.self) { try await more.value }
             }
             try await eventually("the last number is reported") {
-                try await Self.queue(at: asking) == [WaitingSidecar(id: waiting.id, waiters: 1)]
+                try await Self.queue(at: inspector) == [WaitingSidecar(id: waiting.id, waiters: 1)]
             }
-            let told = try await Self.reportedCounts(fleet) - before
-            #expect(told > 1)
+            let reported = try await Self.reportedCounts(fleet) - before
+            #expect(reported > 1)
             let elapsed = clock.now - start
             // Each sidecar also publishes itself every five seconds.
-            #expect(told <= 11 + Int64(elapsed / .milliseconds(500)) + 2 * Int64(1 + elapsed / .seconds(5)))
+            #expect(reported <= 11 + Int64(elapsed / .milliseconds(500)) + 2 * Int64(1 + elapsed / .seconds(5)))
             for task in first { task.cancel() }
         }
     }
@@ -140,9 +140,11 @@ struct WaitingSidecarsTests {
             let sidecar = fleet.sidecars[0]
             #expect(try await sidecar.acquireLock(try LockRequest(Self.name)) != nil)
             try await fleet.cli("ZADD", Self.queueKey, "1", "0123456789ab/ticket/00112233445566778899aabbccddeeff")
-            let looks = (0..<20).map { _ in Task { try await Self.queue(at: sidecar) } }
+            let inspections = (0..<20).map { _ in Task { try await Self.queue(at: sidecar) } }
             await sidecar.drain()
-            for look in looks { #expect(try await look.value == [WaitingSidecar(id: "0123456789ab", waiters: nil)]) }
+            for inspection in inspections {
+                #expect(try await inspection.value == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
+            }
         }
     }
 

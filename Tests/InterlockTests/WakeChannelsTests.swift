@@ -8,7 +8,7 @@ import Testing
 @Suite("A sidecar's wake-up channels on a cluster")
 struct WakeChannelsTests {
     private final class Listener: RedisListener {
-        var heard: Set<String> = []
+        var subscribed: Set<String> = []
         let isFollowing = false
         var onMessage: ((String, [UInt8]) -> Void)?
         var onInvalidated: (([String]?) -> Void)?
@@ -18,8 +18,8 @@ struct WakeChannelsTests {
 
         func start() {}
         func close() -> EventLoopFuture<Void> { MultiThreadedEventLoopGroup.singleton.next().makeSucceededVoidFuture() }
-        func subscribe(shardChannel channel: String, _ isHeard: Bool) {
-            if isHeard { heard.insert(channel) } else { heard.remove(channel) }
+        func subscribe(shardChannel channel: String, _ isSubscribed: Bool) {
+            if isSubscribed { subscribed.insert(channel) } else { subscribed.remove(channel) }
         }
     }
 
@@ -31,7 +31,7 @@ struct WakeChannelsTests {
         return (channels, listener)
     }
 
-    @Test("A lock that is waited for repeatedly keeps its channel and displaces no other")
+    @Test("A lock with repeated waits keeps its channel and displaces no other")
     func kept() {
         let (channels, listener) = Self.channels()
         channels.waits(for: "quiet")
@@ -41,10 +41,10 @@ struct WakeChannelsTests {
             channels.waits(for: "busy")
             channels.waitIsOver(for: "busy")
         }
-        #expect(listener.heard == ["interlock:wake:0123456789ab:{quiet}", "interlock:wake:0123456789ab:{busy}"])
+        #expect(listener.subscribed == ["interlock:wake:0123456789ab:{quiet}", "interlock:wake:0123456789ab:{busy}"])
     }
 
-    @Test("The channels unused for longest are dropped, and no channel in use is")
+    @Test("The least recently used channels are dropped, but none in use")
     func bounded() {
         let (channels, listener) = Self.channels()
         channels.waits(for: "waited-for")
@@ -52,9 +52,9 @@ struct WakeChannelsTests {
             channels.waits(for: "lock-\(number)")
             channels.waitIsOver(for: "lock-\(number)")
         }
-        #expect(listener.heard.count == 257)
-        #expect(listener.heard.contains("interlock:wake:0123456789ab:{waited-for}"))
-        #expect(listener.heard.contains("interlock:wake:0123456789ab:{lock-999}"))
-        #expect(!listener.heard.contains("interlock:wake:0123456789ab:{lock-0}"))
+        #expect(listener.subscribed.count == 257)
+        #expect(listener.subscribed.contains("interlock:wake:0123456789ab:{waited-for}"))
+        #expect(listener.subscribed.contains("interlock:wake:0123456789ab:{lock-999}"))
+        #expect(!listener.subscribed.contains("interlock:wake:0123456789ab:{lock-0}"))
     }
 }

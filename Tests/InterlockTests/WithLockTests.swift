@@ -39,7 +39,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("A lock held by another is held without a wait and timed out after one")
+    @Test("If another caller holds the lock, the error is `held` without a wait and `waitTimedOut` after one")
     func heldAndTimedOut() async throws {
         try await Fleet.run(of: 2) { fleet in
             let locks = fleet.sidecars[0].locks
@@ -66,7 +66,7 @@ struct WithLockTests {
             let lease = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
             let locks = fleet.sidecars[0].locks
             let caller = Task { try await locks.withLock("orders", wait: .seconds(60)) { $0.fence } }
-            try await Self.untilSomeoneWaits(in: fleet)
+            try await Self.untilCallerWaits(in: fleet)
             let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: lease.token)
             #expect(isReleased)
             let fence = try await caller.value
@@ -90,7 +90,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("Without Redis it is unavailable, never held")
+    @Test("Without Redis the error is `unavailable`, never `held`")
     func unavailable() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
@@ -102,7 +102,7 @@ struct WithLockTests {
 
     // MARK: Cancellation
 
-    @Test("A caller cancelled while waiting gets the cancellation, and its body never runs")
+    @Test("A caller cancelled while waiting gets a `CancellationError`, and its body never runs")
     func cancelledWhileWaiting() async throws {
         try await Fleet.run(of: 2) { fleet in
             let locks = fleet.sidecars[0].locks
@@ -111,7 +111,7 @@ struct WithLockTests {
             let caller = Task {
                 try await locks.withLock("orders", wait: .seconds(60)) { _ in runs.withLockedValue { $0 += 1 } }
             }
-            try await Self.untilSomeoneWaits(in: fleet)
+            try await Self.untilCallerWaits(in: fleet)
             caller.cancel()
             await #expect(throws: CancellationError.self) { try await caller.value }
             let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: lease.token)
@@ -142,7 +142,7 @@ struct WithLockTests {
     }
 
     @Test("A body that ignores its cancellation keeps the lock until it has ended, and its result counts")
-    func stubbornBody() async throws {
+    func ignoredCancellation() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
             let redis = fleet.redis
@@ -172,7 +172,7 @@ struct WithLockTests {
             let other = fleet.sidecars[1]
             try await fleet.sidecars[0].locks.withLock("orders", ttl: .milliseconds(600)) { _ in
                 let began = ContinuousClock.now
-                try await eventually("three lengths have passed") {
+                try await eventually("three ttls have passed") {
                     let refused = try await other.acquireLock(try LockRequest("orders"))
                     #expect(refused == nil)
                     return ContinuousClock.now - began >= .milliseconds(3 * 600)
@@ -252,7 +252,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("Bodies exclude each other, also across sidecars")
+    @Test("Bodies exclude each other, even across sidecars")
     func mutualExclusion() async throws {
         try await Fleet.run(of: 2) { fleet in
             let holders = HolderCount()
@@ -310,8 +310,8 @@ extension WithLockTests {
         try await eventually("the body's lock is held") { try await fleet.cli("EXISTS", key).integer == 1 }
     }
 
-    private static func untilSomeoneWaits(in fleet: Fleet) async throws {
-        try await eventually("someone waits") { try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1 }
+    private static func untilCallerWaits(in fleet: Fleet) async throws {
+        try await eventually("a caller waits") { try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1 }
     }
 
     /// Expects the lock to be free without a wait, because `withLock` returns only after the release.

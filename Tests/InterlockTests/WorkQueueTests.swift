@@ -10,7 +10,7 @@ import Testing
 
 @Suite("Ordered work", .timeLimit(.minutes(2)))
 struct WorkQueueTests {
-    private struct Trouble: Error {}
+    private struct TestError: Error {}
 
     /// Returns services without a reachable Redis, which unguarded work does not need.
     private static func services() -> Services {
@@ -41,7 +41,7 @@ struct WorkQueueTests {
         }
     }
 
-    private static func isExecuting(_ item: WorkItem<some Sendable>) async throws {
+    private static func untilExecuting(_ item: WorkItem<some Sendable>) async throws {
         try await eventually("\(item.name) is executing") { item.state == .executing }
     }
 
@@ -51,14 +51,14 @@ struct WorkQueueTests {
         return try #require(error)
     }
 
-    /// Fails the test, because the operation must not run.
-    private static func begun() {
+    /// Records an issue, because the operation must not run.
+    private static func unexpectedStart() {
         Issue.record("it was started")
     }
 
     // MARK: Order
 
-    @Test("Work starts after its dependencies, whose values it can use at once")
+    @Test("Work starts after its dependencies, whose values it can use immediately")
     func loginThenFetch() async throws {
         let journal = Journal()
         let pages = try await Self.services().withWork { work in
@@ -88,17 +88,17 @@ struct WorkQueueTests {
             let items = try gates.enumerated().map { index, gate in
                 try work.add("\(index)") { try await gate.pass() }
             }
-            try await Self.isExecuting(items[0])
-            try await Self.isExecuting(items[1])
+            try await Self.untilExecuting(items[0])
+            try await Self.untilExecuting(items[1])
             #expect(items.map(\.state) == [.executing, .executing, .ready, .ready])
             gates[1].open()
-            try await Self.isExecuting(items[2])
+            try await Self.untilExecuting(items[2])
             #expect(items.map(\.state) == [.executing, .finished(.success), .executing, .ready])
             for gate in gates { gate.open() }
         }
     }
 
-    @Test("Many can observe its states: waiting, ready, executing, finished")
+    @Test("Several observers can follow its states: waiting, ready, executing, finished")
     func states() async throws {
         try await Self.services().withWork { work in
             let first = Gate()
@@ -114,7 +114,7 @@ struct WorkQueueTests {
             }
             #expect(fetch.state == .waiting)
             first.open()
-            try await Self.isExecuting(fetch)
+            try await Self.untilExecuting(fetch)
             second.open()
             for observer in observers {
                 let seen = await observer.value
@@ -131,28 +131,28 @@ struct WorkQueueTests {
 
     // MARK: Failure
 
-    @Test("A failure reaches those that wait for it, and cancels dependent work with an error that names it")
+    @Test("A failure is thrown to those that wait for it, and cancels dependent work with an error that names the failed item")
     func failurePropagates() async throws {
         try await Self.services().withWork { work in
             let gate = Gate()
             let login = try work.add("login") {
                 try await gate.pass()
-                throw Trouble()
+                throw TestError()
             }
-            let fetch = try work.add("fetch", after: [login]) { Self.begun() }
-            let store = try work.add("store", after: [fetch]) { Self.begun() }
+            let fetch = try work.add("fetch", after: [login]) { Self.unexpectedStart() }
+            let store = try work.add("store", after: [fetch]) { Self.unexpectedStart() }
             let other = try work.add("other") { 7 }
             gate.open()
-            await #expect(throws: Trouble.self) { try await login.value }
+            await #expect(throws: TestError.self) { try await login.value }
             let fetchError = try await Self.failure(fetch)
             #expect(fetchError.code == .dependency && fetchError.dependency == "login")
-            #expect(fetchError.underlying is Trouble)
+            #expect(fetchError.underlying is TestError)
             let storeError = try await Self.failure(store)
             #expect(storeError.code == .dependency && storeError.dependency == "fetch")
             #expect([login.state, fetch.state, store.state] == [.finished(.failure), .cancelled, .cancelled])
             let value = try await other.value
             #expect(value == 7)
-            let late = try work.add("late", after: [login]) { Self.begun() }
+            let late = try work.add("late", after: [login]) { Self.unexpectedStart() }
             let lateError = try await Self.failure(late)
             #expect(lateError.code == .dependency && lateError.dependency == "login")
         }
@@ -182,9 +182,9 @@ struct WorkQueueTests {
             try await fleet.sidecars[0].services.withWork { work in
                 let gate = Gate()
                 let first = try work.add("first", service: "catalog") { try await gate.pass() }
-                try await Self.isExecuting(first)
+                try await Self.untilExecuting(first)
                 let second = try work.add("second", service: "catalog", patience: .seconds(50)) {}
-                try await PermitTests.waiting(1, in: fleet.sidecars[0])
+                try await PermitTests.untilWaiting(1, in: fleet.sidecars[0])
                 #expect(second.state == .ready)
                 gate.open()
                 try await second.value
@@ -199,8 +199,8 @@ struct WorkQueueTests {
         try await Self.services().withWork(maximumExecuting: 1) { work in
             let gate = Gate()
             let first = try work.add("first") { try await gate.pass() }
-            let second = try work.add("second") { Self.begun() }
-            let third = try work.add("third", after: [second]) { Self.begun() }
+            let second = try work.add("second") { Self.unexpectedStart() }
+            let third = try work.add("third", after: [second]) { Self.unexpectedStart() }
             second.cancel()
             #expect([second.state, third.state] == [.cancelled, .cancelled])
             gate.open()
@@ -216,7 +216,7 @@ struct WorkQueueTests {
     func cancelRunning() async throws {
         try await Self.services().withWork { work in
             let item = try work.add("item") { try await Gate().pass() }
-            try await Self.isExecuting(item)
+            try await Self.untilExecuting(item)
             item.cancel()
             let error = try await Self.failure(item)
             #expect(error.code == .cancelled)
@@ -226,7 +226,7 @@ struct WorkQueueTests {
     }
 
     @Test("An operation that ignores its cancellation has succeeded, and its dependent work starts")
-    func cancelUnheeded() async throws {
+    func ignoredCancellation() async throws {
         try await Self.services().withWork { work in
             let gate = Gate()
             let item = try work.add("item") {
@@ -234,7 +234,7 @@ struct WorkQueueTests {
                 return 3
             }
             let next = try work.add("next", after: [item]) { try await item.value + 1 }
-            try await Self.isExecuting(item)
+            try await Self.untilExecuting(item)
             item.cancel()
             gate.open()
             let value = try await next.value
@@ -242,13 +242,13 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("All work is cancelled at once, and more can be added")
+    @Test("All work can be cancelled together, and more can be added")
     func cancelAll() async throws {
         try await Self.services().withWork(maximumExecuting: 1) { work in
             let running = try work.add("running") { try await Gate().pass() }
-            let waiting = try work.add("waiting", after: [running]) { Self.begun() }
-            let ready = try work.add("ready") { Self.begun() }
-            try await Self.isExecuting(running)
+            let waiting = try work.add("waiting", after: [running]) { Self.unexpectedStart() }
+            let ready = try work.add("ready") { Self.unexpectedStart() }
+            try await Self.untilExecuting(running)
             work.cancelAll()
             let runningError = try await Self.failure(running)
             let waitingError = try await Self.failure(waiting)
@@ -277,7 +277,7 @@ struct WorkQueueTests {
 
     // MARK: Limits
 
-    @Test("A full queue refuses more work until some has ended")
+    @Test("A full queue rejects more work until some has ended")
     func full() async throws {
         try await Self.services().withWork(maximumExecuting: 1, maximumPending: 2) { work in
             let gate = Gate()
@@ -292,7 +292,7 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("Work of another queue cannot be named")
+    @Test("Work of another queue cannot be a dependency")
     func workOfAnotherQueue() async throws {
         let services = Self.services()
         let item = try WorkQueue(services).add("item") {}
@@ -302,15 +302,15 @@ struct WorkQueueTests {
 
     // MARK: Life cycle
 
-    @Test("On graceful shutdown running operations are cancelled and say so, and no more work is accepted")
+    @Test("On graceful shutdown running operations are cancelled with `shutDown`, and no more work is accepted")
     func shutDown() async throws {
         let queue = WorkQueue(Self.services(), maximumExecuting: 1)
         let running = try queue.add("running") { try await Gate().pass() }
-        let waiting = try queue.add("waiting", after: [running]) { Self.begun() }
-        let ready = try queue.add("ready") { Self.begun() }
+        let waiting = try queue.add("waiting", after: [running]) { Self.unexpectedStart() }
+        let ready = try queue.add("ready") { Self.unexpectedStart() }
         let group = ServiceGroup(services: [queue], logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         let serving = Task { try await group.run() }
-        try await Self.isExecuting(running)
+        try await Self.untilExecuting(running)
         await group.triggerGracefulShutdown()
         for item in [running, waiting, ready] {
             let error = try await Self.failure(item)
@@ -327,7 +327,7 @@ struct WorkQueueTests {
         let queue = WorkQueue(Self.services())
         let item = try queue.add("item") { try await Gate().pass() }
         let serving = Task { try await queue.run() }
-        try await Self.isExecuting(item)
+        try await Self.untilExecuting(item)
         serving.cancel()
         let error = try await Self.failure(item)
         #expect(error.code == .shutDown)
@@ -354,15 +354,15 @@ struct WorkQueueTests {
             for _ in 0..<3 { _ = try work.add("item") { journal.note("done") } }
         }
         #expect(journal.all.count == 3)
-        let left = NIOLockedValueBox<WorkItem<Void>?>(nil)
-        await #expect(throws: Trouble.self) {
+        let added = NIOLockedValueBox<WorkItem<Void>?>(nil)
+        await #expect(throws: TestError.self) {
             try await Self.services().withWork { work in
                 let item = try work.add("item") { try await Gate().pass() }
-                left.withLockedValue { $0 = item }
-                throw Trouble()
+                added.withLockedValue { $0 = item }
+                throw TestError()
             }
         }
-        let item = try #require(left.withLockedValue { $0 })
+        let item = try #require(added.withLockedValue { $0 })
         let error = try await Self.failure(item)
         #expect(error.code == .cancelled)
     }

@@ -1,6 +1,6 @@
 """Proxies in front of the HTTP API that speak HTTP/2 to it and HTTP/1.1 to their own clients.
 
-HAProxy and nghttpx send `host` in place of `:authority` where their client sent `Host` (RFC 9113, section 8.3.1).
+HAProxy and nghttpx send `host` instead of `:authority` if their client sent `Host` (RFC 9113, section 8.3.1).
 """
 
 import http.client
@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from parts import HTTP, Part, expect, found, sidecar
-from servers import World, free_ports, is_open
+from parts import HTTP, Part, expect, find_program, sidecar
+from servers import Servers, free_ports, is_open
 
-#: More than the windows that HTTP/2 begins with.
+#: More than HTTP/2's initial flow-control windows.
 LARGE = 300_000
 SERVICES = '  shop: { url: "http://127.0.0.1:8080" }\n'
 HAPROXY = """
@@ -26,31 +26,31 @@ listen front
 """
 
 
-def haproxy(world: World, port: int) -> list[str]:
-    file = world.folder / "haproxy.cfg"
-    file.write_text(HAPROXY.format(port=port, sidecar=world.ports[HTTP]))
-    return [found("haproxy", "haproxy"), "-db", "-f", str(file)]
+def haproxy(servers: Servers, port: int) -> list[str]:
+    file = servers.folder / "haproxy.cfg"
+    file.write_text(HAPROXY.format(port=port, sidecar=servers.ports[HTTP]))
+    return [find_program("haproxy", "haproxy"), "-db", "-f", str(file)]
 
 
-def nghttpx(world: World, port: int, backend: str = "") -> list[str]:
-    program = found("nghttpx", "nghttp2-proxy")
-    log = world.folder / "nghttpx.log"
-    places = [f"--frontend=127.0.0.1,{port};no-tls", f"--backend=127.0.0.1,{world.ports[HTTP]};;proto=h2{backend}"]
-    return [program, "--insecure", "--conf=/dev/null", "--workers=1", f"--errorlog-file={log}", *places]
+def nghttpx(servers: Servers, port: int, backend: str = "") -> list[str]:
+    program = find_program("nghttpx", "nghttp2-proxy")
+    log = servers.folder / "nghttpx.log"
+    endpoints = [f"--frontend=127.0.0.1,{port};no-tls", f"--backend=127.0.0.1,{servers.ports[HTTP]};;proto=h2{backend}"]
+    return [program, "--insecure", "--conf=/dev/null", "--workers=1", f"--errorlog-file={log}", *endpoints]
 
 
-def nghttpx_encrypted(world: World, port: int) -> list[str]:
+def nghttpx_encrypted(servers: Servers, port: int) -> list[str]:
     """Over TLS, nghttpx serves no request if its backend does not negotiate h2."""
-    return nghttpx(world, port, backend=";tls")
+    return nghttpx(servers, port, backend=";tls")
 
 
-class Front:
+class ProxyClient:
     """Requests to a proxy over one connection."""
 
     def __init__(self, port: int) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
 
-    def ask(self, method: str, path: str, body: object = None, **fields: str) -> tuple[int, bytes]:
+    def request(self, method: str, path: str, body: object = None, **fields: str) -> tuple[int, bytes]:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"} if body is not None else {}
         named = {name.replace("_", "-"): value for name, value in fields.items()}
@@ -59,42 +59,42 @@ class Front:
         return answer.status, answer.read()
 
 
-def check(start: Callable[[World, int], list[str]], is_encrypted: bool = False) -> Callable[[Path], None]:
-    """`start` returns the command that starts the proxy on a port."""
+def check(start: Callable[[Servers, int], list[str]], is_encrypted: bool = False) -> Callable[[Path], None]:
+    """Returns the check of a proxy. `start` returns the command that starts it on a port."""
 
     def run(binary: Path) -> None:
-        with sidecar(binary, SERVICES, is_encrypted=is_encrypted) as world:
+        with sidecar(binary, SERVICES, is_encrypted=is_encrypted) as servers:
             [port] = free_ports(1)
-            world.start(*start(world, port))
-            world.until("the proxy listens", lambda: is_open(port))
-            pass_requests(Front(port))
-            stream(port)
+            servers.start(*start(servers, port))
+            servers.wait_until("the proxy listens", lambda: is_open(port))
+            check_requests(ProxyClient(port))
+            check_stream(port)
 
     return run
 
 
-def pass_requests(front: Front) -> None:
-    status, body = front.ask("GET", "/healthz")
+def check_requests(proxy: ProxyClient) -> None:
+    status, body = proxy.request("GET", "/healthz")
     expect(status == 200, f"GET /healthz: {status} {body!r}")
-    status, body = front.ask("POST", "/v1/locks/orders", {"ttl_ms": 30_000})
+    status, body = proxy.request("POST", "/v1/locks/orders", {"ttl_ms": 30_000})
     expect(status == 201, f"a lock: {status} {body!r}")
     token = json.loads(body)["token"]
-    status, body = front.ask("POST", "/v1/locks/orders", {"ttl_ms": 30_000})
+    status, body = proxy.request("POST", "/v1/locks/orders", {"ttl_ms": 30_000})
     expect(status == 409, f"the same lock: {status} {body!r}")
-    status, body = front.ask("DELETE", "/v1/locks/orders", Lease_Token=token)
+    status, body = proxy.request("DELETE", "/v1/locks/orders", Lease_Token=token)
     expect(status == 204, f"its release: {status} {body!r}")
-    statuses = [front.ask("POST", "/v1/limits/catalog/take", {})[0] for _ in range(4)]
+    statuses = [proxy.request("POST", "/v1/limits/catalog/take", {})[0] for _ in range(4)]
     expect(statuses == [200, 200, 200, 429], f"four takes of a limit of three: {statuses}")
-    status, body = front.ask("GET", "/proxy/shop/items?page=2")
+    status, body = proxy.request("GET", "/proxy/shop/items?page=2")
     expect(status == 200 and json.loads(body)["path"] == "/items?page=2", f"a proxied GET: {status} {body!r}")
-    status, body = front.ask("POST", "/proxy/shop/items", b"x" * LARGE)
+    status, body = proxy.request("POST", "/proxy/shop/items", b"x" * LARGE)
     expect(status == 200, f"a proxied POST of {LARGE} bytes: {status} {body!r}")
-    status, body = front.ask("GET", "/nothing/here")
+    status, body = proxy.request("GET", "/nothing/here")
     expect(status == 404, f"an unknown path: {status} {body!r}")
 
 
-def stream(port: int) -> None:
-    """The beginning of a stream arrives while the stream goes on."""
+def check_stream(port: int) -> None:
+    """Checks that the first event of a stream arrives while the stream is still open."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("GET", "/v1/live?view=overview", headers={"Accept": "text/event-stream"})
     answer = connection.getresponse()

@@ -12,18 +12,18 @@ FOLDER = ROOT / ".venv/interop/bin"
 def check(binary: Path) -> None:
     if not (FOLDER / "openapi-python-client").exists():
         raise Skipped("openapi-python-client is not installed in .venv/interop; `make interop` installs it from PyPI")
-    with sidecar(binary, has_key=True) as world:
-        generated = world.folder / "generated"
+    with sidecar(binary, has_key=True) as servers:
+        generated = servers.folder / "generated"
         words = ["generate", "--path", CONTRACT, "--output-path", generated, "--meta", "none"]
         # The generator runs a formatter from PATH.
-        path = f"{FOLDER}:{world.environment['PATH']}"
-        printed = output(world, FOLDER / "openapi-python-client", *words, PATH=path)
+        path = f"{FOLDER}:{servers.environment['PATH']}"
+        printed = output(servers, FOLDER / "openapi-python-client", *words, PATH=path)
         expect("Unable" not in printed and "Error" not in printed, f"the generator rejected the contract: {printed}")
-        # Names that a generator invents for a schema without one.
-        made_up = sorted(file.stem for file in (generated / "models").glob("*_type_*.py"))
-        expect(not made_up, f"schemas without names: {', '.join(made_up)}")
-        address = f"http://127.0.0.1:{world.ports[HTTP]}"
-        output(world, FOLDER / "python", PROGRAM, address, KEY, PYTHONPATH=str(world.folder))
+        # The generator invents these names for schemas without one.
+        unnamed = sorted(file.stem for file in (generated / "models").glob("*_type_*.py"))
+        expect(not unnamed, f"schemas without names: {', '.join(unnamed)}")
+        address = f"http://127.0.0.1:{servers.ports[HTTP]}"
+        output(servers, FOLDER / "python", PROGRAM, address, KEY, PYTHONPATH=str(servers.folder))
 
 
 PARTS = [Part("openapi-python-client", check)]

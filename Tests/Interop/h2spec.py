@@ -1,7 +1,7 @@
 """h2spec, the conformance test of HTTP/2, against the HTTP API.
 
-No package contains it, so it is built from its public source with Debian's Go and Debian's Go libraries, in a folder
-that git ignores. H2SPEC_SOURCE names another repository or folder for the source, H2SPEC a built program.
+No package contains it, so it is built from its public source with Debian's Go and Go libraries, in a folder that git
+ignores. H2SPEC_SOURCE selects another repository or folder for the source, H2SPEC an existing program.
 """
 
 import os
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from parts import HTTP, ROOT, Failure, Part, Skipped, expect, found, output, sidecar
+from parts import HTTP, ROOT, Failure, Part, Skipped, expect, find_program, output, sidecar
 
 FOLDER = ROOT / ".build-interop"
 SOURCE = "https://github.com/summerwind/h2spec"
@@ -23,8 +23,8 @@ LIBRARIES = {
 }
 SUMMARY = re.compile(r"(\d+) tests, (\d+) passed, (\d+) skipped, (\d+) failed")
 FAILED = re.compile(r"^ *× *(\d+: .*)$", re.MULTILINE)
-#: Tests that the sidecar fails, with the reasons.
-KNOWN = {
+#: Tests that the sidecar is expected to fail, with the reasons.
+KNOWN_FAILURES = {
     # The port also serves HTTP/1.1, so an invalid preface gets a 400 instead of GOAWAY.
     "2: Sends invalid connection preface",
     # SwiftNIO resets the stream with another code than STREAM_CLOSED.
@@ -33,11 +33,11 @@ KNOWN = {
 
 
 def program() -> Path:
-    if given := os.environ.get("H2SPEC"):
-        return Path(given)
+    if path := os.environ.get("H2SPEC"):
+        return Path(path)
     built = FOLDER / "h2spec"
     if not built.exists():
-        go = found("go", "golang-go")
+        go = find_program("go", "golang-go")
         for library, package in LIBRARIES.items():
             if not (Path("/usr/share/gocode/src") / library).exists():
                 raise Skipped(f"the Go library {library} is not installed; Debian has it in {package}")
@@ -78,11 +78,11 @@ def run(command: list[str], folder: Path | None = None, variables: dict[str, str
 
 def check(binary: Path) -> None:
     tool = program()
-    with sidecar(binary) as world:
-        port = world.ports[HTTP]
+    with sidecar(binary) as servers:
+        port = servers.ports[HTTP]
         words = [tool, "--host", "127.0.0.1", "--port", port, "--path", "/healthz", "--timeout", 2]
         try:
-            printed = output(world, *words, patience=180)
+            printed = output(servers, *words, timeout=180)
         except Failure as failure:
             printed = str(failure)
     summary = SUMMARY.search(printed)
@@ -92,7 +92,7 @@ def check(binary: Path) -> None:
     expect(total > 100, f"h2spec ran only {total} tests")
     expect(skipped <= 1, f"h2spec skipped {skipped} tests")
     report = printed[printed.find("Failures:") :]
-    expect(set(FAILED.findall(report)) <= KNOWN, f"unexpected tests failed:\n{report}")
+    expect(set(FAILED.findall(report)) <= KNOWN_FAILURES, f"unexpected tests failed:\n{report}")
 
 
 PARTS = [Part("h2spec", check, is_provided=False)]

@@ -1,4 +1,4 @@
-"""A part of `make interop`: one piece of other software, tried against a sidecar, or skipped with a reason."""
+"""A part of `make interop`: other software that is tested with a sidecar, or skipped with a reason."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "Tests/Documents"))
 
-from servers import HTTP, REDIS, RESP, Failure, World, is_open  # noqa: E402
+from servers import HTTP, REDIS, RESP, Failure, Servers, is_open  # noqa: E402
 
 __all__ = [
     "HTTP",
@@ -24,19 +24,19 @@ __all__ = [
     "Skipped",
     "certify",
     "expect",
-    "found",
+    "find_program",
     "output",
     "sidecar",
 ]
 
 #: The sidecar's only key.
 KEY = "a-key-of-this-run"
-#: Seconds until another program has to be done.
-PATIENCE = 60
+#: The timeout of another program, in seconds.
+TIMEOUT = 60
 
 
 class Skipped(Exception):
-    """The reason why a part cannot be tried here."""
+    """A part cannot be tested here, for the given reason."""
 
 
 class Part(NamedTuple):
@@ -44,10 +44,10 @@ class Part(NamedTuple):
     check: Callable[[Path], None]
     """Raises Failure or Skipped. The argument is the sidecar's binary."""
     is_provided: bool = True
-    """Debian or PyPI has the software: `.ci/run` fails if it is skipped."""
+    """Whether Debian or PyPI provides the software; `.ci/run` then fails if it is skipped."""
 
 
-def found(program: str, package: str) -> str:
+def find_program(program: str, package: str) -> str:
     """Returns the path of a program. Raises Skipped if it is not installed."""
     path = shutil.which(program, path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin") or shutil.which(program)
     if not path:
@@ -55,67 +55,67 @@ def found(program: str, package: str) -> str:
     return path
 
 
-def expect(condition: object, what: str) -> None:
+def expect(condition: object, message: str) -> None:
     if not condition:
-        raise Failure(what)
+        raise Failure(message)
 
 
-def output(world: World, *words: object, patience: float = PATIENCE, **variables: str) -> str:
+def output(servers: Servers, *words: object, timeout: float = TIMEOUT, **variables: str) -> str:
     """Returns the output of a program. Raises Failure if it fails."""
     command = [str(word) for word in words]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=patience,
-            cwd=world.folder,
-            env={**world.environment, **variables},
+            timeout=timeout,
+            cwd=servers.folder,
+            env={**servers.environment, **variables},
         )
-    except subprocess.TimeoutExpired as overtime:
-        raise Failure(f"{command[0]} did not end within {patience:.0f} s") from overtime
-    if done.returncode:
-        raise Failure(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
+    except subprocess.TimeoutExpired as error:
+        raise Failure(f"{command[0]} did not end within {timeout:.0f} s") from error
+    if result.returncode:
+        raise Failure(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}{result.stderr}")
+    return result.stdout
 
 
-def certify(world: World) -> None:
-    """Makes a certificate for localhost in the world's folder: certificate.pem and key.pem."""
-    key, certificate = world.folder / "key.pem", world.folder / "certificate.pem"
+def certify(servers: Servers) -> None:
+    """Creates certificate.pem and key.pem, for localhost, in the servers' folder."""
+    key, certificate = servers.folder / "key.pem", servers.folder / "certificate.pem"
     request = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate]
-    output(world, *request, *names)
+    output(servers, *request, *names)
 
 
 @contextmanager
-def sidecar(binary: Path, services: str = "", has_key: bool = False, is_encrypted: bool = False) -> Iterator[World]:
-    """A Redis and a ready sidecar, for as long as the context lasts.
+def sidecar(binary: Path, services: str = "", has_key: bool = False, is_encrypted: bool = False) -> Iterator[Servers]:
+    """Runs a Redis and a ready sidecar while the context is active.
 
-    services: YAML below `services:`, indented by two, with the ports that the pages show. `catalog` is there already
+    services: YAML below `services:`, indented by two, with the ports that the pages show; `catalog` is always included
     """
-    world = World(binary, Path(tempfile.mkdtemp(prefix="interlock-interop-")))
+    servers = Servers(binary, Path(tempfile.mkdtemp(prefix="interlock-interop-")))
     keys = f"auth: {{ keys: [ {{ name: interop, key: {KEY}, role: admin }} ] }}\n" if has_key else ""
     try:
-        file = world.folder / "interop.yaml"
+        file = servers.folder / "interop.yaml"
         file.write_text(
-            f"{keys}services:\n  catalog: {{ limits: [ {{ limit: 3, per: 1h }} ] }}\n{world.here(services)}"
+            f"{keys}services:\n  catalog: {{ limits: [ {{ limit: 3, per: 1h }} ] }}\n{servers.with_run_ports(services)}"
         )
         if is_encrypted:
-            certify(world)
-            tls = f"tls: {{ certificate: {world.folder}/certificate.pem, key: {world.folder}/key.pem }}"
+            certify(servers)
+            tls = f"tls: {{ certificate: {servers.folder}/certificate.pem, key: {servers.folder}/key.pem }}"
             file.write_text(f"listen: {{ {tls} }}\n{file.read_text()}")
-            # The helper's probe of readiness does not encrypt.
-            addresses = ["--resp", f"127.0.0.1:{world.ports[RESP]}", "--http", f"127.0.0.1:{world.ports[HTTP]}"]
-            redis = f"redis://127.0.0.1:{world.ports[REDIS]}"
+            # `start_sidecar` cannot check readiness over TLS.
+            addresses = ["--resp", f"127.0.0.1:{servers.ports[RESP]}", "--http", f"127.0.0.1:{servers.ports[HTTP]}"]
+            redis = f"redis://127.0.0.1:{servers.ports[REDIS]}"
             words = ["serve", "--config", str(file), "--redis", redis, *addresses]
-            world.sidecar = world.start(str(binary), *words)
-            world.until("the sidecar listens", lambda: is_open(world.ports[HTTP]))
+            servers.sidecar = servers.start(str(binary), *words)
+            servers.wait_until("the sidecar listens", lambda: is_open(servers.ports[HTTP]))
         else:
-            world.start_sidecar(file)
-        yield world
+            servers.start_sidecar(file)
+        yield servers
     except Failure as failure:
-        log = (world.folder / "log").read_text(errors="replace")
+        log = (servers.folder / "log").read_text(errors="replace")
         raise Failure(f"{failure}\nThe end of the log of its servers:\n{log[-2000:]}") from failure
     finally:
-        world.close()
+        servers.close()

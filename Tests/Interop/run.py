@@ -1,7 +1,7 @@
-"""Tries the sidecar with other software: Redis clients, proxies, a generated HTTP client, and h2spec.
+"""Tests the sidecar with other software: Redis clients, proxies, a generated HTTP client, and h2spec.
 
-`make interop` runs it. Each part is one piece of software that is installed here, or is skipped with the reason. With
-CI set in the environment, a part that Debian or PyPI provides must not be skipped.
+`make interop` runs it. A part is skipped, with a reason, if its software is not installed. With CI set in the
+environment, a part that Debian or PyPI provides must not be skipped.
 """
 
 import argparse
@@ -20,15 +20,15 @@ from parts import Failure, Part, Skipped
 PARTS = [*redis_clients.PARTS, *generated_client.PARTS, *fronts.PARTS, *upstreams.PARTS, *h2spec.PARTS]
 
 
-def verdict(part: Part, binary: Path) -> bool:
-    """Tries one part and prints the result. Returns False if the run has failed."""
+def passes(part: Part, binary: Path) -> bool:
+    """Runs one part, prints the result, and returns whether it passed or may be skipped."""
     begin = time.monotonic()
     try:
         part.check(binary)
     except Skipped as reason:
-        is_fault = part.is_provided and bool(os.environ.get("CI"))
+        is_failure = part.is_provided and bool(os.environ.get("CI"))
         print(f"interop: {part.name}: SKIPPED: {reason}", flush=True)
-        return not is_fault
+        return not is_failure
     except Failure as failure:
         print(f"interop: {part.name}: FAILED: {failure}", flush=True)
         return False
@@ -40,15 +40,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, help="the sidecar")
     parser.add_argument(
-        "parts", nargs="*", metavar="PART", help="try only parts with one of these words in their names"
+        "parts", nargs="*", metavar="PART", help="run only parts with one of these words in their names"
     )
     options = parser.parse_args()
-    chosen = [part for part in PARTS if not options.parts or any(word in part.name for word in options.parts)]
-    if not chosen:
+    selected = [part for part in PARTS if not options.parts or any(word in part.name for word in options.parts)]
+    if not selected:
         parser.error(f"no such part; expected one of {', '.join(part.name for part in PARTS)}")
     binary = options.binary.resolve()
-    verdicts = [verdict(part, binary) for part in chosen]
-    if not all(verdicts):
+    results = [passes(part, binary) for part in selected]
+    if not all(results):
         sys.exit("interop: a part failed, or CI skipped one that Debian or PyPI provides")
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares docs/swift/api.txt, the list of the libraries' public declarations, with the code.
 
-Each public declaration of Interlock, its exports, and InterlockClient has one line there, by file and type, with raw
-values, since files and other programs contain them. `--update` rewrites the list: check git's diff, and describe in
-CHANGELOG.md what programs must change. Each declaration needs a `///` comment.
+The list has one line for each public declaration of Interlock, its exports, and InterlockClient, by file and type.
+It includes raw values, because files and other programs contain them. `--update` rewrites the list: review the diff,
+and describe in CHANGELOG.md what programs must change. Each declaration needs a `///` comment.
 """
 
 import argparse
@@ -28,7 +28,7 @@ NAMED = re.compile(r"\b(?:actor|class|enum|extension|protocol|struct)\s+([\w.]+)
 @dataclass(frozen=True)
 class Declaration:
     text: str
-    """Returns the declaration after the types that contain it."""
+    """The declaration, preceded by the types that contain it."""
     line: int
     is_documented: bool
 
@@ -36,7 +36,7 @@ class Declaration:
 def declarations(text: str) -> Iterator[Declaration]:
     """Yields the public declarations of one file."""
     lines = swift.code(text).split("\n")
-    written = text.split("\n")
+    source_lines = text.split("\n")
     owners: list[tuple[int, str, str]] = []
     depth = 0
     at = 0
@@ -57,12 +57,12 @@ def declarations(text: str) -> Iterator[Declaration]:
         signature = re.sub(r"\s+", " ", head.split(" {")[0].split(" = ")[0] if "(" not in head else head.split(" {")[0])
         signature = signature.replace("( ", "(").replace(" )", ")").strip()
         if is_case and owners[-1][2] == "String":
-            signature = "case " + with_raw_values(written[first].strip().removeprefix("case "))
-        elif is_public and CONSTANT.search(written[first]):
-            signature = written[first].strip()
+            signature = "case " + with_raw_values(source_lines[first].strip().removeprefix("case "))
+        elif is_public and CONSTANT.search(source_lines[first]):
+            signature = source_lines[first].strip()
         if (is_public and DECLARATION.match(signature)) or is_case:
             path = " / ".join([*(owner for _, owner, _ in owners), signature])
-            yield Declaration(path, first + 1, is_documented(written, first) or signature.startswith("extension"))
+            yield Declaration(path, first + 1, is_documented(source_lines, first) or signature.startswith("extension"))
         for index in range(first, at + 1):
             depth += lines[index].count("{") - lines[index].count("}")
         named = NAMED.search(signature) if is_type or is_public else None
@@ -80,18 +80,18 @@ def is_documented(lines: list[str], at: int) -> bool:
 
 
 def raw_type(signature: str) -> str:
-    """Returns the first type after an enum's colon, or that it is an enum; empty for other types."""
+    """Returns an enum's raw type, or `enum` if it has none; empty for other types."""
     found = re.search(r"\benum \w+(?:<[^>]*>)?(?:: (\w+))?", signature)
     return (found[1] or "enum") if found else ""
 
 
 def with_raw_values(cases: str) -> str:
-    """Splits `a, b = "c"`: a case without a raw value has its name as one."""
+    """Adds implicit raw values to cases: `a, b = "c"` becomes `a = "a", b = "c"`."""
     return ", ".join(case if " = " in case else f'{case} = "{case}"' for case in cases.split(", "))
 
 
 def listing(undocumented: list[str]) -> str:
-    """Returns the list, and the locations of declarations without a comment."""
+    """Returns the list, and appends the locations of declarations without a comment to `undocumented`."""
     found = []
     for library in LIBRARIES:
         for path in sorted((ROOT / "Sources" / library).rglob("*.swift")):
@@ -116,19 +116,19 @@ def main() -> int:
     if options.update:
         LIST.write_text(now)
     before = LIST.read_text() if LIST.exists() else ""
-    gone = sorted(set(before.splitlines()) - set(now.splitlines()))
-    new = sorted(set(now.splitlines()) - set(before.splitlines()))
-    for line in gone:
-        print(f"api: gone: {line}")
-    for line in new:
-        print(f"api: new: {line}")
-    for place in undocumented:
-        print(f"api: without a comment: {place}")
+    removed = sorted(set(before.splitlines()) - set(now.splitlines()))
+    added = sorted(set(now.splitlines()) - set(before.splitlines()))
+    for line in removed:
+        print(f"api: removed: {line}")
+    for line in added:
+        print(f"api: added: {line}")
+    for location in undocumented:
+        print(f"api: without a comment: {location}")
     if undocumented:
         print("api: describe each of these in a /// comment: units, result, thrown errors")
-    if gone or new:
+    if removed or added:
         print("api: if this is intended, run Tests/Layout/api.py --update and add the change to CHANGELOG.md")
-    if gone or new or undocumented:
+    if removed or added or undocumented:
         return 1
     count = sum(bool(line) and not line.startswith("#") for line in now.splitlines())
     print(f"api: {count} public declarations, as listed")

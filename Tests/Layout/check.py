@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Checks the layout of the Swift files: `make lint` runs it.
 
-case     No two paths differ in case only.
-circles  Inside a target, sibling folders depend one way. The files right in a target's own folder are its top layer:
-         they may name types of its folders, its folders may not name theirs.
-homes    A type of Sources that two or more other files there name is in the file of its name. Files of commands,
-         scripts and the like, whose names say so, keep theirs together, and so does generated code.
-names    No two top-level types have one name, in whichever targets they are.
+case     No two paths differ only in case.
+cycles   Inside a target, sibling folders do not depend on each other in a cycle. The files directly in a target's
+         folder are its top layer: they may name types of its folders, but its folders may not name theirs.
+files    A type of Sources that two or more other files there name is in a file of the same name. Files that collect
+         commands, scripts and the like, and say so in their names, are exempt, and so is generated code.
+names    No two top-level types have the same name, even in different targets.
 length   No file is longer than 700 lines.
 """
 
@@ -23,9 +23,9 @@ from pathlib import Path, PurePosixPath
 import swift
 
 TREES = ("Sources", "Tests", "Benchmarks")
-LONGEST_FILE = 700
-SHORT_FILE = 40
-CHECKS = ("case", "circles", "homes", "names", "length")
+MAX_FILE_LINES = 700
+SHORT_FILE_LINES = 40
+CHECKS = ("case", "cycles", "files", "names", "length")
 COLLECTION = re.compile(r"(Calls|Commands|Counters|Errors|Histograms|Messages|Replies|Routes|Scripts)(\+\w+)?$|\.pb$")
 LOOSE = "."
 """The files directly in a folder, without its sub-folders."""
@@ -41,7 +41,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Circle:
+class Cycle:
     folder: str
     members: tuple[str, ...]
     causes: tuple[tuple[str, ...], ...]
@@ -50,14 +50,16 @@ class Circle:
     def describe(self, shown: int) -> str:
         round_trip = [*self.members, self.members[0]]
         lines = [f"{self.folder}: " + " → ".join(self._title(member) for member in round_trip)]
-        for here, there, places in zip(round_trip, round_trip[1:], self.causes, strict=False):
-            if places:
-                lines.append(f"  {self._title(here)} → {self._title(there)}, {len(places)} times")
+        for origin, destination, locations in zip(round_trip, round_trip[1:], self.causes, strict=False):
+            if locations:
+                lines.append(f"  {self._title(origin)} → {self._title(destination)}, {len(locations)} times")
             else:
-                lines.append(f"  {self._title(here)} are above {self._title(there)}, like the target's own files")
-            lines += [f"    {place}" for place in places[:shown]]
-            if len(places) > shown:
-                lines.append(f"    … and {len(places) - shown} more")
+                lines.append(
+                    f"  {self._title(origin)} are above {self._title(destination)}, like the target's own files"
+                )
+            lines += [f"    {location}" for location in locations[:shown]]
+            if len(locations) > shown:
+                lines.append(f"    … and {len(locations) - shown} more")
         return "\n".join(lines)
 
     def _title(self, member: str) -> str:
@@ -75,10 +77,10 @@ class Tree:
     def files_of(self, target: Target) -> dict[PurePosixPath, swift.Source]:
         return {path: source for path, source in self.sources.items() if path.is_relative_to(target.path)}
 
-    def circles(self) -> list[Circle]:
-        return [circle for target in self.targets for circle in self._circles_of(target)]
+    def cycles(self) -> list[Cycle]:
+        return [cycle for target in self.targets for cycle in self._cycles_of(target)]
 
-    def _circles_of(self, target: Target) -> Iterator[Circle]:
+    def _cycles_of(self, target: Target) -> Iterator[Cycle]:
         files = self.files_of(target)
         edges = self._edges(files)
         for folder in sorted(
@@ -87,21 +89,21 @@ class Tree:
             level = _at_level(folder, edges)
             if folder == target.path:
                 yield from _upward(folder, level)
-                level = {edge: places for edge, places in level.items() if LOOSE not in edge}
-            for members in shortest_circles(level):
+                level = {edge: locations for edge, locations in level.items() if LOOSE not in edge}
+            for members in shortest_cycles(level):
                 pairs = zip(members, [*members[1:], members[0]], strict=True)
-                yield Circle(str(folder), members, tuple(tuple(level[pair]) for pair in pairs))
+                yield Cycle(str(folder), members, tuple(tuple(level[pair]) for pair in pairs))
 
     def _edges(
         self, files: Mapping[PurePosixPath, swift.Source]
     ) -> dict[tuple[PurePosixPath, PurePosixPath], list[str]]:
         """Returns the locations where a file of one target names a type of another file."""
-        homes: dict[str, set[PurePosixPath]] = defaultdict(set)
+        declaring_files: dict[str, set[PurePosixPath]] = defaultdict(set)
         nested: dict[str, set[str]] = defaultdict(set)
         for path, source in files.items():
             for declared in source.declarations:
                 if not declared.only_in_file:
-                    homes[declared.name].add(path)
+                    declaring_files[declared.name].add(path)
         for source in self.sources.values():
             for owner, names in source.nested.items():
                 nested[owner] |= names
@@ -109,12 +111,12 @@ class Tree:
         for path, source in files.items():
             own = {declared.name for declared in source.declarations} | source.generics
             for mention in source.mentions:
-                if mention.name in own or len(homes[mention.name]) != 1:
+                if mention.name in own or len(declaring_files[mention.name]) != 1:
                     continue
                 if any(mention.name in nested[owner] for owner in mention.enclosing):
                     continue
-                (home,) = homes[mention.name]
-                edges[path, home].append(f"{path}:{mention.line} names {mention.name}")
+                (declaring_file,) = declaring_files[mention.name]
+                edges[path, declaring_file].append(f"{path}:{mention.line} names {mention.name}")
         return edges
 
     def duplicate_names(self) -> list[str]:
@@ -124,10 +126,12 @@ class Tree:
                 if not declared.only_in_file:
                     found[declared.name].append(f"{path}:{declared.line}")
         return [
-            f"{name} is declared at {', '.join(places)}" for name, places in sorted(found.items()) if len(places) > 1
+            f"{name} is declared at {', '.join(locations)}"
+            for name, locations in sorted(found.items())
+            if len(locations) > 1
         ]
 
-    def types_away_from_home(self) -> list[str]:
+    def misplaced_types(self) -> list[str]:
         users: dict[str, set[PurePosixPath]] = defaultdict(set)
         for path, source in self.sources.items():
             if path.parts[0] == "Sources":
@@ -145,9 +149,9 @@ class Tree:
 
     def long_files(self) -> list[str]:
         return [
-            f"{path} has {source.lines} lines; at most {LONGEST_FILE} are allowed"
+            f"{path} has {source.lines} lines; at most {MAX_FILE_LINES} are allowed"
             for path, source in self.sources.items()
-            if source.lines > LONGEST_FILE
+            if source.lines > MAX_FILE_LINES
         ]
 
     def figures(self, paths: Iterable[str]) -> list[tuple[str, int | float]]:
@@ -158,25 +162,25 @@ class Tree:
             ("Swift files in Sources", len(shipped)),
             ("median lines", statistics.median(every or [0])),
             ("median lines in Sources", statistics.median(shipped or [0])),
-            (f"files under {SHORT_FILE} lines", sum(lines < SHORT_FILE for lines in every)),
-            (f"files under {SHORT_FILE} lines in Sources", sum(lines < SHORT_FILE for lines in shipped)),
-            (f"files over {LONGEST_FILE} lines", len(self.long_files())),
+            (f"files under {SHORT_FILE_LINES} lines", sum(lines < SHORT_FILE_LINES for lines in every)),
+            (f"files under {SHORT_FILE_LINES} lines in Sources", sum(lines < SHORT_FILE_LINES for lines in shipped)),
+            (f"files over {MAX_FILE_LINES} lines", len(self.long_files())),
             ("lines", sum(every)),
             ("lines in Sources", sum(shipped)),
-            ("circles between folders", len(self.circles())),
-            ("names of two types", len(self.duplicate_names())),
-            ("paths that differ in case only", len(same_but_for_case(paths))),
+            ("cycles between folders", len(self.cycles())),
+            ("names of several types", len(self.duplicate_names())),
+            ("paths that differ only in case", len(case_conflicts(paths))),
         ]
 
 
 def _at_level(folder: PurePosixPath, edges: Mapping[tuple[PurePosixPath, PurePosixPath], list[str]]) -> Edges:
     """Returns the dependencies between a folder's own files and its sub-folders."""
     level: Edges = defaultdict(list)
-    for (here, there), places in edges.items():
-        if here.is_relative_to(folder) and there.is_relative_to(folder):
-            members = _member(folder, here), _member(folder, there)
+    for (origin, destination), locations in edges.items():
+        if origin.is_relative_to(folder) and destination.is_relative_to(folder):
+            members = _member(folder, origin), _member(folder, destination)
             if members[0] != members[1]:
-                level[members] += places
+                level[members] += locations
     return dict(level)
 
 
@@ -185,51 +189,51 @@ def _member(folder: PurePosixPath, file: PurePosixPath) -> str:
     return inside.parts[0] if len(inside.parts) > 1 else LOOSE
 
 
-def _upward(folder: PurePosixPath, level: Edges) -> Iterator[Circle]:
-    """Adds dependencies of a target's own files on its folders, whether or not they name each of them."""
-    for (here, there), places in sorted(level.items()):
-        if there == LOOSE:
-            yield Circle(str(folder), (here, LOOSE), (tuple(places), tuple(level.get((LOOSE, here), ()))))
+def _upward(folder: PurePosixPath, level: Edges) -> Iterator[Cycle]:
+    """Yields a cycle for each folder that names a type of the target's own files, which are above all folders."""
+    for (origin, destination), locations in sorted(level.items()):
+        if destination == LOOSE:
+            yield Cycle(str(folder), (origin, LOOSE), (tuple(locations), tuple(level.get((LOOSE, origin), ()))))
 
 
-def shortest_circles(edges: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """Returns the shortest circle through each edge of a circle; each circle once, starting at its first name."""
-    following: dict[str, list[str]] = defaultdict(list)
-    for here, there in sorted(edges):
-        following[here].append(there)
-    circles = set()
-    for here in list(following):
-        for there in following[here]:
-            if way := _shortest_way(following, there, here):
-                first = way.index(min(way))
-                circles.add((*way[first:], *way[:first]))
-    return sorted(circles, key=lambda circle: (len(circle), circle))
+def shortest_cycles(edges: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
+    """Returns the shortest cycle through each edge of a cycle; each cycle once, starting at its first name."""
+    successors: dict[str, list[str]] = defaultdict(list)
+    for origin, destination in sorted(edges):
+        successors[origin].append(destination)
+    cycles = set()
+    for origin in list(successors):
+        for destination in successors[origin]:
+            if route := _shortest_path(successors, destination, origin):
+                first = route.index(min(route))
+                cycles.add((*route[first:], *route[:first]))
+    return sorted(cycles, key=lambda cycle: (len(cycle), cycle))
 
 
-def _shortest_way(following: Mapping[str, list[str]], start: str, end: str) -> list[str] | None:
-    ways = deque([[start]])
+def _shortest_path(successors: Mapping[str, list[str]], start: str, end: str) -> list[str] | None:
+    routes = deque([[start]])
     seen = {start}
-    while ways:
-        way = ways.popleft()
-        if way[-1] == end:
-            return way
-        for node in following.get(way[-1], []):
+    while routes:
+        route = routes.popleft()
+        if route[-1] == end:
+            return route
+        for node in successors.get(route[-1], []):
             if node not in seen:
                 seen.add(node)
-                ways.append([*way, node])
+                routes.append([*route, node])
     return None
 
 
-def same_but_for_case(paths: Iterable[str]) -> list[str]:
+def case_conflicts(paths: Iterable[str]) -> list[str]:
     """Returns groups of files or folders that a case-insensitive file system does not distinguish."""
     spellings: dict[str, set[str]] = defaultdict(set)
     for path in paths:
         for part in (PurePosixPath(path), *PurePosixPath(path).parents):
             spellings[str(part).lower()].add(str(part))
     groups = [sorted(group) for group in spellings.values() if len(group) > 1]
-    # The folder's finding covers its contents, which differ for the same reason.
+    # A finding for a folder covers its contents.
     tops = [group for group in groups if len({str(PurePosixPath(path).parent) for path in group}) == 1]
-    return [" and ".join(group) + " differ in case only" for group in sorted(tops)]
+    return [" and ".join(group) + " differ only in case" for group in sorted(tops)]
 
 
 def read_targets(manifest: str) -> list[Target]:
@@ -240,8 +244,8 @@ def read_targets(manifest: str) -> list[Target]:
         body = text[match.end() : _closing(text, match.end())]
         name, path = re.search(r'name:\s*"([^"]+)"', body), re.search(r'path:\s*"([^"]+)"', body)
         if name:
-            place = path[1] if path else ("Tests/" if match[1] == "testTarget" else "Sources/") + name[1]
-            targets.append(Target(name[1], PurePosixPath(place)))
+            folder = path[1] if path else ("Tests/" if match[1] == "testTarget" else "Sources/") + name[1]
+            targets.append(Target(name[1], PurePosixPath(folder)))
     return targets
 
 
@@ -272,7 +276,7 @@ def main(arguments: Sequence[str]) -> int:
         "--in", dest="folder", help="print findings that name this path only, such as Sources/Interlock"
     )
     parser.add_argument(
-        "--places", type=int, default=3, help="the number of locations to print for each step of a circle"
+        "--locations", type=int, default=3, help="the number of locations to print for each step of a cycle"
     )
     parser.add_argument("--figures", action="store_true", help="print counts and check nothing")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="another clone to read")
@@ -284,9 +288,9 @@ def main(arguments: Sequence[str]) -> int:
         {path: (options.root / path).read_text() for path in swift_files},
     )
     checks: dict[str, Callable[[int], list[str]]] = {
-        "case": lambda shown: same_but_for_case(paths),
-        "circles": lambda shown: [circle.describe(shown) for circle in tree.circles()],
-        "homes": lambda shown: tree.types_away_from_home(),
+        "case": lambda shown: case_conflicts(paths),
+        "cycles": lambda shown: [cycle.describe(shown) for cycle in tree.cycles()],
+        "files": lambda shown: tree.misplaced_types(),
         "names": lambda shown: tree.duplicate_names(),
         "length": lambda shown: tree.long_files(),
     }
@@ -296,7 +300,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     findings = 0
     for name in options.only or CHECKS:
-        for finding in checks[name](options.places):
+        for finding in checks[name](options.locations):
             if not options.folder or options.folder in finding.split("\n")[0]:
                 print(f"{name}: {finding}", file=sys.stderr)
                 findings += 1

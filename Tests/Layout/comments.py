@@ -2,7 +2,7 @@
 """Checks the style of comments in Swift files: `make lint` runs it.
 
 opening  A doc comment opens with its subject, a noun phrase or a verb: never with What, Who, It, Of and the like.
-width    A line of a comment has at most 120 columns, but for one that is a single word, such as an address.
+width    A line of a comment has at most 120 columns, unless it is a single word, such as a URL.
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TREES = ("Sources", "Tests", "Benchmarks")
-WIDEST = 120
+MAX_COLUMNS = 120
 OPENING = re.compile(r"(What|Who|Whoever|Whose|It|Its|Those|Of|So|That which|When)\b")
 FIELD = re.compile(r"- (?:Parameter \w+|Returns|Throws|\w+): ?")
 
@@ -23,8 +23,8 @@ def problems(text: str) -> Iterator[tuple[int, str]]:
     is_inside = False
     for number, line in enumerate(text.splitlines(), 1):
         comment = line.strip()
-        if comment.startswith("//") and len(line) > WIDEST and " " in comment.lstrip("/ "):
-            yield number, f"the line has {len(line)} columns, more than {WIDEST}"
+        if comment.startswith("//") and len(line) > MAX_COLUMNS and " " in comment.lstrip("/ "):
+            yield number, f"the line has {len(line)} columns, more than {MAX_COLUMNS}"
         is_doc = comment.startswith("///")
         words = comment.removeprefix("///").strip()
         if is_doc and (not is_inside or FIELD.match(words)) and (found := OPENING.match(FIELD.sub("", words, count=1))):

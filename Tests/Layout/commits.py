@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks how commits are described: `make lint-commits` runs it, for the commits since the upstream branch.
+"""Checks commit messages: `make lint-commits` runs it, for the commits since the upstream branch.
 
 subject  `area: imperative summary`, at most 72 columns, without a period at the end.
 body     A blank line, then at least one line that says why, each at most 100 columns.
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDEST_SUBJECT, WIDEST_BODY = 72, 100
+MAX_SUBJECT_COLUMNS, MAX_BODY_COLUMNS = 72, 100
 SUBJECT = re.compile(r"[a-z0-9][\w./, -]*: (\w[\w'-]*)")
-#: Words that end like a past tense or a participle and are neither.
+#: Imperatives that end like a past tense, a participle or a third person.
 IMPERATIVE = {
     "embed",
     "feed",
@@ -39,14 +39,14 @@ def problems(message: str) -> Iterator[str]:
         yield "the subject is not `area: imperative summary`"
     elif re.search(r"(?:ed|ing|[^s]s)$", word := match[1].lower()) and word not in IMPERATIVE:
         yield f'the summary opens with "{match[1]}"; write the imperative'
-    if len(subject) > WIDEST_SUBJECT:
-        yield f"the subject has {len(subject)} columns, more than {WIDEST_SUBJECT}"
+    if len(subject) > MAX_SUBJECT_COLUMNS:
+        yield f"the subject has {len(subject)} columns, more than {MAX_SUBJECT_COLUMNS}"
     if subject.endswith("."):
         yield "the subject ends with a period"
     if not body or body[0] or not "".join(body).strip():
         yield "there is no body, after a blank line, that says why"
-    if any(len(line) > WIDEST_BODY and " " in line for line in body):
-        yield f"a line of the body has more than {WIDEST_BODY} columns"
+    if any(len(line) > MAX_BODY_COLUMNS and " " in line for line in body):
+        yield f"a line of the body has more than {MAX_BODY_COLUMNS} columns"
 
 
 def git(*words: str) -> str:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that each relative link between the documents leads to a file, and each anchor to a heading of it."""
+"""Checks that each relative link between the documents leads to a file, and each anchor to one of its headings."""
 
 import re
 import sys
@@ -51,16 +51,16 @@ def broken_links(page: Path) -> Iterator[str]:
             yield f"{target}: no such heading"
 
 
-def lost_headings(list_of_moves: str) -> Iterator[str]:
-    """Yields the old headings whose new home does not exist, from lines with an old and a new anchor."""
-    for line in list_of_moves.splitlines():
+def lost_headings(moves: str) -> Iterator[str]:
+    """Yields the moved headings whose new location does not exist, from lines with an old and a new anchor."""
+    for line in moves.splitlines():
         if line.startswith("#"):
             continue
         old, _, new = line.partition("\t")
         name, _, anchor = new.partition("#")
         path = ROOT / name
         if not path.is_file() or anchor not in anchors(path.read_text()):
-            yield f"headings.tsv: {old} went to {new or 'nowhere'}, which does not exist"
+            yield f"headings.tsv: {old} moved to {new or 'nowhere'}, which does not exist"
 
 
 def main(pages: Iterable[Path]) -> int:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Checks the prose of the documents, comments and messages: `make lint` runs it.
 
-width      A line of Markdown has at most 160 columns, but for code, tables and lines with a long address.
+width      A line of Markdown has at most 160 columns, except for code, tables and lines with a long URL.
 paragraph  A paragraph of Markdown has at most five lines.
 length     A page has at most 2,500 words, code and tables included.
            The changelog keeps its entries: only its width and spelling are checked.
 phrase     Documents, comments and strings of the sources have no phrase of banned.txt.
-tools      Documents and comments pass proselint, but for what proselint.json switches off, and codespell, but for
-           the words of spelling.txt.
+tools      Documents and comments pass proselint, except for checks that proselint.json disables, and codespell,
+           except for the words of spelling.txt.
 """
 
 import argparse
@@ -20,10 +20,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
-WIDEST, LONGEST_PARAGRAPH, MOST_WORDS = 160, 5, 2_500
+MAX_COLUMNS, MAX_PARAGRAPH_LINES, MAX_WORDS = 160, 5, 2_500
 CODE_FILES = {".swift": "//", ".lua": "--", ".js": "//", ".py": "#", ".sh": "#"}
 #: Generated code, and inputs that are wrong on purpose.
-LEFT_OUT = re.compile(r"\.pb\.swift$|Fuzzing/Corpus/|Tests/Layout/(prose|comments|test_\w+)\.py$|banned\.txt$")
+EXCLUDED = re.compile(r"\.pb\.swift$|Fuzzing/Corpus/|Tests/Layout/(prose|comments|test_\w+)\.py$|banned\.txt$")
 
 INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 TARGET = re.compile(r"(?<=\])\([^)\s]*(?: \"[^\"]*\")?\)|<?https?://[^\s)>]+>?")
@@ -33,7 +33,7 @@ INTERPOLATION = re.compile(r"\\\((?:[^()]|\([^()]*\))*\)")
 
 
 def prose_of_markdown(text: str) -> list[str]:
-    """The lines of a page without code, tables, comments and addresses. Lines keep their numbers."""
+    """Returns the lines of a page without code, tables, comments and addresses. Lines keep their numbers."""
     lines, fence, is_comment = [], "", False
     for line in text.splitlines():
         mark = re.match(r" *(```+|~~~+)", line)
@@ -43,20 +43,20 @@ def prose_of_markdown(text: str) -> list[str]:
             lines.append("")
             continue
         is_comment = is_comment or "<!--" in line
-        is_left_out = is_comment or line.lstrip().startswith(("|", "<"))
+        is_excluded = is_comment or line.lstrip().startswith(("|", "<"))
         is_comment = is_comment and "-->" not in line
-        lines.append("" if is_left_out else TARGET.sub("", INLINE_CODE.sub("N", line)))
+        lines.append("" if is_excluded else TARGET.sub("", INLINE_CODE.sub("N", line)))
     return lines
 
 
 def prose_of_code(text: str, mark: str) -> list[str]:
-    """The comments of a source file. Lines keep their numbers; code is an empty line."""
+    """Returns the comments of a source file. Lines keep their numbers; code is an empty line."""
     comments = [re.match(rf"\s*{re.escape(mark)}+!?:?(.*)", line) for line in text.splitlines()]
     return [INLINE_CODE.sub("N", comment[1]).strip() if comment else "" for comment in comments]
 
 
 def strings_of_code(text: str) -> list[str]:
-    """The literal parts of the strings of a Swift file, line by line, without interpolations and single words."""
+    """Returns each line's string literals of a Swift file, without interpolations and single words."""
     return [
         " ".join(INTERPOLATION.sub("N", part) for part in STRING.findall(line) if " " in part)
         for line in text.splitlines()
@@ -64,15 +64,15 @@ def strings_of_code(text: str) -> list[str]:
 
 
 def shape(text: str) -> Iterator[tuple[int, str]]:
-    """What is wrong with the shape of a page."""
+    """Yields lines and paragraphs that are too long, with their line numbers."""
     length = 0
     for number, (line, prose) in enumerate(zip(text.splitlines(), prose_of_markdown(text), strict=True), 1):
-        if prose and len(line) > WIDEST and len(prose) > WIDEST:
-            yield number, f"the line has {len(line)} columns, more than {WIDEST}"
+        if prose and len(line) > MAX_COLUMNS and len(prose) > MAX_COLUMNS:
+            yield number, f"the line has {len(line)} columns, more than {MAX_COLUMNS}"
         is_inside = bool(prose.strip()) and not prose.startswith("#")
         length = (1 if ITEM.match(prose) else length + 1) if is_inside else 0
-        if length == LONGEST_PARAGRAPH + 1:
-            yield number, f"the paragraph has more than {LONGEST_PARAGRAPH} lines"
+        if length == MAX_PARAGRAPH_LINES + 1:
+            yield number, f"the paragraph has more than {MAX_PARAGRAPH_LINES} lines"
 
 
 def banned() -> list[tuple[re.Pattern[str], str]]:
@@ -92,7 +92,7 @@ def phrases(lines: list[str], rules: list[tuple[re.Pattern[str], str]]) -> Itera
 
 
 def found_by_tools(pages: dict[str, list[str]]) -> Iterator[str]:
-    """The findings of proselint and codespell, on all pages at once."""
+    """Yields the findings of proselint and codespell for all pages."""
     tools: list[list[str | Path]] = [
         ["proselint", "check", "--config", HERE / "proselint.json"],
         ["codespell", "--ignore-words", HERE / "spelling.txt"],
@@ -119,19 +119,19 @@ def main() -> int:
     rules, pages, found = banned(), {}, []
     for name in listed.stdout.splitlines():
         path = ROOT / name
-        if LEFT_OUT.search(name) or not path.is_file() or (path.suffix != ".md" and path.suffix not in CODE_FILES):
+        if EXCLUDED.search(name) or not path.is_file() or (path.suffix != ".md" and path.suffix not in CODE_FILES):
             continue
         text = path.read_text()
         if path.suffix == ".md":
             pages[name] = prose_of_markdown(text)
             problems = list(shape(text))
             if name == "CHANGELOG.md":
-                # Entries of former versions stay as they were, however long.
+                # Entries of former versions are never changed.
                 problems = [(number, problem) for number, problem in problems if "columns" in problem]
             else:
                 problems += phrases(pages[name], rules)
-                if (words := len(text.split())) > MOST_WORDS:
-                    problems.append((1, f"the page has {words:,} words, more than {MOST_WORDS:,}"))
+                if (words := len(text.split())) > MAX_WORDS:
+                    problems.append((1, f"the page has {words:,} words, more than {MAX_WORDS:,}"))
         else:
             pages[name] = prose_of_code(text, CODE_FILES[path.suffix])
             strings = strings_of_code(text) if path.suffix == ".swift" and name.startswith("Sources/") else []

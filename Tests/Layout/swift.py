@@ -1,7 +1,7 @@
 """Reads a Swift file's declarations and the types that it names, without a compiler.
 
-The reader knows comments, string literals with their interpolations, and braces. That is enough for code that
-`swift format` keeps tidy; it does not resolve types.
+The parser understands comments, string literals with interpolations, and braces. That is enough for code formatted by
+`swift format`; it does not resolve types.
 """
 
 import re
@@ -35,7 +35,7 @@ class Mention:
 
 @dataclass
 class Source:
-    """The parts of a Swift file that matter for the layout."""
+    """The declarations and mentions of a Swift file."""
 
     lines: int
     declarations: list[Declaration] = field(default_factory=list)
@@ -174,7 +174,7 @@ def read(text: str, modules: frozenset[str] = frozenset()) -> Source:
 def _declares_type(words: list[str], at: int) -> bool:
     if words[at] not in TYPE_KEYWORDS or at + 1 == len(words) or (at and words[at - 1] in {".", ":", ","}):
         return False
-    # `class func`, `class var`: a member of a class, not a class.
+    # `class func` and `class var` declare members, not classes.
     return words[at + 1][0].isupper()
 
 

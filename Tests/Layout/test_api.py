@@ -9,7 +9,7 @@ class DeclarationTests(unittest.TestCase):
     def found(self, text: str) -> list[str]:
         return [declaration.text for declaration in api.declarations(text)]
 
-    def test_only_what_is_public_is_listed_after_its_types(self) -> None:
+    def test_only_public_declarations_are_listed_after_their_types(self) -> None:
         text = """public struct Lease {
             /// How long.
             public var ttl: Duration
@@ -29,7 +29,7 @@ class DeclarationTests(unittest.TestCase):
             ],
         )
 
-    def test_raw_values_are_part_of_the_promise_also_where_they_are_the_names(self) -> None:
+    def test_implicit_and_explicit_raw_values_are_listed(self) -> None:
         text = """public enum State: String, Sendable {
             /// Not open.
             case closed
@@ -60,7 +60,7 @@ class DeclarationTests(unittest.TestCase):
             ],
         )
 
-    def test_what_has_no_comment_is_found_also_behind_attributes(self) -> None:
+    def test_undocumented_declarations_are_found_even_after_attributes(self) -> None:
         text = """/// A lease.
         public struct Lease {
             public var ttl: Duration

@@ -32,18 +32,18 @@ class ReadingTests(unittest.TestCase):
         self.assertEqual(self.names('let a = "of \\(Lock(name: "Door").owner) and Wall"'), ["Lock"])
         self.assertEqual(self.names('let a = #"\\(Door) \\#(Lock.first) Wall"#'), ["Lock"])
 
-    def test_members_are_not_mentions_unless_a_module_stands_before_them(self) -> None:
+    def test_members_are_mentions_only_after_a_module_name(self) -> None:
         self.assertEqual(self.names("let a: Lock.State = .Open; let b: House.Queue"), ["Lock", "House", "Queue"])
 
     def test_imports_are_not_mentions(self) -> None:
         self.assertEqual(self.names("import House\npublic import struct Wall.Door\nlet a: Lock"), ["Lock"])
 
-    def test_lines_are_those_of_the_file(self) -> None:
+    def test_line_numbers_match_the_file(self) -> None:
         source = swift.read('/* \n */ let a = """\n \\(1)\n """\nstruct Lock {}\n')
         self.assertEqual([declared.line for declared in source.declarations], [5])
         self.assertEqual(source.lines, 5)
 
-    def test_declarations_are_told_from_nested_and_private_ones(self) -> None:
+    def test_declarations_are_distinguished_from_nested_and_private_ones(self) -> None:
         source = swift.read(
             """
             @available(*, deprecated) public final class Lock { class func make() {}; enum State { case held } }
@@ -64,26 +64,26 @@ class ReadingTests(unittest.TestCase):
         self.assertEqual(source.mentions[-1], swift.Mention("State", 1, ("Queue",)))
 
 
-class CircleTests(unittest.TestCase):
-    def circles(self, files: dict[str, str], *targets: str) -> list[tuple[str, ...]]:
-        return [(circle.folder, *circle.members) for circle in tree(files, *targets).circles()]
+class CycleTests(unittest.TestCase):
+    def cycles(self, files: dict[str, str], *targets: str) -> list[tuple[str, ...]]:
+        return [(cycle.folder, *cycle.members) for cycle in tree(files, *targets).cycles()]
 
-    def test_folders_that_depend_one_way_are_fine(self) -> None:
+    def test_folders_may_depend_one_way(self) -> None:
         files = {
             "Sources/House/Locks/Lock.swift": "struct Lock { let clock: Clock }",
             "Sources/House/Time/Clock.swift": "struct Clock {}",
             "Sources/House/House.swift": "struct House { let lock: Lock, clock: Clock }",
         }
-        self.assertEqual(self.circles(files), [])
+        self.assertEqual(self.cycles(files), [])
 
-    def test_two_folders_that_need_each_other_are_a_circle(self) -> None:
+    def test_two_folders_that_depend_on_each_other_are_a_cycle(self) -> None:
         files = {
             "Sources/House/Locks/Lock.swift": "struct Lock { let clock: Clock }",
             "Sources/House/Time/Clock.swift": "struct Clock {}\nextension Lock {}",
         }
-        (circle,) = tree(files).circles()
+        (cycle,) = tree(files).cycles()
         self.assertEqual(
-            circle.describe(3).splitlines(),
+            cycle.describe(3).splitlines(),
             [
                 "Sources/House: Locks → Time → Locks",
                 "  Locks → Time, 1 times",
@@ -93,29 +93,29 @@ class CircleTests(unittest.TestCase):
             ],
         )
 
-    def test_a_longer_circle_is_found(self) -> None:
+    def test_a_longer_cycle_is_found(self) -> None:
         files = {
             "Sources/House/A/A.swift": "struct A { let b: B }",
             "Sources/House/B/B.swift": "struct B { let c: C }",
             "Sources/House/C/C.swift": "struct C { let a: A }",
         }
-        self.assertEqual(self.circles(files), [("Sources/House", "A", "B", "C")])
+        self.assertEqual(self.cycles(files), [("Sources/House", "A", "B", "C")])
 
     def test_a_folder_may_not_name_a_type_of_the_targets_own_files(self) -> None:
         files = {
             "Sources/House/House.swift": "struct House {}",
             "Sources/House/Locks/Lock.swift": "struct Lock { let house: House }",
         }
-        self.assertEqual(self.circles(files), [("Sources/House", "Locks", check.LOOSE)])
+        self.assertEqual(self.cycles(files), [("Sources/House", "Locks", check.LOOSE)])
 
-    def test_loose_files_deeper_inside_are_a_folder_beside_their_siblings(self) -> None:
+    def test_loose_files_of_a_subfolder_count_as_a_sibling_folder(self) -> None:
         files = {
             "Sources/House/Locks/Lock.swift": "struct Lock {}",
             "Sources/House/Locks/Queues/Queue.swift": "struct Queue { let lock: Lock }",
         }
-        self.assertEqual(self.circles(files), [])
+        self.assertEqual(self.cycles(files), [])
         files["Sources/House/Locks/Lock.swift"] = "struct Lock { var queue: [Queue] }"
-        self.assertEqual(self.circles(files), [("Sources/House/Locks", check.LOOSE, "Queues")])
+        self.assertEqual(self.cycles(files), [("Sources/House/Locks", check.LOOSE, "Queues")])
 
     def test_a_nested_type_hides_one_of_the_same_name(self) -> None:
         files = {
@@ -124,37 +124,35 @@ class CircleTests(unittest.TestCase):
             "Sources/House/Time/Clock.swift": "struct Clock {}\nstruct State { let owner: Int }",
             "Sources/House/Time/Wall.swift": "struct Wall<Owner> { let owner: Owner }",
         }
-        self.assertEqual(self.circles(files), [])
+        self.assertEqual(self.cycles(files), [])
 
-    def test_targets_are_looked_at_one_by_one(self) -> None:
+    def test_targets_are_checked_separately(self) -> None:
         files = {
             "Sources/House/Locks/Lock.swift": "struct Lock { let clock: Clock }",
             "Sources/House/Time/Time.swift": "struct Time {}",
             "Sources/Garden/Time/Clock.swift": "struct Clock { let lock: Lock }",
         }
-        self.assertEqual(self.circles(files, "House", "Garden"), [])
+        self.assertEqual(self.cycles(files, "House", "Garden"), [])
 
 
 class OtherCheckTests(unittest.TestCase):
-    def test_paths_that_differ_in_case_are_named_once(self) -> None:
+    def test_paths_that_differ_only_in_case_are_reported_once(self) -> None:
         paths = ["Sources/Interlock/Lock.swift", "Sources/interlock/lock.swift", "Sources/Other.swift"]
+        self.assertEqual(check.case_conflicts(paths), ["Sources/Interlock and Sources/interlock differ only in case"])
         self.assertEqual(
-            check.same_but_for_case(paths), ["Sources/Interlock and Sources/interlock differ in case only"]
-        )
-        self.assertEqual(
-            check.same_but_for_case(["a/B.swift", "a/b.swift"]), ["a/B.swift and a/b.swift differ in case only"]
+            check.case_conflicts(["a/B.swift", "a/b.swift"]), ["a/B.swift and a/b.swift differ only in case"]
         )
 
-    def test_a_type_that_two_other_files_name_is_in_the_file_of_its_name(self) -> None:
+    def test_a_shared_type_must_be_in_a_file_of_its_name(self) -> None:
         users = {f"Sources/Interlock/{name}.swift": "let a: Lock; let b: Take; let c: Lease" for name in ("A", "B")}
         files = {
             "Sources/Interlock/Door.swift": "struct Door {}\nstruct Lock {}\nprivate struct Take {}",
             "Sources/Interlock/LockCommands.swift": "struct Lease {}",
         }
-        found = tree(files | users, "Interlock").types_away_from_home()
+        found = tree(files | users, "Interlock").misplaced_types()
         self.assertEqual(found, ["Sources/Interlock/Door.swift:2 declares Lock, which 2 other files name"])
 
-    def test_two_types_of_one_name_are_found_across_targets(self) -> None:
+    def test_duplicate_type_names_are_found_across_targets(self) -> None:
         files = {
             "Sources/House/Lock.swift": "struct Lock {}\nenum Door { struct Key {} }",
             "Sources/Garden/Lock.swift": "enum Lock {}\nprivate struct Door {}\nstruct Key {}",
@@ -168,11 +166,11 @@ class OtherCheckTests(unittest.TestCase):
         files = {"Sources/House/A.swift": "\n" * 700, "Sources/House/B.swift": "\n" * 701}
         self.assertEqual(tree(files).long_files(), ["Sources/House/B.swift has 701 lines; at most 700 are allowed"])
 
-    def test_targets_come_from_the_manifest(self) -> None:
+    def test_targets_are_read_from_the_manifest(self) -> None:
         manifest = """
             .target(name: "A", dependencies: [.product(name: "X", package: "x")]),
             .executableTarget(name: "B", path: "Elsewhere/B"),
-            // .target(name: "Gone"),
+            // .target(name: "Removed"),
             .testTarget(name: "ATests", dependencies: ["A"]),
         """
         self.assertEqual(

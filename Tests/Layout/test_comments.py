@@ -1,4 +1,4 @@
-"""Tests the check of comments with a few lines."""
+"""Tests the comment check with a few lines."""
 
 import unittest
 
@@ -16,16 +16,16 @@ class CommentTests(unittest.TestCase):
             [(1, 'the comment opens with "What"; start with the subject')],
         )
 
-    def test_so_does_each_field(self) -> None:
+    def test_each_field_opens_with_its_subject(self) -> None:
         text = ["/// Waits.", "/// - Parameter limit: the limit.", "/// - Returns: Whoever was served."]
         self.assertEqual(
             self.found(*text, "func wait()"), [(3, 'the comment opens with "Whoever"; start with the subject')]
         )
 
-    def test_a_word_that_only_begins_alike_is_fine(self) -> None:
+    def test_longer_words_with_the_same_beginning_are_allowed(self) -> None:
         self.assertEqual(self.found("/// Itself.", "/// - Returns: Offers.", "// It is not a doc comment."), [])
 
-    def test_a_line_fits_the_width(self) -> None:
+    def test_a_long_line_is_found(self) -> None:
         self.assertEqual(self.found("/// " + "word " * 23), [])
         self.assertEqual(self.found("// " + "word " * 30), [(1, "the line has 153 columns, more than 120")])
         self.assertEqual(self.found("/// https://example.com/" + "a" * 120), [])

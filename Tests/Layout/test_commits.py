@@ -1,4 +1,4 @@
-"""The check of commit messages, run on a few of them."""
+"""Tests the check of commit messages."""
 
 import unittest
 

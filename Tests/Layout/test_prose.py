@@ -1,4 +1,4 @@
-"""The check of the prose, run on a few lines."""
+"""Tests the prose check with a few lines."""
 
 import unittest
 
@@ -6,7 +6,7 @@ import prose
 
 
 class ProseTests(unittest.TestCase):
-    def test_code_tables_comments_and_addresses_are_no_prose(self) -> None:
+    def test_code_tables_comments_and_urls_are_not_prose(self) -> None:
         text = "# A `door`\n```sh\ndoor\n```\n| door |\n<!-- door\ndoor -->\n[a link](door.md)\nText."
         lines = prose.prose_of_markdown(text)
         self.assertEqual(len(lines), len(text.splitlines()))
@@ -17,7 +17,7 @@ class ProseTests(unittest.TestCase):
         lines = prose.prose_of_code("/// One `door`.\nlet door = 1\n    // Two.", "//")
         self.assertEqual(lines, ["One N.", "", "Two."])
 
-    def test_strings_are_prose_without_interpolations_and_single_words(self) -> None:
+    def test_strings_are_checked_without_interpolations_and_single_words(self) -> None:
         self.assertEqual(prose.strings_of_code(r'log("a \(door) b", "c")'), ["a N b"])
 
     def test_a_banned_phrase_is_found_with_its_advice(self) -> None:

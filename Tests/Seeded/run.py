@@ -427,7 +427,7 @@ def chosen(options: argparse.Namespace, parser: argparse.ArgumentParser) -> list
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="make seeded ARGS=…", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="make mutation-test ARGS=…", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kind", choices=(*KINDS, "all"), default="all", help="the language of the bugs")
     parser.add_argument(
         "--only", nargs="+", action="extend", default=[], metavar="NAME", help="search only for these bugs"

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / ".build-site"
 PAGES, SITE = OUTPUT / "docs", OUTPUT / "site"
-#: Pages outside docs/, and where the site has them.
+#: Pages outside docs/, with their paths on the site.
 OUTSIDE = {"README.md": "index.md", "docs/README.md": "index.md"} | {
     name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 }
@@ -39,7 +39,7 @@ ASSET = re.compile(
 
 
 def site_path(path: str) -> str | None:
-    """The path on the site of a file of the repository; `None` if the site does not have it."""
+    """Returns the path on the site of a file of the repository; `None` if the site does not have it."""
     if path in OUTSIDE:
         return OUTSIDE[path]
     is_shown = path.startswith("docs/") and (ROOT / path).is_file()
@@ -47,7 +47,7 @@ def site_path(path: str) -> str | None:
 
 
 def site_link(target: str, source: str) -> str | None:
-    """A link of the file `source` as the site needs it; `None` if it leads off the site."""
+    """Returns a link of the file `source` for the site; `None` if its target is not on the site."""
     if re.match(r"[a-z]+:|#", target):
         return target
     name, _, anchor = target.partition("#")
@@ -58,8 +58,8 @@ def site_link(target: str, source: str) -> str | None:
     return os.path.relpath(path, start) + (f"#{anchor}" if anchor else "")
 
 
-def page(text: str, source: str) -> str:
-    """The Markdown of a page with its links moved. Code is left alone."""
+def converted(text: str, source: str) -> str:
+    """Returns the Markdown of a page with links for the site. Code is unchanged."""
 
     def link(match: re.Match[str]) -> str:
         target = site_link(match[3], source)
@@ -78,7 +78,7 @@ def page(text: str, source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def fill() -> None:
+def copy_pages() -> None:
     shutil.rmtree(OUTPUT, ignore_errors=True)
     listed = subprocess.run(
         ["git", "ls-files", "docs", *OUTSIDE], cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True
@@ -90,7 +90,7 @@ def fill() -> None:
         copy = PAGES / target
         copy.parent.mkdir(parents=True, exist_ok=True)
         if name.endswith(".md"):
-            copy.write_text(page((ROOT / name).read_text(), name))
+            copy.write_text(converted((ROOT / name).read_text(), name))
         else:
             shutil.copy(ROOT / name, copy)
     (PAGES / "favicon.svg").write_text(FAVICON)
@@ -109,18 +109,18 @@ def navigation() -> list[object]:
 
 
 def main() -> int:
-    fill()
+    copy_pages()
     settings = OUTPUT / "mkdocs.yml"
     # JSON is YAML.
     text = (ROOT / "Tools/site/mkdocs.yml").read_text().replace("../../.build-site/", "")
     settings.write_text(f"{text}\nnav: {json.dumps(navigation())}\n")
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", settings],
         check=False,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
     )
-    if done.returncode:
-        return done.returncode
+    if result.returncode:
+        return result.returncode
     pages = sorted(SITE.rglob("*.html"))
     outside = [str(path.relative_to(SITE)) for path in pages if ASSET.search(path.read_text())]
     for name in outside:

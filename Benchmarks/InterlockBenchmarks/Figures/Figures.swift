@@ -6,8 +6,8 @@ import NIOCore
 protocol Figures: Encodable, Sendable {}
 
 extension Figures {
-    /// Prints one line of JSON and flushes it, because standard output is a pipe whose reader waits for the line.
-    func show() throws {
+    /// Prints one line of JSON and flushes it, because another program waits for the line on a pipe.
+    func printLine() throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys]
         print(String(decoding: try encoder.encode(self), as: UTF8.self))
@@ -16,7 +16,7 @@ extension Figures {
 }
 
 extension TimeAmount {
-    /// Converts the command line's unit.
+    /// Creates an amount from seconds, the unit of the command line.
     init(seconds: Double) {
         self = .nanoseconds(Int64(seconds * 1_000_000_000))
     }
@@ -25,7 +25,7 @@ extension TimeAmount {
     var inMilliseconds: Double { Double(nanoseconds) / 1_000_000 }
 }
 
-/// The reason why there are no figures.
+/// An error that prevents figures.
 struct BenchmarkFailure: Error, CustomStringConvertible {
     var description: String
 

@@ -5,7 +5,7 @@ import NIOCore
 final class HandoverClient {
     private enum State {
         case idle
-        case acquiring(askedAt: NIODeadline)
+        case acquiring(requestedAt: NIODeadline)
         case releasing
         case done
     }
@@ -17,14 +17,14 @@ final class HandoverClient {
     init(run: HandoverRun, sidecar: BenchmarkedSidecar, eventLoop: any EventLoop) {
         self.run = run
         connection = sidecar.connection(on: eventLoop)
-        connection.onUp = { [unowned self] in self.run.clientIsUp() }
-        connection.onDown = { [unowned self] in isLost($0) }
+        connection.onUp = { [unowned self] in self.run.clientConnected() }
+        connection.onDown = { [unowned self] in connectionLost($0) }
     }
 
     /// The start of the current wait for the lock; `nil` if the client does not wait.
     var waitingSince: NIODeadline? {
-        guard case .acquiring(let askedAt) = state else { return nil }
-        return askedAt
+        guard case .acquiring(let requestedAt) = state else { return nil }
+        return requestedAt
     }
 
     func connect() {
@@ -32,24 +32,24 @@ final class HandoverClient {
     }
 
     func acquire() {
-        let askedAt = NIODeadline.now()
-        state = .acquiring(askedAt: askedAt)
+        let requestedAt = NIODeadline.now()
+        state = .acquiring(requestedAt: requestedAt)
         connection.send(run.acquireCall) { [self] result in
             switch result {
-            case .success(let lease?): granted(lease, askedAt: askedAt)
+            case .success(let lease?): granted(lease, requestedAt: requestedAt)
             case .success(nil): refused("the lock was still held at the end of the wait")
             case .failure(let error): failed(error)
             }
         }
     }
 
-    private func granted(_ lease: Lease, askedAt: NIODeadline) {
-        run.record.granted(to: ObjectIdentifier(self), fence: lease.fence, askedAt: askedAt, now: .now())
+    private func granted(_ lease: Lease, requestedAt: NIODeadline) {
+        run.record.granted(to: ObjectIdentifier(self), fence: lease.fence, requestedAt: requestedAt, now: .now())
         state = .releasing
-        run.record.releases(ObjectIdentifier(self), now: .now())
+        run.record.willRelease(ObjectIdentifier(self), now: .now())
         connection.send(LockCalls.Release(name: run.lock, token: lease.token)) { [self] result in
             switch result {
-            case .success(true): goOn()
+            case .success(true): continueOrEnd()
             case .success(false): refused("the lease was lost before it was released")
             case .failure(let error): failed(error)
             }
@@ -57,22 +57,22 @@ final class HandoverClient {
     }
 
     private func failed(_ error: InterlockError) {
-        // `isLost` handles a lost connection.
+        // `connectionLost` handles a lost connection.
         if error.code != .answerLost { refused("\(error)") }
     }
 
     private func refused(_ reason: String) {
         run.record.failed(reason)
-        run.later { [self] in goOn() }
+        run.retryLater { [self] in continueOrEnd() }
     }
 
-    private func isLost(_ error: InterlockError) {
+    private func connectionLost(_ error: InterlockError) {
         if case .done = state { return }
         run.record.failed("\(error)")
         end()
     }
 
-    private func goOn() {
+    private func continueOrEnd() {
         // The connection may have been lost in the meantime.
         if case .done = state { return }
         guard run.isEnding else { return acquire() }
@@ -82,6 +82,6 @@ final class HandoverClient {
     private func end() {
         state = .done
         connection.close()
-        run.clientIsDone()
+        run.clientEnded()
     }
 }

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// Records the events of the one lock, in the order in which its clients see them.
+/// Records the events of the one lock, in the order in which its clients observe them.
 ///
 /// One process with one clock records a release before it is sent, and a grant when it arrives. A grant that arrives
 /// while the lock counts as held is therefore a violation.
@@ -8,7 +8,7 @@ struct HandoverRecord {
     typealias Client = ObjectIdentifier
 
     private enum Lock {
-        case untouched
+        case unused
         case held
         case released(by: Client, NIODeadline)
     }
@@ -16,7 +16,7 @@ struct HandoverRecord {
     /// The start of the measured time.
     private let begin: NIODeadline
     private let end: NIODeadline
-    private var lock = Lock.untouched
+    private var lock = Lock.unused
     private var lastFence = Int64.min
     private var handovers: [TimeAmount] = []
     private var cycles = 0
@@ -33,11 +33,11 @@ struct HandoverRecord {
         self.end = end
     }
 
-    mutating func granted(to client: Client, fence: Int64, askedAt: NIODeadline, now: NIODeadline) {
+    mutating func granted(to client: Client, fence: Int64, requestedAt: NIODeadline, now: NIODeadline) {
         allCycles += 1
         if fence <= lastFence { fencesInOrder = false }
         lastFence = max(lastFence, fence)
-        waited(since: askedAt, now: now)
+        waited(since: requestedAt, now: now)
         if begin <= now, now < end {
             cycles += 1
             if case .released(let former, let releasedAt) = lock {
@@ -49,13 +49,13 @@ struct HandoverRecord {
         lock = .held
     }
 
-    mutating func releases(_ client: Client, now: NIODeadline) {
+    mutating func willRelease(_ client: Client, now: NIODeadline) {
         lock = .released(by: client, now)
     }
 
     /// Counts the part of a client's wait that lies within the measured time, even if the wait is not over.
-    mutating func waited(since askedAt: NIODeadline, now: NIODeadline) {
-        let (from, to) = (max(askedAt, begin), min(now, end))
+    mutating func waited(since requestedAt: NIODeadline, now: NIODeadline) {
+        let (from, to) = (max(requestedAt, begin), min(now, end))
         if from < to { longestWait = max(longestWait, to - from) }
     }
 
@@ -96,7 +96,7 @@ struct HandoverFigures: Figures {
     var maximum: Double
     /// The longest time that any client waited within the measured time, including waits that did not end.
     var longestWait: Double
-    /// The number of failed calls, lost connections, and clients that still waited when the run was given up.
+    /// The number of failed calls, lost connections, and clients that still waited when the run was stopped.
     var errors: Int
     var firstError: String?
     /// The number of grants while another client held the lock.

@@ -4,18 +4,18 @@ import InterlockCore
 import NIOCore
 import NIOPosix
 
-/// All clients of one run, on one event loop. Connects them, lets them pass the lock around, and waits until each has
+/// All clients of one run, on one event loop. Connects them, lets them hand the lock over, and waits until each has
 /// finished its last cycle, so that the sidecars' work can be divided by whole cycles.
 final class HandoverRun {
     /// The time before the measured time, in which caches fill and scripts are loaded.
     private static let warmUp = TimeAmount.seconds(1)
     /// The time for the last cycles, after which clients that still wait count as errors.
-    private static let lastTurnsTimeout = TimeAmount.seconds(15)
-    /// The pause before a client that failed asks again.
+    private static let lastCyclesTimeout = TimeAmount.seconds(15)
+    /// The pause before a failed client retries.
     private static let pauseAfterError = TimeAmount.milliseconds(10)
     /// The TTL, so long that no lease expires here.
     private static let ttl = Duration.seconds(10)
-    private static let longestWait = Duration.seconds(60)
+    private static let wait = Duration.seconds(60)
 
     let lock: String
     let acquireCall: LockCalls.Acquire
@@ -26,8 +26,8 @@ final class HandoverRun {
     private let length: TimeAmount
     private let promise: EventLoopPromise<HandoverFigures>
     private var clients: [HandoverClient] = []
-    private var clientsUp = 0
-    private var clientsDone = 0
+    private var connectedClients = 0
+    private var endedClients = 0
     private var isOver = false
 
     /// Starts a run. Must be called on the event loop, to which the run is confined.
@@ -46,29 +46,29 @@ final class HandoverRun {
         self.lock = lock
         self.length = length
         self.eventLoop = eventLoop
-        acquireCall = LockCalls.Acquire(name: lock, options: LockOptions(ttl: Self.ttl, wait: Self.longestWait))
+        acquireCall = LockCalls.Acquire(name: lock, options: LockOptions(ttl: Self.ttl, wait: Self.wait))
         let begin = NIODeadline.now()
         record = HandoverRecord(begin: begin, end: begin)
         promise = eventLoop.makePromise()
     }
 
-    func clientIsUp() {
-        clientsUp += 1
-        guard clientsUp == clients.count else { return }
+    func clientConnected() {
+        connectedClients += 1
+        guard connectedClients == clients.count else { return }
         let begin = NIODeadline.now() + Self.warmUp
         record = HandoverRecord(begin: begin, end: begin + length)
         at(begin + length) { [self] in end() }
         for client in clients { client.acquire() }
     }
 
-    func clientIsDone() {
-        clientsDone += 1
-        // If a client cannot even connect, the others never begin.
-        if clientsDone == clients.count || clientsUp < clients.count { finish() }
+    func clientEnded() {
+        endedClients += 1
+        // If a client cannot even connect, the others never start.
+        if endedClients == clients.count || connectedClients < clients.count { finish() }
     }
 
     /// Calls `body` after a pause.
-    func later(_ body: @escaping () -> Void) {
+    func retryLater(_ body: @escaping () -> Void) {
         at(.now() + Self.pauseAfterError, body)
     }
 
@@ -78,7 +78,7 @@ final class HandoverRun {
         for client in clients {
             if let since = client.waitingSince { record.waited(since: since, now: now) }
         }
-        at(now + Self.lastTurnsTimeout) { [self] in
+        at(now + Self.lastCyclesTimeout) { [self] in
             for client in clients where client.waitingSince != nil { record.failed("a client was still waiting at the end") }
             finish()
         }
@@ -122,6 +122,6 @@ struct HandoverCommand: AsyncParsableCommand {
         let figures = try await eventLoop.flatSubmit { [lock] in
             HandoverRun.start(endpoints: endpoints, lock: lock, length: length, eventLoop: eventLoop)
         }.get()
-        try figures.show()
+        try figures.printLine()
     }
 }

@@ -4,7 +4,7 @@ import NIOCore
 
 /// A connection that holds its portion of the leases, which last as long as it is open.
 final class LinkedClient {
-    /// The most calls in flight, fewer than the number at which a sidecar pauses reading.
+    /// The maximum number of calls in flight, below the number at which a sidecar pauses reading.
     private static let window = 500
 
     private let locks: [String]
@@ -33,9 +33,9 @@ final class LinkedClient {
         connection.close()
     }
 
-    func findLeases() {
+    func checkLeases() {
         (sent, answered) = (0, 0)
-        findMore()
+        checkMore()
     }
 
     private func acquireMore() {
@@ -49,12 +49,12 @@ final class LinkedClient {
                 case .success(nil): return run.failed(BenchmarkFailure("\(call.name) is held by another client"))
                 case .failure(let error): return run.failed(error)
                 }
-                if answered == locks.count { run.clientHoldsAll() } else { acquireMore() }
+                if answered == locks.count { run.clientHasAcquired() } else { acquireMore() }
             }
         }
     }
 
-    private func findMore() {
+    private func checkMore() {
         while sent < locks.count, sent - answered < Self.window {
             let call = LockCalls.Renew(name: locks[sent], token: tokens[sent], ttl: run.plan.ttl)
             sent += 1
@@ -64,7 +64,7 @@ final class LinkedClient {
                 case .success(let validity): if validity == nil { lost += 1 }
                 case .failure(let error): return run.failed(error)
                 }
-                if answered == locks.count { run.clientHasLooked(lost: lost) } else { findMore() }
+                if answered == locks.count { run.clientHasChecked(lost: lost) } else { checkMore() }
             }
         }
     }

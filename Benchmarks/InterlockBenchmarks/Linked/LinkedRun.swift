@@ -16,7 +16,7 @@ final class LinkedRun {
     private let eventLoop: any EventLoop
     private let promise: EventLoopPromise<LinkedFigures>
     private var clients: [LinkedClient] = []
-    private var clientsReady = 0
+    private var finishedClients = 0
     private var lost = 0
 
     /// Starts a run. Must be called on the event loop, to which the run is confined.
@@ -44,24 +44,24 @@ final class LinkedRun {
         promise = eventLoop.makePromise()
     }
 
-    func clientHoldsAll() {
-        clientsReady += 1
-        guard clientsReady == clients.count else { return }
+    func clientHasAcquired() {
+        finishedClients += 1
+        guard finishedClients == clients.count else { return }
         do {
-            try LinkedProgress(held: plan.leases).show()
+            try LinkedProgress(held: plan.leases).printLine()
         } catch {
             return failed(error)
         }
-        clientsReady = 0
+        finishedClients = 0
         eventLoop.assumeIsolated().scheduleTask(in: plan.hold) { [self] in
-            for client in clients { client.findLeases() }
+            for client in clients { client.checkLeases() }
         }
     }
 
-    func clientHasLooked(lost: Int) {
+    func clientHasChecked(lost: Int) {
         self.lost += lost
-        clientsReady += 1
-        guard clientsReady == clients.count else { return }
+        finishedClients += 1
+        guard finishedClients == clients.count else { return }
         promise.succeed(LinkedFigures(leases: plan.leases, lost: self.lost))
     }
 
@@ -86,10 +86,10 @@ struct LinkedCommand: AsyncParsableCommand {
     @Option(help: "The number of leases, spread over ten connections.")
     var leases = 10_000
 
-    @Option(help: "The length of the leases in milliseconds.")
+    @Option(help: "The TTL of the leases in milliseconds.")
     var ttl = 10_000
 
-    @Option(help: "How long to hold them.")
+    @Option(help: "How long to hold the leases.")
     var seconds = 60.0
 
     func run() async throws {
@@ -98,7 +98,7 @@ struct LinkedCommand: AsyncParsableCommand {
         let figures = try await eventLoop.flatSubmit { [sidecar] in
             LinkedRun.start(plan, sidecar: sidecar, eventLoop: eventLoop)
         }.get()
-        try figures.show()
+        try figures.printLine()
     }
 }
 

@@ -1,7 +1,7 @@
 // Load on locks in Go: callers that acquire and release in a loop, by etcd's own client or by a sidecar and redigo.
 //
-// It prints one JSON object: begin and end of the measured time, and for each caller the times at which it asked, was
-// granted and released, all in nanoseconds since the start.
+// It prints one JSON object: begin and end of the measured time, and for each caller the times at which it requested, was
+// granted and released the lock, all in nanoseconds since the start.
 package main
 
 import (
@@ -30,7 +30,7 @@ type lock interface {
 	release() error
 }
 
-// Each caller has a connection and a session of its own, as callers in processes of their own would.
+// Each caller has a separate connection and session, as callers in separate processes would have.
 type etcdLock struct{ mutex *concurrency.Mutex }
 
 func newEtcdLock(port int, name string) (lock, error) {
@@ -78,7 +78,7 @@ func main() {
 	library := flag.String("library", "etcd", "etcd or interlock")
 	port := flag.Int("port", 0, "the port of the server on this host")
 	callers := flag.Int("callers", 1, "the number of callers")
-	apart := flag.Bool("apart", false, "give each caller a lock of its own")
+	apart := flag.Bool("apart", false, "give each caller a separate lock")
 	seconds := flag.Float64("seconds", 5, "the measured time")
 	flag.Parse()
 
@@ -89,11 +89,11 @@ func main() {
 		if *apart {
 			name = fmt.Sprintf("handover-%d", number)
 		}
-		made, err := libraries[*library](*port, name)
+		created, err := libraries[*library](*port, name)
 		if err != nil {
 			log.Fatal(err)
 		}
-		locks[number] = made
+		locks[number] = created
 	}
 	begin := time.Since(start) + warmUp
 	end := begin + time.Duration(*seconds*float64(time.Second))
@@ -104,12 +104,12 @@ func main() {
 		go func(number int, l lock) {
 			defer running.Done()
 			for time.Since(start) < end {
-				asked := time.Since(start)
+				requested := time.Since(start)
 				if err := l.acquire(); err != nil {
 					log.Fatal(err)
 				}
 				granted := time.Since(start)
-				turns[number] = append(turns[number], [3]int64{int64(asked), int64(granted), int64(time.Since(start))})
+				turns[number] = append(turns[number], [3]int64{int64(requested), int64(granted), int64(time.Since(start))})
 				if err := l.release(); err != nil {
 					log.Fatal(err)
 				}

@@ -2,7 +2,7 @@ package import NIOCore
 
 /// Reads a message field by field, where decoding all of it would take too much time or memory.
 /// <https://protobuf.dev/programming-guides/encoding/>
-/// Benchmark: `make envoy-speed`, decisions per second of the sidecar's processor time.
+/// Benchmark: `make bench-envoy`, decisions per second of the sidecar's processor time.
 struct ProtobufReader {
     private let bytes: UnsafeRawBufferPointer
     private var position = 0

@@ -1,5 +1,5 @@
 /// Writes a message field by field into an array, because a `ByteBuffer` takes twenty times as long per byte.
-/// Benchmarks: `make envoy-speed` for answers about limits, `make traces-speed` for spans.
+/// Benchmarks: `make bench-envoy` for answers about limits, `make bench-traces` for spans.
 package struct ProtobufWriter {
     package private(set) var bytes: [UInt8] = []
 

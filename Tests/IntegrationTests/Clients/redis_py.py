@@ -12,8 +12,8 @@ assert redis.__version__ == version, f"{redis.__version__} was imported instead 
 
 # None: the default of this version of redis-py.
 for protocol in (2, 3, None):
-    spoken = {} if protocol is None else {"protocol": protocol}
-    client = redis.Redis(port=port, decode_responses=True, client_name="redis-py", **spoken)
+    options = {} if protocol is None else {"protocol": protocol}
+    client = redis.Redis(port=port, decode_responses=True, client_name="redis-py", **options)
     assert client.ping()
     name = f"orders-{protocol}"
     token, fence, valid = client.execute_command("LOCK.ACQUIRE", name, 30000, "LABEL", "redis-py")
@@ -24,8 +24,8 @@ for protocol in (2, 3, None):
         information = dict(zip(information[::2], information[1::2], strict=True))
     assert information["label"] == "redis-py" and information["fence"] == fence
     # A retry by the same owner, on the same connection, has the same lease.
-    for options in ((), ("SHARED",), ("PERMITS", 2), ("LINKED",), ("WAIT", 100)):
-        retried = ("LOCK.ACQUIRE", f"retried-{protocol}-{'-'.join(map(str, options))}", 30000, "OWNER", "me", *options)
+    for words in ((), ("SHARED",), ("PERMITS", 2), ("LINKED",), ("WAIT", 100)):
+        retried = ("LOCK.ACQUIRE", f"retried-{protocol}-{'-'.join(map(str, words))}", 30000, "OWNER", "me", *words)
         assert {client.execute_command(*retried)[0] for _ in range(3)} == {"me"}
     with client.pipeline(transaction=False) as pipeline:
         for _ in range(100):
@@ -46,11 +46,11 @@ for protocol in (2, 3, None):
 # redis-py's own lock on the same key excludes Interlock, and Interlock excludes it.
 server = redis.Redis(unix_socket_path=redis_socket)
 client = redis.Redis(port=port, decode_responses=True)
-theirs = server.lock("interlock:lock:{shared}", timeout=30)
-assert theirs.acquire(blocking=False)
+redis_py_lock = server.lock("interlock:lock:{shared}", timeout=30)
+assert redis_py_lock.acquire(blocking=False)
 assert client.execute_command("LOCK.ACQUIRE", "shared", 30000) is None
-theirs.release()
+redis_py_lock.release()
 token = client.execute_command("LOCK.ACQUIRE", "shared", 30000)[0]
-assert not theirs.acquire(blocking=False)
+assert not redis_py_lock.acquire(blocking=False)
 assert client.execute_command("LOCK.RELEASE", "shared", token) == 1
 print("fine")

@@ -18,11 +18,11 @@ from redis.lock import Lock
 port, redis_socket = int(sys.argv[1]), sys.argv[2]
 server = redis.Redis(unix_socket_path=redis_socket, decode_responses=True)
 sidecar = redis.Redis(port=port, decode_responses=True)
-# Each thread waits on its own connection: a call keeps a connection of the pool until it ends.
+# Each thread waits on its own connection: a call occupies a connection of the pool until it ends.
 threads = ThreadPoolExecutor(8)
 
-SOMEBODY = "somebody/0123456789abcdef0123456789abcdef"
-# Generous, because it only distinguishes a wake-up from the recheck after a lost one.
+OTHER_TOKEN = "somebody/0123456789abcdef0123456789abcdef"
+# Generous: it only distinguishes a wake-up from the periodic recheck.
 PROMPT_SECONDS = 1
 
 
@@ -42,7 +42,7 @@ def information(name: str) -> dict[str, Any] | None:
     return fields and dict(zip(fields[::2], fields[1::2], strict=True))
 
 
-def foreign(name: str, timeout: float | None = 30) -> Lock:
+def redis_py_lock(name: str, timeout: float | None = 30) -> Lock:
     """Returns redis-py's lock, which any thread may release."""
     return server.lock(name, timeout=timeout, sleep=0.005, thread_local=False)
 
@@ -50,18 +50,18 @@ def foreign(name: str, timeout: float | None = 30) -> Lock:
 def waiter(name: str, milliseconds: int = 10_000) -> Future[tuple[str | None, float]]:
     """Queues a waiter of Interlock. Returns a future of its token and of the time when it acquired the lock."""
     future = threads.submit(lambda: (acquire(name, "WAIT", milliseconds), time.monotonic()))
-    until(lambda: (information(name) or {}).get("waiters") == 1, f"a waiter is queued for {name}")
+    wait_until(lambda: (information(name) or {}).get("waiters") == 1, f"a waiter is queued for {name}")
     return future
 
 
-def until(condition: Callable[[], object], expectation: str, seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], object], expectation: str, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {expectation}"
         time.sleep(0.002)
 
 
-def refused(error: type[Exception], call: Callable[..., object], *arguments: object) -> None:
+def expect_error(error: type[Exception], call: Callable[..., object], *arguments: object) -> None:
     try:
         call(*arguments)
     except error:
@@ -69,51 +69,51 @@ def refused(error: type[Exception], call: Callable[..., object], *arguments: obj
     raise AssertionError(f"{call.__name__} was not rejected")
 
 
-def prompt(what: str, future: Future[tuple[str | None, float]], since: float) -> str:
+def woken_token(case: str, future: Future[tuple[str | None, float]], since: float) -> str:
     """Returns the token of a waiter that should be woken at `since`."""
     token, at = future.result(timeout=30)
-    assert token, f"{what}: no waiter was woken"
-    print(f"{what}: the waiter acquired it after {(at - since) * 1000:.1f} ms", file=sys.stderr)
-    assert at - since < PROMPT_SECONDS, f"{what}: {at - since:.3f} s"
+    assert token, f"{case}: no waiter was woken"
+    print(f"{case}: the waiter acquired it after {(at - since) * 1000:.1f} ms", file=sys.stderr)
+    assert at - since < PROMPT_SECONDS, f"{case}: {at - since:.3f} s"
     return token
 
 
-# A lock of redis-py, with and without a TTL: Interlock is refused, reports the label `foreign` and leaves it alone.
+# A lock of redis-py, with and without a TTL: Interlock is refused, reports the label `foreign` and does not change it.
 for timeout in (30, None):
-    name = f"theirs-{timeout}"
-    theirs = foreign(name, timeout)
-    assert theirs.acquire(blocking=False)
+    name = f"redis-py-{timeout}"
+    other_lock = redis_py_lock(name, timeout)
+    assert other_lock.acquire(blocking=False)
     assert acquire(name) is None
-    said = information(name) or {}
-    assert said["label"] == "foreign", said
-    assert said["ttl_ms"] == -1 if timeout is None else 0 < said["ttl_ms"] <= 30_000, said
-    assert sidecar.execute_command("LOCK.RENEW", name, SOMEBODY, 60_000) is None
-    assert release(name, SOMEBODY) == 0
-    assert theirs.owned()
+    info = information(name) or {}
+    assert info["label"] == "foreign", info
+    assert info["ttl_ms"] == -1 if timeout is None else 0 < info["ttl_ms"] <= 30_000, info
+    assert sidecar.execute_command("LOCK.RENEW", name, OTHER_TOKEN, 60_000) is None
+    assert release(name, OTHER_TOKEN) == 0
+    assert other_lock.owned()
     assert timeout is None or server.pttl(name) <= 30_000
-    theirs.release()
+    other_lock.release()
     token = acquire(name)
     assert token and server.get(name) == token
     assert release(name, token) == 1
 
 # A lock of Interlock: neither redis-py's acquire nor its scripts get it, with an expired token …
-name = "ours"
-theirs = foreign(name, timeout=0.3)
-assert theirs.acquire(blocking=False)
+name = "interlock"
+other_lock = redis_py_lock(name, timeout=0.3)
+assert other_lock.acquire(blocking=False)
 token = acquire(name, "WAIT", 10_000)
 assert token, "an expired lock of redis-py's was not granted"
-refused(LockNotOwnedError, theirs.extend, 60)
-refused(LockNotOwnedError, theirs.extend, 60, True)
-refused(LockNotOwnedError, theirs.reacquire)
-refused(LockNotOwnedError, theirs.release)
-assert not theirs.acquire(blocking=False)
+expect_error(LockNotOwnedError, other_lock.extend, 60)
+expect_error(LockNotOwnedError, other_lock.extend, 60, True)
+expect_error(LockNotOwnedError, other_lock.reacquire)
+expect_error(LockNotOwnedError, other_lock.release)
+assert not other_lock.acquire(blocking=False)
 # … or without a token.
-other = foreign(name)
+other = redis_py_lock(name)
 assert not other.acquire(blocking=False)
 assert other.locked() and not other.owned()
-refused(LockError, other.extend, 60)
-refused(LockError, other.reacquire)
-refused(LockError, other.release)
+expect_error(LockError, other.extend, 60)
+expect_error(LockError, other.reacquire)
+expect_error(LockError, other.release)
 assert server.get(name) == token and 0 < server.pttl(name) <= 30_000
 assert 0 < sidecar.execute_command("LOCK.RENEW", name, token, 20_000) < 20_000
 assert release(name, token) == 1
@@ -126,38 +126,38 @@ other.release()
 
 # redis-py's release wakes Interlock's waiter.
 name = "released"
-theirs = foreign(name)
-assert theirs.acquire(blocking=False)
+other_lock = redis_py_lock(name)
+assert other_lock.acquire(blocking=False)
 waiting = waiter(name)
 since = time.monotonic()
-theirs.release()
-assert release(name, prompt("released by redis-py", waiting, since)) == 1
+other_lock.release()
+assert release(name, woken_token("released by redis-py", waiting, since)) == 1
 
-# The end of its lease does so too. An extended lease lasts until its new end.
+# The end of its lease wakes it too. An extended lease lasts until its new end.
 name = "expired"
-theirs = foreign(name, timeout=0.3)
+other_lock = redis_py_lock(name, timeout=0.3)
 since = time.monotonic() + 0.3
-assert theirs.acquire(blocking=False)
+assert other_lock.acquire(blocking=False)
 waiting = waiter(name)
-assert release(name, prompt("expired at redis-py's", waiting, since)) == 1
+assert release(name, woken_token("expired at redis-py's", waiting, since)) == 1
 
 name = "extended"
-theirs = foreign(name, timeout=0.5)
-assert theirs.acquire(blocking=False)
+other_lock = redis_py_lock(name, timeout=0.5)
+assert other_lock.acquire(blocking=False)
 waiting = waiter(name)
-assert theirs.extend(30)
+assert other_lock.extend(30)
 time.sleep(0.7)
-assert theirs.owned() and not waiting.done(), "a waiter took a lock that had been extended"
+assert other_lock.owned() and not waiting.done(), "a waiter took a lock that had been extended"
 since = time.monotonic()
-theirs.release()
-assert release(name, prompt("extended, then released by redis-py", waiting, since)) == 1
+other_lock.release()
+assert release(name, woken_token("extended, then released by redis-py", waiting, since)) == 1
 
 # A blocking acquire of redis-py's gets the lock after Interlock's release, but does not pass Interlock's waiter.
 name = "blocking"
 token = acquire(name)
 assert token
-theirs = foreign(name)
-blocking = threads.submit(theirs.acquire, blocking_timeout=20)
+other_lock = redis_py_lock(name)
+blocking = threads.submit(other_lock.acquire, blocking_timeout=20)
 time.sleep(0.05)
 assert not blocking.done()
 waiting = waiter(name)
@@ -165,34 +165,34 @@ assert release(name, token) == 1
 token, _ = waiting.result(timeout=30)
 assert token and server.get(name) == token and not blocking.done()
 assert release(name, token) == 1
-assert blocking.result(timeout=30) and theirs.owned()
-theirs.release()
+assert blocking.result(timeout=30) and other_lock.owned()
+other_lock.release()
 
-# Both libraries compete: never two holders at once.
+# Both libraries compete: never two concurrent holders.
 name = "shared"
 inside: list[str] = []
-most: list[int] = []
+holder_counts: list[int] = []
 gate = threading.Lock()
 
 
 def visit(visitor: str) -> None:
     with gate:
         inside.append(visitor)
-        most.append(len(inside))
+        holder_counts.append(len(inside))
     time.sleep(0.001)
     with gate:
         inside.remove(visitor)
 
 
-def theirs_in_turn(visitor: str) -> None:
-    lock = foreign(name)
+def use_redis_py(visitor: str) -> None:
+    lock = redis_py_lock(name)
     for _ in range(10):
         assert lock.acquire(blocking_timeout=60)
         visit(visitor)
         lock.release()
 
 
-def ours_in_turn(visitor: str) -> None:
+def use_interlock(visitor: str) -> None:
     for _ in range(10):
         token = acquire(name, "WAIT", 60_000)
         assert token
@@ -200,11 +200,11 @@ def ours_in_turn(visitor: str) -> None:
         assert release(name, token) == 1
 
 
-turns = [
-    threads.submit(side, f"{side.__name__} {number}") for number in range(2) for side in (theirs_in_turn, ours_in_turn)
+visits = [
+    threads.submit(side, f"{side.__name__} {number}") for number in range(2) for side in (use_redis_py, use_interlock)
 ]
-for turn in turns:
-    turn.result(timeout=100)
-assert len(most) == 40 and max(most) == 1, f"{max(most)} held it at once"
-until(lambda: not server.exists(name), "the lock is gone")
+for future in visits:
+    future.result(timeout=100)
+assert len(holder_counts) == 40 and max(holder_counts) == 1, f"{max(holder_counts)} held it concurrently"
+wait_until(lambda: not server.exists(name), "the lock is free")
 print("fine")

@@ -18,10 +18,10 @@ SHOP = (("interlock-service", "shop"),)
 
 
 class Shop(grpc.GenericRpcHandler):
-    """Echoes requests in the four forms of gRPC calls; `fail` ends with its own status."""
+    """Echoes requests in the four kinds of gRPC calls; `fail` ends with the requested status."""
 
     def service(self, details: Any) -> Any:
-        way = details.method.removeprefix("/shop.Shop/")
+        method = details.method.removeprefix("/shop.Shop/")
         handlers = {
             "Echo": grpc.unary_unary_rpc_method_handler(self.echo),
             "Repeat": grpc.unary_stream_rpc_method_handler(self.repeat),
@@ -29,7 +29,7 @@ class Shop(grpc.GenericRpcHandler):
             "Talk": grpc.stream_stream_rpc_method_handler(self.talk),
             "Fail": grpc.unary_unary_rpc_method_handler(self.fail),
         }
-        return handlers.get(way)
+        return handlers.get(method)
 
     async def echo(self, request: bytes, context: Any) -> bytes:
         context.set_trailing_metadata((("shop-trailer", "kept"),))
@@ -51,7 +51,7 @@ class Shop(grpc.GenericRpcHandler):
         return b""
 
 
-async def calls_of_grpc(channel: Any) -> None:
+async def check_grpc_calls(channel: Any) -> None:
     echo = channel.unary_unary("/shop.Shop/Echo")
     call = echo(b"hello", metadata=SHOP, timeout=10)
     assert await call == b"hello"
@@ -73,7 +73,7 @@ async def calls_of_grpc(channel: Any) -> None:
 
     assert await channel.stream_unary("/shop.Shop/Join")(parts(), metadata=SHOP, timeout=20) == LARGE
 
-    # Each word is answered before the next one is sent, so nothing on the way waits for the end of a stream.
+    # Each word is answered before the next one is sent, so no hop buffers until the end of a stream.
     talk = channel.stream_stream("/shop.Shop/Talk")(metadata=SHOP, timeout=20)
     for word in (b"one", b"two", b"three"):
         await talk.write(word)
@@ -83,7 +83,7 @@ async def calls_of_grpc(channel: Any) -> None:
     assert await talk.code() == grpc.StatusCode.OK
 
 
-async def failures_of_grpc(channel: Any) -> None:
+async def check_grpc_failures(channel: Any) -> None:
     async def outcome(method: str, request: bytes, service: str = "shop", seconds: float = 10) -> grpc.aio.AioRpcError:
         call = channel.unary_unary(method)
         try:
@@ -101,7 +101,7 @@ async def failures_of_grpc(channel: Any) -> None:
     error = await outcome("/shop.Shop/Echo", b"2", "narrow")
     assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and "limit" in (error.details() or ""), error
     assert int(dict(error.trailing_metadata() or error.initial_metadata())["grpc-retry-pushback-ms"]) > 0
-    # A gRPC status of failure opens the breaker, although each response has HTTP status 200.
+    # A gRPC failure status opens the breaker, although each response has HTTP status 200.
     for _ in range(10):
         error = await outcome("/shop.Shop/Fail", b"UNAVAILABLE", "frail")
         assert error.code() == grpc.StatusCode.UNAVAILABLE
@@ -111,7 +111,7 @@ async def failures_of_grpc(channel: Any) -> None:
         raise AssertionError("the breaker never opened")
 
 
-async def requests_of_http2(port: int) -> None:
+async def check_http2(port: int) -> None:
     base = f"http://127.0.0.1:{port}"
     async with httpx.AsyncClient(http1=False, http2=True, base_url=base, timeout=20) as client:
         answer = await client.get("/healthz")
@@ -134,7 +134,7 @@ async def echo_messages(connection: Any) -> None:
         await connection.send(message)
 
 
-async def talk_of_websocket(port: int) -> None:
+async def check_websocket(port: int) -> None:
     for uri, headers in (
         (f"ws://127.0.0.1:{port}/proxy/chat/room", {}),
         (f"ws://127.0.0.1:{port}/room", {"Interlock-Service": "chat"}),
@@ -159,11 +159,11 @@ async def main() -> None:
     assert server.add_insecure_port(f"127.0.0.1:{grpc_port}") == grpc_port
     await server.start()
     async with websockets.serve(echo_messages, "127.0.0.1", websocket_port, max_size=None):
-        await requests_of_http2(http_port)
-        await talk_of_websocket(http_port)
+        await check_http2(http_port)
+        await check_websocket(http_port)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{http_port}") as channel:
-            await calls_of_grpc(channel)
-            await failures_of_grpc(channel)
+            await check_grpc_calls(channel)
+            await check_grpc_failures(channel)
     await server.stop(None)
     print("fine")
 

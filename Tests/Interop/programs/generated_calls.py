@@ -23,7 +23,7 @@ from generated.models import (
 )
 
 
-def answer(status: HTTPStatus, operation: Any, *words: Any, **options: Any) -> Any:
+def call(status: HTTPStatus, operation: Any, *words: Any, **options: Any) -> Any:
     reply = operation.sync_detailed(*words, client=client, **options)
     if reply.status_code != status:
         sys.exit(f"{operation.__name__}: {reply.status_code} {reply.content!r}, expected {status}")
@@ -33,42 +33,42 @@ def answer(status: HTTPStatus, operation: Any, *words: Any, **options: Any) -> A
 client = AuthenticatedClient(base_url=sys.argv[1], token=sys.argv[2])
 OK, CREATED, NO_CONTENT, CONFLICT = HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT, HTTPStatus.CONFLICT
 
-lease = answer(CREATED, acquire_lock, "orders", body=LockRequest(ttl_ms=30_000))
-answer(CONFLICT, acquire_lock, "orders", body=LockRequest(ttl_ms=30_000))
-lock = answer(OK, inspect_lock, "orders")
+lease = call(CREATED, acquire_lock, "orders", body=LockRequest(ttl_ms=30_000))
+call(CONFLICT, acquire_lock, "orders", body=LockRequest(ttl_ms=30_000))
+lock = call(OK, inspect_lock, "orders")
 assert str(lock.mode) == "exclusive", lock
-answer(OK, renew_lock, "orders", body=RenewRequest(token=lease.token, ttl_ms=30_000))
-answer(OK, list_locks)
-answer(OK, list_grants)
-answer(NO_CONTENT, release_lock, "orders", lease_token=lease.token)
-free = answer(HTTPStatus.NOT_FOUND, inspect_lock, "orders")
-shared = answer(CREATED, acquire_lock, "readers", body=LockRequest(ttl_ms=30_000, mode=LockMode.SHARED))
-answer(NO_CONTENT, release_lock, "readers", lease_token=shared.token)
-answer(CREATED, acquire_lock, "places", body=LockRequest(ttl_ms=30_000, permits=2))
-answer(CREATED, acquire_lock, "first", body=LockRequest(ttl_ms=30_000, also=["second"]))
+call(OK, renew_lock, "orders", body=RenewRequest(token=lease.token, ttl_ms=30_000))
+call(OK, list_locks)
+call(OK, list_grants)
+call(NO_CONTENT, release_lock, "orders", lease_token=lease.token)
+free = call(HTTPStatus.NOT_FOUND, inspect_lock, "orders")
+shared = call(CREATED, acquire_lock, "readers", body=LockRequest(ttl_ms=30_000, mode=LockMode.SHARED))
+call(NO_CONTENT, release_lock, "readers", lease_token=shared.token)
+call(CREATED, acquire_lock, "slots", body=LockRequest(ttl_ms=30_000, permits=2))
+call(CREATED, acquire_lock, "first", body=LockRequest(ttl_ms=30_000, also=["second"]))
 
-answer(OK, check, "catalog")
-answer(OK, check, "catalog", cost=1)
-answer(OK, peek_limit, "catalog")
-answer(OK, take_limit, "catalog", body=CallRequest())
-answer(HTTPStatus.TOO_MANY_REQUESTS, check, "catalog", interlock_cost=1)
-answer(OK, list_domains)
+call(OK, check, "catalog")
+call(OK, check, "catalog", cost=1)
+call(OK, peek_limit, "catalog")
+call(OK, take_limit, "catalog", body=CallRequest())
+call(HTTPStatus.TOO_MANY_REQUESTS, check, "catalog", interlock_cost=1)
+call(OK, list_domains)
 
-answer(OK, list_services)
-answer(OK, override_service, "catalog", body=Override(state=OverrideState.DISABLED))
-assert str(answer(OK, show_service, "catalog").forced) == "disabled"
-answer(OK, override_service, "catalog", body=Override(state=OverrideState.AUTO))
-answer(HTTPStatus.TOO_MANY_REQUESTS, acquire_permit, "catalog", body=CallRequest())
+call(OK, list_services)
+call(OK, override_service, "catalog", body=Override(state=OverrideState.DISABLED))
+assert str(call(OK, show_service, "catalog").forced) == "disabled"
+call(OK, override_service, "catalog", body=Override(state=OverrideState.AUTO))
+call(HTTPStatus.TOO_MANY_REQUESTS, acquire_permit, "catalog", body=CallRequest())
 
-answer(OK, is_alive)
-answer(OK, is_ready)
-answer(OK, list_fleet)
-answer(OK, show_redis)
-answer(OK, look)
+call(OK, is_alive)
+call(OK, is_ready)
+call(OK, list_fleet)
+call(OK, show_redis)
+call(OK, look)
 for view in (ViewName.LOCKS, ViewName.SERVICES, ViewName.GRANTS, ViewName.EVENTS, ViewName.DOMAINS):
-    answer(OK, look, view=view)
-answer(OK, look, view=ViewName.SERVICE, name="catalog")
+    call(OK, look, view=view)
+call(OK, look, view=ViewName.SERVICE, name="catalog")
 
-answer(OK, take_smallest_lock, hash_="nightly")
-answer(NO_CONTENT, free_smallest_lock, hash_="nightly")
+call(OK, take_smallest_lock, hash_="nightly")
+call(NO_CONTENT, free_smallest_lock, hash_="nightly")
 assert report_permit and Outcome and OutcomeReport

@@ -9,13 +9,13 @@ $connect = function () use ($port, $key) {
 };
 $one = $connect();
 $other = $connect();
-// Since phpredis 5 an answer of PONG is true.
+// Since phpredis 5, ping() returns true for PONG.
 $pong = $one->ping();
 echo $pong === true || $pong === '+PONG' ? 'PONG' : var_export($pong, true), "\n";
 $lease = $one->rawCommand('LOCK.ACQUIRE', 'orders', 30000);
 echo count($lease), "\n";
 $held = $other->rawCommand('LOCK.ACQUIRE', 'orders', 30000);
-// phpredis has false for nil; an empty array is nil as an array.
+// phpredis returns false for nil, and an empty array for a nil array.
 echo $held === false || $held === [] || $held === null ? 'nil' : var_export($held, true), "\n";
 echo $one->rawCommand('LOCK.RELEASE', 'orders', $lease[0]), "\n";
 echo $one->rawCommand('LIMIT.TAKE', 'catalog')[0], "\n";

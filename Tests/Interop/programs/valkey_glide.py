@@ -22,7 +22,7 @@ async def main() -> None:
     try:
         await one.custom_command(["LOCK.ACQUIRE", "orders"])
     except RequestError as error:
-        # glide adds its own words before the server's.
+        # glide puts its own text before the server's error.
         print("ERR" if "LOCK.ACQUIRE" in str(error) or "arguments" in str(error) else error)
     for client in (one, other):
         await client.close()

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// A Unix datagram socket that receives a test's datagrams, as a service manager's would.
+/// A Unix datagram socket that receives a test's datagrams, as a service manager's socket would.
 package final class DatagramListener: Sendable {
     private let descriptor: Int32
 
@@ -32,7 +32,7 @@ package final class DatagramListener: Sendable {
         return count >= 0 ? String(decoding: buffer.prefix(count), as: UTF8.self) : nil
     }
 
-    /// The reason why a test cannot listen.
+    /// An error for a socket that cannot be created or bound.
     package struct ListenerError: Error, CustomStringConvertible {
         package var description: String
     }

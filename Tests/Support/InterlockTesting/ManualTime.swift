@@ -1,7 +1,7 @@
 package import InterlockCore
 internal import NIOConcurrencyHelpers
 
-/// A clock that moves only when a test moves it. Pass `{ time.now }` to code that reads a clock.
+/// A clock that only a test advances. Pass `{ time.now }` to code that reads a clock.
 package final class ManualTime: Sendable {
     private let instant: NIOLockedValueBox<Instant>
 

@@ -6,7 +6,7 @@ package import RedisClient
 
 /// A TCP server on 127.0.0.1 whose replies a test scripts: garbage, partial replies, or none.
 ///
-/// Records the commands it receives, so a test can count them. Accepts at most 64 connections at once and 100,000
+/// Records the commands it receives, so a test can count them. Accepts at most 64 concurrent connections and 100,000
 /// commands, and closes connections beyond that.
 package final class MisbehavingRedis: Sendable {
     private struct State {

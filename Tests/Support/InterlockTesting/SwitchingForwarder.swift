@@ -6,7 +6,7 @@ internal import NIOPosix
 /// A TCP forwarder on 127.0.0.1, like a service IP or a DNS name whose server changes: new connections go to the
 /// current target, and existing ones keep theirs.
 ///
-/// Forwards at most 256 connections at once; further ones are closed.
+/// Forwards at most 256 concurrent connections; further ones are closed.
 package final class SwitchingForwarder: Sendable {
     private struct State {
         var target: Int
@@ -65,10 +65,10 @@ package final class SwitchingForwarder: Sendable {
         return ClientBootstrap(group: client.eventLoop)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             .channelInitializer { server in
-                server.eventLoop.makeCompletedFuture { try server.pipeline.syncOperations.addHandler(Passage(to: client)) }
+                server.eventLoop.makeCompletedFuture { try server.pipeline.syncOperations.addHandler(Forwarder(to: client)) }
             }
             .connect(host: "127.0.0.1", port: target)
-            .flatMapThrowing { server in try client.pipeline.syncOperations.addHandler(Passage(to: server)) }
+            .flatMapThrowing { server in try client.pipeline.syncOperations.addHandler(Forwarder(to: server)) }
     }
 
     private func close() async {
@@ -80,7 +80,7 @@ package final class SwitchingForwarder: Sendable {
 }
 
 /// Forwards the bytes of one side to the other, and closes the other when the first closes. Both share an event loop.
-private final class Passage: ChannelInboundHandler {
+private final class Forwarder: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 

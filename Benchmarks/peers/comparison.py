@@ -7,7 +7,7 @@ from typing import NamedTuple
 from figures.table import Table
 from rig import load
 from rig.load import Figures
-from rig.servers import say
+from rig.servers import print_line
 
 
 class Side(NamedTuple):
@@ -20,8 +20,8 @@ class Side(NamedTuple):
 
 def compare(
     table: Table,
-    what: str,
-    beside: str,
+    label: str,
+    library: str,
     sides: tuple[Side, Side],
     callers: int,
     rounds: int,
@@ -29,19 +29,19 @@ def compare(
     options: Sequence[object] = (),
 ) -> None:
     """Adds rows for calls per second and for commands to Redis. `sides` are Interlock and the peer."""
-    ours: list[Figures] = []
-    theirs: list[Figures] = []
+    interlock: list[Figures] = []
+    peer: list[Figures] = []
     for number in range(1, rounds + 1):
-        say(f"{what} and {beside}, {number_of(callers)}, round {number} of {rounds}, {2 * seconds:.0f} s …")
-        for side, mine in zip(sides, (ours, theirs), strict=True):
-            mine.append(run(side, callers, seconds, options))
-    what = f"{what} ÷ {beside}: {number_of(callers)}"
-    table.ratio(what, per_second(ours), per_second(theirs))
-    commands = statistics.median(run["commands_per_call"] for run in ours)
+        print_line(f"{label} and {library}, {number_of(callers)}, round {number} of {rounds}, {2 * seconds:.0f} s …")
+        for side, side_runs in zip(sides, (interlock, peer), strict=True):
+            side_runs.append(run(side, callers, seconds, options))
+    label = f"{label} ÷ {library}: {number_of(callers)}"
+    table.ratio(label, per_second(interlock), per_second(peer))
+    commands = statistics.median(run["commands_per_call"] for run in interlock)
     table.add(
-        f"{what.partition(': ')[0]}: commands, granted",
-        cost_and_share(ours),
-        cost_and_share(theirs),
+        f"{label.partition(': ')[0]}: commands, granted",
+        cost_and_share(interlock),
+        cost_and_share(peer),
         f"{commands:.2f}",
     )
 
@@ -52,8 +52,8 @@ def per_second(runs: Sequence[Figures]) -> list[float]:
 
 def cost_and_share(runs: Sequence[Figures]) -> str:
     commands = statistics.median(run["commands_per_call"] for run in runs)
-    share = sum(run["granted"] for run in runs) / sum(run["calls"] for run in runs)
-    return f"{commands:.2f}, {share:.1%}"
+    fraction = sum(run["granted"] for run in runs) / sum(run["calls"] for run in runs)
+    return f"{commands:.2f}, {fraction:.1%}"
 
 
 def number_of(callers: int) -> str:

@@ -12,29 +12,31 @@ from typing import Any
 
 from rig.client import Replies, encode
 
-#: Connections that are opened before each waits for a reply: fewer than a listener's backlog.
-AT_ONCE = 500
+#: Connections that are opened before their replies are awaited: fewer than a listener's backlog.
+BATCH = 500
 #: Connections from one address of this machine: it has about 28,000 ports, but connecting takes milliseconds once half
 #: of them are taken.
-EACH_ADDRESS = 10_000
+PER_ADDRESS = 10_000
 #: Of ip(7): the port is chosen by connect, which knows that only pairs of addresses must differ.
 IP_BIND_ADDRESS_NO_PORT = 24
 PING = encode("PING")
 
 
-class Crowd:
+class Connections:
+    """Open connections, each of which has answered a PING."""
+
     def __init__(self, port: int, count: int) -> None:
         self.port = port
         #: By file descriptor.
-        self.members: dict[int, tuple[socket.socket, Replies]] = {}
+        self.by_descriptor: dict[int, tuple[socket.socket, Replies]] = {}
         self.ready = select.epoll()
-        while len(self.members) < count:
-            self.join(min(AT_ONCE, count - len(self.members)))
+        while len(self.by_descriptor) < count:
+            self.join(min(BATCH, count - len(self.by_descriptor)))
 
     @property
     def sockets(self) -> list[socket.socket]:
-        """In the order of their connecting."""
-        return [member[0] for member in self.members.values()]
+        """Returns the sockets in the order in which they connected."""
+        return [member[0] for member in self.by_descriptor.values()]
 
     def join(self, count: int) -> None:
         """Opens more connections, and waits for a reply over each."""
@@ -43,10 +45,10 @@ class Crowd:
             connection = socket.socket()
             connection.settimeout(10)
             connection.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
-            connection.bind((f"127.0.0.{1 + len(self.members) // EACH_ADDRESS}", 0))
+            connection.bind((f"127.0.0.{1 + len(self.by_descriptor) // PER_ADDRESS}", 0))
             connection.connect(("127.0.0.1", self.port))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.members[connection.fileno()] = connection, Replies()
+            self.by_descriptor[connection.fileno()] = connection, Replies()
             self.ready.register(connection, select.EPOLLIN)
             new.append(connection)
         self.ask(PING, new)
@@ -57,16 +59,16 @@ class Crowd:
         sockets: Sequence[socket.socket] | None = None,
         seconds: float = 30,
     ) -> list[Any]:
-        """Sends a command, or a function of the connection's place, over each connection. Returns the replies in their
+        """Sends a command over each connection; a function gets the connection's index. Returns the replies in the same
         order."""
         sockets = self.sockets if sockets is None else sockets
-        for place, connection in enumerate(sockets):
-            connection.sendall(command(place) if callable(command) else command)
-        places = {connection.fileno(): place for place, connection in enumerate(sockets)}
+        for index, connection in enumerate(sockets):
+            connection.sendall(command(index) if callable(command) else command)
+        indices = {connection.fileno(): index for index, connection in enumerate(sockets)}
         replies = {}
         for number, reply in self.answers(len(sockets), seconds):
-            replies[places[number]] = reply
-        return [replies[place] for place in range(len(sockets))]
+            replies[indices[number]] = reply
+        return [replies[index] for index in range(len(sockets))]
 
     def answers(self, count: int, seconds: float) -> Iterator[tuple[int, Any]]:
         """Yields this many replies as they arrive: (file descriptor, reply)."""
@@ -74,12 +76,14 @@ class Crowd:
         while count > 0:
             ready = self.ready.poll(max(0, deadline - time.monotonic()))
             if not ready:
-                sys.exit(f"benchmark: {count:,} of {len(self.members):,} connections had no answer within {seconds} s")
+                sys.exit(
+                    f"benchmark: {count:,} of {len(self.by_descriptor):,} connections got no answer in {seconds} s"
+                )
             for number, _ in ready:
-                connection, replies = self.members[number]
+                connection, replies = self.by_descriptor[number]
                 data = connection.recv(1 << 16)
                 if not data:
-                    sys.exit("benchmark: the sidecar closed a connection that it had taken")
+                    sys.exit("benchmark: the sidecar closed a connection that it had accepted")
                 for reply in replies.feed(data):
                     count -= 1
                     yield number, reply
@@ -88,19 +92,19 @@ class Crowd:
         self.ready.close()
         for connection in self.sockets:
             connection.close()
-        self.members = {}
+        self.by_descriptor = {}
 
 
-class Idlers:
-    """Connections that say nothing more once they are open. Another process holds them, so that they do not slow down
-    whatever this one does. It forks: make it before other connections."""
+class IdleConnections:
+    """Connections that send nothing once they are open. Another process holds them, so that they do not slow down this
+    one. It forks: create it before other connections."""
 
     def __init__(self, port: int, count: int) -> None:
         processes = multiprocessing.get_context("fork")
-        self.orders, theirs = processes.Pipe()
-        self.process = processes.Process(target=hold, args=(port, count, theirs), daemon=True)
+        self.orders, child_end = processes.Pipe()
+        self.process = processes.Process(target=hold, args=(port, count, child_end), daemon=True)
         self.process.start()
-        theirs.close()
+        child_end.close()
         try:
             self.orders.recv()
         except EOFError:
@@ -113,15 +117,15 @@ class Idlers:
 
 def hold(port: int, count: int, orders: Connection) -> None:
     raise_open_files()
-    crowd = Crowd(port, count)
+    connections = Connections(port, count)
     orders.send("open")
     orders.recv()
-    crowd.close()
+    connections.close()
 
 
 def raise_open_files() -> int | None:
-    """Lets this process and those that it starts open as many files as they may. Returns how many, or None if there is
-    no bound."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return None if most == resource.RLIM_INFINITY else most
+    """Raises the open-file limit of this process and its children to the maximum. Returns it, or None if there is no
+    limit."""
+    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
+    return None if maximum == resource.RLIM_INFINITY else maximum
