@@ -51,7 +51,7 @@ struct ConfigurationVerdict: Answer {
         /// The path of the key.
         var path: String?
         var message: String
-        /// The location, key and message in one line, for people.
+        /// The location, path and message in one line, for people.
         var description: String
 
         private enum CodingKeys: String, CodingKey {
@@ -96,7 +96,7 @@ struct ConfigurationVerdict: Answer {
         }
     }
 
-    /// Checks the URL's other parts, because reading the file checks only its scheme.
+    /// Checks the rest of the URL, because reading the file checks only its scheme.
     private mutating func check(redisURL: String, of configuration: SidecarConfiguration) {
         do throws(SidecarError) {
             _ = try configuration.coordinatorConfiguration(redisURL: redisURL)

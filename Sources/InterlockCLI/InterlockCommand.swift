@@ -71,8 +71,8 @@ struct Version: ParsableCommand {
 /// The entry point of the process.
 @main
 enum InterlockProgram {
-    /// Runs `RunChild` synchronously on the initial thread: the parent-death signal is set for a single thread, and it
-    /// survives `exec` only if that same thread calls it. All other commands are asynchronous and leave that thread.
+    /// Runs `RunChild` synchronously on the initial thread, because the parent-death signal is set for a single thread
+    /// and survives `exec` only if that thread calls it. All other commands are asynchronous and may run on any thread.
     static func main() {
         if ProgramArguments.words.dropFirst().first == RunChild.name {
             InterlockCommand.main(synchronously: RunChild.self)

@@ -91,7 +91,7 @@ struct Serve: AsyncParsableCommand {
 }
 
 extension Failure {
-    /// Lists the mistakes in a configuration. Every line has the program's prefix.
+    /// Lists the mistakes in a configuration, each on a line with the program's prefix.
     init(_ error: ConfigurationError) {
         self.init(error.problems.map(\.description).joined(separator: "\ninterlock: "), .usage)
     }

@@ -6,9 +6,9 @@ internal import SidecarSettings
 internal import SidecarTelemetry
 internal import UnixSignals
 
-/// Reloads the configuration on SIGHUP: services, domains, API keys, the listeners' certificate, and the files with the
-/// passwords and certificates for Redis. A configuration with mistakes changes nothing, nor does one that would remove
-/// all authentication. Removals, and changes that need a restart, are logged by name.
+/// Reloads the configuration on SIGHUP: services, domains, API keys, the listeners' certificate, and the files with
+/// passwords and certificates for Redis. A configuration with mistakes, or without the authentication that the current
+/// one requires, changes nothing. Removals, and changes that need a restart, are logged by name.
 struct ConfigurationReloader: Service {
     /// The configuration that this process was started with.
     let started: SidecarConfiguration
@@ -50,9 +50,9 @@ struct ConfigurationReloader: Service {
                 try await coordinator.reload(services: configuration.services)
                 await coordinator.reload(domains: configuration.domains.definitions)
                 monitor.reload(services: configuration.services)
-                let left = configuration.changesOfStart(since: started)
-                if !left.isEmpty {
-                    logger.log(.restartNeeded, ["not_applied": left.joined(separator: ", ")])
+                let unapplied = configuration.changesOfStart(since: started)
+                if !unapplied.isEmpty {
+                    logger.log(.restartNeeded, ["not_applied": unapplied.joined(separator: ", ")])
                 }
                 let removed = configuration.removals(since: current)
                 if !removed.isEmpty { logger.log(.configurationRemoved, removed) }
@@ -67,10 +67,10 @@ struct ConfigurationReloader: Service {
 }
 
 extension SidecarConfiguration {
-    /// Rejects a configuration that looks truncated, because it lacks all keys, the authorities of clients'
-    /// certificates, or all content.
-    /// - Parameter other: the configuration in force.
-    /// - Throws: `ConfigurationError` that names the loss.
+    /// Rejects a configuration that looks truncated: it lacks all keys, the authorities for client certificates, or all
+    /// content.
+    /// - Parameter other: the current configuration.
+    /// - Throws: `ConfigurationError` that names what is missing.
     func refuseLosses(since other: SidecarConfiguration) throws(ConfigurationError) {
         let findings = ConfigurationFindings(fileName: "reload", readsSecrets: true)
         func refuse(_ path: String, _ reason: String) {
@@ -87,16 +87,16 @@ extension SidecarConfiguration {
                 "listen.tls.grpc_client_ca",
                 "expected the CA certificates of gRPC clients, which would otherwise need no certificate")
         }
-        func saysNothing(_ configuration: SidecarConfiguration) -> Bool {
+        func lacksContent(_ configuration: SidecarConfiguration) -> Bool {
             configuration.services.isEmpty && configuration.domains.definitions.isEmpty && configuration.keys.isEmpty
         }
-        if saysNothing(self), !saysNothing(other) {
+        if lacksContent(self), !lacksContent(other) {
             refuse("services", "expected a service, a domain or a key, but the file is empty or truncated")
         }
         guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
     }
 
-    /// Returns the names that `other` has and this configuration lacks, by section.
+    /// Returns the names that this configuration lacks and `other` has, by section.
     func removals(since other: SidecarConfiguration) -> [String: String] {
         func lacking(_ names: [String], _ former: [String]) -> String? {
             let lacking = former.filter { !names.contains($0) }
@@ -111,8 +111,8 @@ extension SidecarConfiguration {
 }
 
 extension SidecarConfiguration {
-    /// Rejects keys that would leave an open listener reachable from other hosts without a key. The listeners keep the
-    /// settings with which they were opened, even if the file has changed.
+    /// Rejects keys with which an open listener would be reachable from other hosts without authentication. The
+    /// listeners keep the settings that they were opened with, even if the file has changed.
     /// - Throws: `ConfigurationError`.
     func refuseToServe(keys: [APIKey]) throws(ConfigurationError) {
         var running = self
@@ -122,7 +122,7 @@ extension SidecarConfiguration {
         guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
     }
 
-    /// Returns the settings that differ from `other` and apply only after a restart, by their names in the file.
+    /// Returns the names of the settings that differ from `other` and apply only after a restart.
     func changesOfStart(since other: SidecarConfiguration) -> [String] {
         var changes: [String] = []
         func note(_ name: String, _ hasChanged: Bool) {
@@ -137,7 +137,7 @@ extension SidecarConfiguration {
         note("listen.unix_group", listen.unixGroup != other.listen.unixGroup)
         note("listen.hosts", listen.hosts != other.listen.hosts)
         note("listen.allow_plaintext", listen.allowsPlaintext != other.listen.allowsPlaintext)
-        // A new certificate applies at once.
+        // A new certificate applies without a restart.
         note("listen.tls", (listen.tls == nil) != (other.listen.tls == nil))
         note("listen.max_connections", listen.maximumConnections != other.listen.maximumConnections)
         note("log", log != other.log)

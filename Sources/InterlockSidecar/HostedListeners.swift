@@ -7,7 +7,7 @@ package import SidecarListeners
 internal import SidecarSettings
 internal import SidecarTelemetry
 
-/// The APIs of a sidecar without listening sockets: the owner passes in accepted connections. Confined to the
+/// The APIs of a sidecar without listening sockets. The owner passes in accepted connections. Confined to the
 /// coordinator's event loop.
 package final class HostedListeners {
     package let resp: RESPListenerContext

@@ -1,7 +1,7 @@
 import InterlockCore
 package import SidecarSettings
 
-/// The commands for trying a new sidecar, with its addresses, certificate and keys.
+/// The commands for trying a new sidecar, with its addresses and its certificate.
 package struct ReadyBanner {
     private let addresses: Sidecar.Addresses
     private let configuration: SidecarConfiguration
@@ -31,12 +31,12 @@ package struct ReadyBanner {
         return lines.joined(separator: "\n")
     }
 
-    /// The placeholder for a key, because the key itself must not be printed.
+    /// The shell variable for a key; empty if none is needed. The key itself must not be printed.
     private var key: String { configuration.keys.isEmpty ? "" : "REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" " }
 
     private func tls(_ options: String) -> String { configuration.listen.tls.map { " \(options) \($0.certificate)" } ?? "" }
 
-    /// Returns the host option of redis-cli, which is unnecessary for this host without TLS.
+    /// Returns the host option of redis-cli; empty for the loopback address without TLS.
     private func host(of endpoint: SocketEndpoint) -> String {
         let name = name(of: endpoint)
         if configuration.listen.tls == nil && name == "localhost" { return "" }
@@ -44,14 +44,16 @@ package struct ReadyBanner {
         return " -h \(name.hasPrefix("[") ? String(name.dropFirst().dropLast()) : name)"
     }
 
-    /// Returns a name under which this host can call the sidecar. If there is a certificate, a name that it covers is
-    /// preferred.
+    /// Returns a name under which this host can call the sidecar. Prefers a name that the certificate covers, if there
+    /// is one.
     private func name(of endpoint: SocketEndpoint) -> String {
-        let own = endpoint.host.contains(":") ? "[\(endpoint.host)]" : endpoint.host
+        let literalHost = endpoint.host.contains(":") ? "[\(endpoint.host)]" : endpoint.host
         let isEverywhere = ["0.0.0.0", "::"].contains(endpoint.host)
-        let reached = isEverywhere || endpoint.host == "127.0.0.1" ? "localhost" : own
-        guard let tls = configuration.listen.tls, let facts = CertificateFacts(file: tls.certificate) else { return reached }
-        let candidates = [reached, own] + configuration.listen.hosts + facts.names.filter { !$0.hasPrefix("*") }
-        return candidates.first { facts.isFor($0) } ?? reached
+        let reachableName = isEverywhere || endpoint.host == "127.0.0.1" ? "localhost" : literalHost
+        guard let tls = configuration.listen.tls, let facts = CertificateFacts(file: tls.certificate) else {
+            return reachableName
+        }
+        let candidates = [reachableName, literalHost] + configuration.listen.hosts + facts.names.filter { !$0.hasPrefix("*") }
+        return candidates.first { facts.isFor($0) } ?? reachableName
     }
 }

@@ -14,8 +14,8 @@ package import SidecarSettings
 package import SidecarTelemetry
 internal import UnixSignals
 
-/// A whole sidecar: the coordinator, the listeners, and an embedded Redis unless one is configured, in one service
-/// group.
+/// A complete sidecar: the coordinator, the listeners, and an embedded Redis unless another is configured, in one
+/// service group.
 package struct Sidecar: Sendable {
     /// The addresses of a sidecar that is ready.
     package struct Addresses: Sendable {
@@ -56,9 +56,9 @@ package struct Sidecar: Sendable {
         self.reload = reload
         certificate = if let tls = configuration.listen.tls { try ListenerCertificate(tls) } else { nil }
         let url: String
-        if let named = configuration.redis.url {
+        if let configuredURL = configuration.redis.url {
             privateRedis = nil
-            url = named
+            url = configuredURL
         } else {
             let directory =
                 if let chosen = configuration.dataDirectory { chosen } else {
@@ -81,22 +81,22 @@ package struct Sidecar: Sendable {
     package func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
         let clock = ContinuousClock()
         let began = clock.now
-        logger.log(.started, fieldsOfStart)
-        let signals = EndSignals(await UnixSignalsSequence(trapping: .sigterm, .sigint))
-        func fieldsOfEnd(_ reason: String) -> [String: String] {
+        logger.log(.started, startFields)
+        let signals = TerminationSignals(await UnixSignalsSequence(trapping: .sigterm, .sigint))
+        func endFields(_ reason: String) -> [String: String] {
             ["reason": reason, "ran": "\((clock.now - began).wholeMilliseconds / 1000)s"]
         }
         do {
             try await serve(until: signals, onReady: onReady)
-            logger.log(.stopped, fieldsOfEnd(signals.received ?? "stopped by its program"))
+            logger.log(.stopped, endFields(signals.received ?? "stopped by the program"))
         } catch {
-            logger.log(.failed, fieldsOfEnd("\(error)"))
+            logger.log(.failed, endFields("\(error)"))
             throw error
         }
     }
 
-    /// The fields that an operator needs first: the identity of the sidecar and its settings.
-    private var fieldsOfStart: [String: String] {
+    /// The log fields that identify the sidecar and its main settings.
+    private var startFields: [String: String] {
         var fields = [
             "version": SidecarVersion.current, "id": coordinator.id, "config": configurationFile ?? "none",
             "redis": coordinator.redisName, "prefix": configuration.redis.prefix,
@@ -107,7 +107,7 @@ package struct Sidecar: Sendable {
         return fields
     }
 
-    private func serve(until signals: EndSignals, onReady: @escaping @Sendable (Addresses) -> Void) async throws {
+    private func serve(until signals: TerminationSignals, onReady: @escaping @Sendable (Addresses) -> Void) async throws {
         checkOpenFileLimit()
         let access = AccessControl(keys: configuration.keys)
         let readiness = Readiness(
@@ -145,11 +145,11 @@ package struct Sidecar: Sendable {
                 ConfigurationReloader(
                     started: configuration, coordinator: coordinator, monitor: monitor, access: access, certificate: certificate,
                     notifier: notifier, logger: logger,
-                    // Trapped before the listeners open: from then on a service manager may send SIGHUP, which kills
-                    // the process unless it is trapped.
+                    // Trapped before the listeners open, because then a service manager may send SIGHUP, which would
+                    // otherwise kill the process.
                     requests: await UnixSignalsSequence(trapping: .sighup), read: reload))
         }
-        // The group shuts down in reverse order, so the notifier is the first to know.
+        // The group shuts down in reverse order, so the notifier is the first to be notified.
         if let notifier { services.append(notifier) }
         defer { notifier?.end() }
         var groupConfiguration = ServiceGroupConfiguration(
@@ -161,7 +161,8 @@ package struct Sidecar: Sendable {
         try await ServiceGroup(configuration: groupConfiguration).run()
     }
 
-    /// Returns the tracer, and adds the exporter of its spans, which shuts down last; `nil` if calls are not traced.
+    /// Creates the tracer, and adds the exporter of its spans to the services.
+    /// - Returns: `nil` if calls are not traced.
     private func tracer(_ services: inout [any Service]) async throws -> NIOLoopBound<Tracer>? {
         guard let settings = configuration.tracing else { return nil }
         let queue = SpanQueue()
@@ -187,13 +188,13 @@ package struct Sidecar: Sendable {
         let listeners = configuration.listen.grpc == nil ? 2 : 3
         let each = configuration.services.contains { $0.upstream != nil } ? listeners + 1 : listeners
         let needed = each * configuration.listen.maximumConnections + Self.otherOpenFiles
-        guard let bound = OpenFileLimit.raised(), bound < needed else { return }
-        logger.log(.openFiles, ["bound": "\(bound)", "needed": "\(needed)"])
+        guard let limit = OpenFileLimit.raised(), limit < needed else { return }
+        logger.log(.openFiles, ["bound": "\(limit)", "needed": "\(needed)"])
     }
 }
 
-/// Ends the sidecar at the first signal, and keeps the signal's name.
-private final class EndSignals: Service {
+/// Ends the sidecar at the first signal, and records the signal's name.
+private final class TerminationSignals: Service {
     private let signals: UnixSignalsSequence
     private let first = NIOLockedValueBox<String?>(nil)
 
@@ -214,8 +215,7 @@ private final class EndSignals: Service {
 }
 
 extension Logger {
-    /// Returns a logger for libraries. Their progress messages, which include types of this program, do not belong in
-    /// the log.
+    /// Returns a logger for libraries that omits their progress messages, which contain names of this program's types.
     func atLeast(_ level: Level) -> Logger {
         var logger = self
         logger.logLevel = max(level, logLevel)

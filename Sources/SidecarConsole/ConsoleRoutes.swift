@@ -6,7 +6,7 @@ internal import NIOHTTP1
 package import SidecarListeners
 internal import SidecarSettings
 
-/// The console: its page, and the data that the page shows.
+/// The routes of the console: its page, and the data that the page shows.
 package struct ConsoleRoutes {
     private let live: NIOLoopBound<LiveHub>
     private let access: AccessControl
@@ -25,8 +25,7 @@ package struct ConsoleRoutes {
         ]
     }
 
-    /// Answers with the page, which is the same for everybody. The page requests its data itself, with a key if one is
-    /// required.
+    /// Answers with the page, which contains no data. The page requests its data itself, with a key if one is required.
     private func page(_ call: HTTPCall, _ reply: HTTPReply) throws {
         _ = try call.query()
         reply(ConsolePage.answer(requiresKey: access.requiresKey))
@@ -44,7 +43,7 @@ package struct ConsoleRoutes {
     }
 }
 
-/// The page: markup, style and script in one document, which loads nothing else.
+/// The page: a single document that contains its markup, style and script.
 private enum ConsolePage {
     private static let style = text(PackageResources.console_css)
     private static let script =
@@ -81,7 +80,7 @@ private enum ConsolePage {
 
     private static func text(_ resource: [UInt8]) -> String { String(decoding: resource, as: UTF8.self) }
 
-    /// Returns the digest as a source in a policy (CSP 3, section 2.3.1).
+    /// Returns the digest as a source expression of a policy (CSP 3, section 2.3.1).
     private static func digest(_ text: String) -> String {
         "sha256-" + Data(SHA256Digest(of: text).bytes).base64EncodedString()
     }

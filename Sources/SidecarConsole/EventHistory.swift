@@ -18,10 +18,10 @@ final class EventHistory {
     static let capacity = 100
     /// The number of changes kept for each breaker.
     static let changes = 20
-    /// The maximum size of an event in bytes, both as published and as written here. Longer events are not kept.
-    private static let longest = 8 << 10
-    /// The deepest nesting of an event's JSON that is accepted.
-    private static let deepest = 16
+    /// The maximum size of an event in bytes, both as published and as stored. Longer events are not stored.
+    private static let maximumEventBytes = 8 << 10
+    /// The maximum nesting depth of an event's JSON.
+    private static let maximumDepth = 16
 
     /// The number of the newest event; 0 if there is none.
     private(set) var last: Int64 = 0
@@ -33,12 +33,12 @@ final class EventHistory {
 
     func received(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?, isConfigured: (_ service: String) -> Bool) {
         let words: [String: JSONValue] = ["number": .integer(last + 1), "what": .text(event?.sentence ?? "")]
-        if let json = Self.written(message.json, words) {
+        if let json = Self.encoded(message.json, words) {
             last += 1
             let source = Self.source(event?.payload)
             events.prepend((json, source))
             counts[source, default: 0] += 1
-            if events.count > Self.capacity { drop() }
+            if events.count > Self.capacity { dropOldest() }
         }
         guard case .breaker(let change) = event?.payload, let event, isConfigured(change.service) else { return }
         var changes = breakers[change.service] ?? []
@@ -47,8 +47,8 @@ final class EventHistory {
         breakers[change.service] = changes
     }
 
-    /// Returns the source of an event. The source with the most events makes room first, so a limit that is reached
-    /// every second displaces its own events, not the news that a lock was broken. O(1).
+    /// Returns the source of an event. Events of the source with the most events are dropped first, so a limit that is
+    /// reached every second displaces its own events and not one about a broken lock. O(1).
     private static func source(_ payload: EventPayload?) -> String {
         switch payload {
         case .limit(let event): "limit \(event.service) \(event.limit)"
@@ -59,15 +59,16 @@ final class EventHistory {
         }
     }
 
-    /// Drops the oldest event of the sources with the most events. O(capacity).
-    private func drop() {
-        let most = counts.values.max() ?? 0
-        guard let place = events.lastIndex(where: { counts[$0.source] == most }) else { return }
-        let source = events.remove(at: place).source
-        counts[source] = most > 1 ? most - 1 : nil
+    /// Drops the oldest event among those of the sources with the most events. O(capacity).
+    private func dropOldest() {
+        let highestCount = counts.values.max() ?? 0
+        guard let index = events.lastIndex(where: { counts[$0.source] == highestCount }) else { return }
+        let source = events.remove(at: index).source
+        counts[source] = highestCount > 1 ? highestCount - 1 : nil
     }
 
     /// Drops the changes of services that are no longer configured.
+    /// - Parameter isConfigured: whether a service is configured.
     func keep(_ isConfigured: (_ service: String) -> Bool) {
         for service in Array(breakers.keys) where !isConfigured(service) { breakers[service] = nil }
     }
@@ -78,22 +79,24 @@ final class EventHistory {
     /// Writes the events, newest first.
     func write(into buffer: inout ByteBuffer) {
         buffer.writeStaticString("{\"events\":[")
-        for (place, event) in events.enumerated() {
-            if place > 0 { buffer.writeStaticString(",") }
+        for (index, event) in events.enumerated() {
+            if index > 0 { buffer.writeStaticString(",") }
             buffer.writeImmutableBuffer(event.json)
         }
         buffer.writeString("],\"last\":\(last)}")
     }
 
-    /// Returns the published text, rewritten as JSON with `words` added. It was decoded only as far as its type's
-    /// fields, so the rest may be malformed and would corrupt the events around it. `nil` if the text is not JSON,
-    /// nested too deep or too long.
-    private static func written(_ published: String, _ words: [String: JSONValue]) -> ByteBuffer? {
-        guard published.utf8.count <= longest, let event = try? JSONValue(reading: published.utf8, deepest: deepest) else {
+    /// Returns the published text, parsed and encoded again with `words` added. Until now only the fields of its type
+    /// were decoded, so the rest may be malformed and would corrupt the response. Returns `nil` if the text is not
+    /// JSON, nested too deeply or too long.
+    private static func encoded(_ published: String, _ words: [String: JSONValue]) -> ByteBuffer? {
+        guard published.utf8.count <= maximumEventBytes,
+            let event = try? JSONValue(reading: published.utf8, deepest: maximumDepth)
+        else {
             return nil
         }
         var json = ByteBuffer()
         event.adding("words", .object(words)).write(into: &json)
-        return json.readableBytes <= longest ? json : nil
+        return json.readableBytes <= maximumEventBytes ? json : nil
     }
 }

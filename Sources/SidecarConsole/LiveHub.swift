@@ -6,21 +6,22 @@ internal import NIOHTTP1
 package import SidecarListeners
 internal import SidecarSettings
 
-/// The data of all open consoles, updated once for all of them. Confined to the coordinator's event loop.
+/// The source of the data in all open consoles, computed once for all of them. Confined to the coordinator's event
+/// loop.
 ///
-/// While a console follows, the hub checks the sidecar's state ten times a second and sends each follower the newest
-/// version of every changed part; a slow follower misses the versions in between. Redis is read rarely, and only for
-/// the parts in view.
+/// While any console is connected, the hub checks the sidecar's state ten times a second and sends each follower the
+/// newest version of every part that changed. A slow follower misses the versions in between. Redis is read less often,
+/// and only for the parts that a console shows.
 package final class LiveHub {
-    /// The most concurrent followers.
+    /// The maximum number of concurrent followers.
     static let maximumFollowers = 64
     /// The number of topics above which those without followers are dropped, the least recently viewed first.
     private static let maximumTopics = 64
     private static let tick = TimeAmount.milliseconds(100)
-    /// The time after its last request for which a postponed read stays wanted, in milliseconds.
-    private static let patience: Int64 = 3000
-    /// The number of ticks without news after which a comment is sent, to show that the sidecar is alive.
-    private static let heartbeat = 20
+    /// The time after which a postponed read that nobody has requested again is forgotten, in milliseconds.
+    private static let postponedReadLifetime: Int64 = 3000
+    /// The number of ticks without an update after which a comment is sent, to show that the sidecar is alive.
+    private static let heartbeatTicks = 20
 
     private let eventLoop: any EventLoop
     private let calls: CoordinatorCalls
@@ -28,12 +29,12 @@ package final class LiveHub {
     private let rates = RateHistory()
     private let events = EventHistory()
     private let budget = ReadBudget()
-    /// The known topics. Those without followers stay, because their last readings are still useful.
+    /// The known topics. Topics without followers are kept, because their last content may be requested again.
     private var topics: [LivePart: LiveTopic] = [:]
     private var followers: [ObjectIdentifier: LiveFollower] = [:]
-    /// The remaining steps of the current round. The next round is skipped if this one is unfinished: the loop is busy.
+    /// The remaining steps of the current round. If a round is unfinished at the next tick, that tick starts none.
     private var round: Deque<Step> = []
-    /// The event-loop time of all consoles, which are updated in slices and together count as one connection.
+    /// The event-loop time of all consoles. Rounds run in slices, and all consoles together count as one connection.
     private let slices: ConnectionSlices
     private var ticker: RepeatedTask?
     private var sampler: RepeatedTask?
@@ -72,7 +73,7 @@ package final class LiveHub {
     private func begin() {
         // The subscription is never canceled, so it must not retain the hub.
         _ = calls.follow { [weak self] message, event in self?.received(message, event) }
-        sampler = repeated(every: .seconds(1)) { [weak self] in self?.sample() }
+        sampler = scheduleRepeated(every: .seconds(1)) { [weak self] in self?.sample() }
     }
 
     deinit {
@@ -84,7 +85,7 @@ package final class LiveHub {
         events.received(message, event) { calls.hasService($0) }
     }
 
-    private func repeated(every pause: TimeAmount, _ action: @escaping () -> Void) -> RepeatedTask {
+    private func scheduleRepeated(every pause: TimeAmount, _ action: @escaping () -> Void) -> RepeatedTask {
         let action = NIOLoopBound(action, eventLoop: eventLoop)
         return eventLoop.scheduleRepeatedTask(initialDelay: pause, delay: pause) { _ in action.value() }
     }
@@ -99,11 +100,11 @@ package final class LiveHub {
     // MARK: Once
 
     /// Renders all parts of a view as one JSON object on one line.
-    /// - Parameter show: a closure that is called once, when none of the parts is being read from Redis any longer.
+    /// - Parameter show: a closure that is called once, after the pending reads of the parts from Redis have ended.
     /// - Throws: `InterlockError` if the view's service is not configured.
     func frame(of view: LiveView, show: @escaping (ByteBuffer) -> Void) throws(InterlockError) {
         let topics = try self.topics(of: view)
-        readInTurn(topics)
+        readDueTopics(topics)
         var unread = topics.count
         for topic in topics {
             topic.whenRead { [self] in
@@ -112,7 +113,7 @@ package final class LiveHub {
                 show(frame(of: view, topics))
             }
         }
-        forgetOthers(than: topics)
+        dropTopics(except: topics)
     }
 
     private func frame(of view: LiveView, _ topics: [LiveTopic]) -> ByteBuffer {
@@ -138,7 +139,7 @@ package final class LiveHub {
         }
     }
 
-    private func forgetOthers(than kept: [LiveTopic]) {
+    private func dropTopics(except kept: [LiveTopic]) {
         guard topics.count > Self.maximumTopics else { return }
         let followed = Set(followers.values.flatMap { $0.topics.map(\.part) } + kept.map(\.part))
         let others = topics.values.filter { !followed.contains($0.part) }.sorted { $0.checkedAt < $1.checkedAt }
@@ -147,7 +148,7 @@ package final class LiveHub {
 
     // MARK: Following
 
-    /// Answers with a stream of events: `hello`, then each part now and after every change.
+    /// Answers with a stream of events: `hello`, then each part, and again each part that changes.
     /// - Throws: `InterlockError` if the view's service is not configured, or there are too many followers.
     func follow(_ view: LiveView, _ call: HTTPCall, _ reply: HTTPReply) throws(InterlockError) {
         guard followers.count < Self.maximumFollowers else {
@@ -155,7 +156,7 @@ package final class LiveHub {
                 .unavailable, "\(Self.maximumFollowers) consoles are connected to this sidecar; close one or use another sidecar")
         }
         let follower = LiveFollower(call: call, reply: reply, topics: try topics(of: view))
-        forgetOthers(than: follower.topics)
+        dropTopics(except: follower.topics)
         var answer = ServerSentEvents.answer(.ok)
         answer.body = .open
         guard reply(answer) else { return }
@@ -163,18 +164,18 @@ package final class LiveHub {
         followers[id] = follower
         budget.followers = followers.count
         reply.whenLeft { [weak self] in
-            self?.left(id)
+            self?.followerLeft(id)
             reply.breakOff()
         }
-        follower.greet(wall: calls.wallTime())
-        readInTurn(follower.topics)
+        follower.sendHello(wall: calls.wallTime())
+        readDueTopics(follower.topics)
         for topic in follower.topics { parts.refresh(topic) }
         follower.sendUpdates()
-        if ticker == nil, followers[id] != nil { ticker = repeated(every: Self.tick) { [weak self] in self?.tickNow() } }
+        if ticker == nil, followers[id] != nil { ticker = scheduleRepeated(every: Self.tick) { [weak self] in self?.runTick() } }
     }
 
-    private func left(_ id: ObjectIdentifier) {
-        // Otherwise each letter of a typed search would leave a postponed read behind.
+    private func followerLeft(_ id: ObjectIdentifier) {
+        // Otherwise every letter typed into the search field would leave a postponed read behind.
         for topic in followers.removeValue(forKey: id)?.topics ?? [] { topic.giveUp() }
         budget.followers = followers.count
         guard followers.isEmpty else { return }
@@ -182,34 +183,34 @@ package final class LiveHub {
         ticker = nil
     }
 
-    private func tickNow() {
-        for (id, follower) in followers where follower.isToEnd {
+    private func runTick() {
+        for (id, follower) in followers where follower.mustEnd {
             follower.end()
-            left(id)
+            followerLeft(id)
         }
         guard round.isEmpty else { return }
-        readInTurn()
+        readDueTopics()
         round.append(contentsOf: followed.map(Step.refresh))
         round.append(contentsOf: followers.keys.map(Step.update))
-        goOnLater()
+        continueRoundLater()
     }
 
-    private func goOnLater() { slices.later { [weak self] in self?.goOn() } }
+    private func continueRoundLater() { slices.later { [weak self] in self?.continueRound() } }
 
     /// Executes as many steps as fit into the slice.
-    private func goOn() {
+    private func continueRound() {
         while let step = round.popFirst() {
             switch step {
             case .refresh(let topic): parts.refresh(topic)
             case .update(let id):
                 guard let follower = followers[id] else { continue }
-                follower.greet(wall: calls.wallTime())
+                follower.sendHello(wall: calls.wallTime())
                 follower.sendUpdates()
-                follower.reportNone(after: Self.heartbeat)
+                follower.sendHeartbeatIfQuiet(after: Self.heartbeatTicks)
             }
             guard slices.mayGoOn else { break }
         }
-        if !round.isEmpty { goOnLater() }
+        if !round.isEmpty { continueRoundLater() }
     }
 
     /// The topics of all followers, without duplicates.
@@ -219,20 +220,19 @@ package final class LiveHub {
         return topics.values
     }
 
-    /// Starts the reads that are due, as far as the budget allows: of followed topics, of postponed ones, and of
-    /// `asked`.
-    private func readInTurn(_ asked: [LiveTopic] = []) {
+    /// Starts the due reads of followed, postponed and requested topics, as far as the budget allows.
+    private func readDueTopics(_ requested: [LiveTopic] = []) {
         let now = calls.now()
         var due: [LivePart: LiveTopic] = [:]
-        // If the budget is spent, only the requested topics are visited: they record that they have to wait.
+        // If the budget is spent, only the requested topics are visited, so that they record the postponement.
         if budget.hasRoom(now: now) {
             for topic in followed { due[topic.part] = topic }
             for topic in topics.values
-            where topic.reading.isPutOff && now < topic.checkedAt.advanced(byMilliseconds: Self.patience) {
+            where topic.reading.isPutOff && now < topic.checkedAt.advanced(byMilliseconds: Self.postponedReadLifetime) {
                 due[topic.part] = topic
             }
         }
-        for topic in asked { due[topic.part] = topic }
+        for topic in requested { due[topic.part] = topic }
         for topic in LiveTopic.inTurn(due.values) { parts.read(topic, now: now) }
     }
 }
@@ -243,45 +243,45 @@ private final class LiveFollower {
     private let reply: HTTPReply
     let topics: [LiveTopic]
     /// The version of each topic that was last sent.
-    private var reported: [Int]
+    private var sentVersions: [Int]
     private var quietTicks = 0
     /// The number of ticks for which the client has read nothing.
     private var stalledTicks = 0
-    private var ticksSinceGreeting = 0
+    private var ticksSinceHello = 0
     /// The role that was last sent.
     private var role: APIKey.Role?
 
     /// The number of ticks after which a client that reads nothing is disconnected: 30 s.
     private static let maximumStalledTicks = 300
-    /// The ticks between two greetings: one minute.
-    private static let maximumTicksWithoutGreeting = 600
+    /// The number of ticks between two `hello` events: one minute.
+    private static let maximumTicksWithoutHello = 600
 
     init(call: HTTPCall, reply: HTTPReply, topics: [LiveTopic]) {
         self.call = call
         self.reply = reply
         self.topics = topics
-        reported = Array(repeating: 0, count: topics.count)
+        sentVersions = Array(repeating: 0, count: topics.count)
     }
 
     private var caller: AccessControl.Caller? { call.access.current(call.caller) }
 
-    /// Whether the stream must end: it is over, the sidecar is shutting down, the key was removed, or the client reads
-    /// nothing.
-    var isToEnd: Bool {
+    /// Whether the stream must end, because the client has disconnected or reads nothing, the sidecar is shutting down,
+    /// or the key was removed.
+    var mustEnd: Bool {
         reply.isOver || call.shutdown.hasHappened || caller == nil || stalledTicks > Self.maximumStalledTicks
     }
 
     func end() { if stalledTicks > 0 { reply.breakOff() } else { reply.writeEnd(nil) } }
 
-    /// Sends the caller's name, its role and the time: at the start, when the role changes, and once a minute, because
+    /// Sends the caller's name, its role and the time: first, whenever the role changes, and once a minute, because
     /// clocks may be adjusted.
-    func greet(wall: Int64) {
-        ticksSinceGreeting += 1
-        guard let caller, reply.isWritable, caller.role != role || ticksSinceGreeting > Self.maximumTicksWithoutGreeting else {
+    func sendHello(wall: Int64) {
+        ticksSinceHello += 1
+        guard let caller, reply.isWritable, caller.role != role || ticksSinceHello > Self.maximumTicksWithoutHello else {
             return
         }
         role = caller.role
-        ticksSinceGreeting = 0
+        ticksSinceHello = 0
         write(
             ByteBuffer(
                 string: ServerSentEvents.event(
@@ -292,18 +292,18 @@ private final class LiveFollower {
     func sendUpdates() {
         guard reply.isWritable else { return stalledTicks += 1 }
         stalledTicks = 0
-        var news = ByteBuffer()
-        for (place, topic) in topics.enumerated() where reported[place] != topic.version {
-            reported[place] = topic.version
+        var updates = ByteBuffer()
+        for (index, topic) in topics.enumerated() where sentVersions[index] != topic.version {
+            sentVersions[index] = topic.version
             guard let json = topic.json else { continue }
-            news.writeString("event: \(topic.part.name)\ndata: ")
-            news.writeImmutableBuffer(json)
-            news.writeStaticString("\n\n")
+            updates.writeString("event: \(topic.part.name)\ndata: ")
+            updates.writeImmutableBuffer(json)
+            updates.writeStaticString("\n\n")
         }
-        if news.readableBytes > 0 { write(news) }
+        if updates.readableBytes > 0 { write(updates) }
     }
 
-    func reportNone(after ticks: Int) {
+    func sendHeartbeatIfQuiet(after ticks: Int) {
         quietTicks += 1
         if quietTicks > ticks, reply.isWritable { write(ByteBuffer(string: ":\n\n")) }
     }

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import SidecarListeners
 
-/// A part of a view: one JSON object, which all its viewers share.
+/// A part of a view: one JSON object, shared by all consoles that show it.
 enum LivePart: Hashable {
     case sidecar, redis, fleet, rates, events, domains
     case locks(search: ExactText, cursor: String)
@@ -21,7 +21,7 @@ enum LivePart: Hashable {
         }
     }
 
-    /// The object's name in a frame, and its event's in a stream.
+    /// The name of the object in a frame and of its event in a stream.
     var name: String {
         switch self {
         case .sidecar: "sidecar"

@@ -3,15 +3,14 @@ internal import InterlockCore
 internal import NIOCore
 internal import SidecarListeners
 
-/// The source of all parts of the views: renders them from the sidecar's state, and reads some from Redis, rarely.
-/// Confined to the coordinator's event loop.
+/// Renders the parts of views from the sidecar's state and from Redis. Confined to the coordinator's event loop.
 struct LiveParts {
     let calls: CoordinatorCalls
     let probe: ProbeReadings.Lookup
     let rates: RateHistory
     let events: EventHistory
     let budget: ReadBudget
-    private let services = ServiceTexts()
+    private let services = ServiceJSONCache()
 
     init(
         calls: CoordinatorCalls, probe: @escaping ProbeReadings.Lookup, rates: RateHistory, events: EventHistory,
@@ -30,18 +29,18 @@ struct LiveParts {
         static let limits: Int64 = 500
         static let page: Int64 = 4000
         static let fleet: Int64 = 5000
-        /// The time for each sidecar, because listing the fleet costs one command per sidecar.
+        /// The additional time per sidecar of the fleet, because listing the fleet costs one command per sidecar.
         static let sidecar: Int64 = 300
     }
 
-    /// The number of services on a page.
+    /// The maximum number of services on a page.
     static let servicesOfPage = 100
-    /// The most unclosed breakers that are listed.
-    private static let namedBreakers = 20
-    /// The most services with refused calls that are listed.
-    private static let namedLimited = 10
+    /// The maximum number of breakers that are listed as not closed.
+    private static let maximumBreakers = 20
+    /// The maximum number of services that are listed for their refused calls.
+    private static let maximumLimitedServices = 10
 
-    /// Renders a topic again from the sidecar's state and the topic's last read.
+    /// Renders a topic from the sidecar's state and the topic's last read from Redis.
     func refresh(_ topic: LiveTopic) {
         guard !topic.part.isRead || topic.reading.isToBeShown else { return }
         switch topic.part {
@@ -64,7 +63,7 @@ struct LiveParts {
                 stamp: topic.reading.count &+ calls.grantChanges,
                 LockPages.members(topic.reading, calls.grants(of: nil), search: search, isFirst: cursor == "0"))
         case .lock(let name):
-            topic.show(stamp: topic.reading.count, topic.reading.members(empty: Self.nobody(name)))
+            topic.show(stamp: topic.reading.count, topic.reading.members(empty: Self.unheldLock(name)))
         case .grants(let name):
             // The sample count refreshes the part every second, because expired leases do not count as changes.
             topic.show(
@@ -111,7 +110,7 @@ struct LiveParts {
                 calls.inspectLock(
                     name,
                     completion: Completion { _, answer in
-                        done(answer.map { $0.map(LockReply.members) ?? Self.nobody(name) }, Lifetime.lock, 1)
+                        done(answer.map { $0.map(LockReply.members) ?? Self.unheldLock(name) }, Lifetime.lock, 1)
                         return true
                     })
             }
@@ -130,23 +129,23 @@ struct LiveParts {
     }
 
     /// Returns the members of a lock without holders or waiters.
-    private static func nobody(_ name: ResourceName) -> [String: JSONValue] {
+    private static func unheldLock(_ name: ResourceName) -> [String: JSONValue] {
         LockReply.members(LockInformation(unheld: name))
     }
 
-    // MARK: What this sidecar knows
+    // MARK: The state of this sidecar
 
     private func sidecar() -> [String: JSONValue] {
         let status = calls.status
         let notClosed = calls.allBreakers().filter { $0.state != .closed || $0.fleet.forced != nil }
         return [
-            "breakers": .list(notClosed.prefix(Self.namedBreakers).map { .object(ServiceReply.members($0, probe: nil)) }),
+            "breakers": .list(notClosed.prefix(Self.maximumBreakers).map { .object(ServiceReply.members($0, probe: nil)) }),
             "breakers_not_closed": .integer(Int64(notClosed.count)),
             "calls_waiting": .integer(Int64(status.permitsWaiting)),
             "fleet": .integer(Int64(status.fleet.count)),
             "host": .text(status.host),
             "id": .text(status.id),
-            "limited": .list(rates.limitedServices(most: Self.namedLimited).map { .object($0) }),
+            "limited": .list(rates.limitedServices(most: Self.maximumLimitedServices).map { .object($0) }),
             "locks_held": .integer(Int64(status.locksHeld)),
             "locks_waiting": .integer(Int64(status.locksWaiting)),
             "permits_under_way": .integer(Int64(status.permitsInFlight)),
@@ -209,7 +208,7 @@ struct LiveParts {
 
 /// The services as JSON, each encoded once for all pages that are rendered within a few milliseconds. Confined to the
 /// coordinator's event loop.
-private final class ServiceTexts {
+private final class ServiceJSONCache {
     /// The time for which the JSON is reused, in milliseconds.
     private static let lifetime: Int64 = 20
 
@@ -234,7 +233,7 @@ private final class ServiceTexts {
 }
 
 extension ExactText {
-    /// Whether `other` contains this text, byte for byte. Every text contains the empty one. O(n·m).
+    /// Returns whether `other` contains this text, compared byte by byte. Every text contains the empty one. O(n·m).
     func isPart(of other: String) -> Bool {
         let bytes = text.utf8
         guard !bytes.isEmpty else { return true }

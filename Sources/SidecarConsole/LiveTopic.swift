@@ -3,16 +3,17 @@ internal import InterlockCore
 internal import NIOCore
 internal import SidecarListeners
 
-/// A part of a view, shared by all its viewers. Confined to the coordinator's event loop.
+/// The current content of a part of a view, shared by all consoles that show it. Confined to the coordinator's event
+/// loop.
 final class LiveTopic {
     let part: LivePart
     /// One JSON object on one line; `nil` if the part was not rendered yet.
     private(set) var json: ByteBuffer?
     /// A number that increases with every change of `json`.
     private(set) var version = 0
-    /// The time of the last view.
+    /// The time at which a console last requested the topic.
     var checkedAt: Instant
-    /// The stamp of the state that was last rendered; `nil` if the part is rendered every time.
+    /// The stamp of the state from which `json` was rendered; `nil` if the part is rendered every time.
     private var stamp: Int?
 
     // The state of reading from Redis.
@@ -26,13 +27,13 @@ final class LiveTopic {
         reading.dueAt = now
     }
 
-    /// Returns the topics in the order in which to read them. The one that has been due longest comes first, so that
-    /// all are read even if only a few reads fit the budget.
+    /// Returns the topics in the order in which to read them. The one that has been due the longest comes first, so
+    /// that every topic is read eventually, even if the budget allows only a few reads.
     static func inTurn(_ topics: some Collection<LiveTopic>) -> [LiveTopic] {
         topics.sorted { $0.reading.dueAt < $1.reading.dueAt }
     }
 
-    /// Renders the part again, unless the stamp shows that nothing changed.
+    /// Renders the part, unless the stamp shows that nothing has changed.
     func show(stamp: Int? = nil, _ write: (inout ByteBuffer) -> Void) {
         guard json == nil || stamp == nil || stamp != self.stamp else { return }
         self.stamp = stamp
@@ -51,10 +52,9 @@ final class LiveTopic {
 
     /// Starts the next read if it is due.
     /// - Parameters:
-    ///   - wall: this host's clock. The content's age counts from the start of the read, because it may have changed
-    ///     since.
+    ///   - wall: this host's clock, in milliseconds. The age of the content is measured from the start of the read.
     ///   - budget: the budget of Redis commands.
-    ///   - most: the most commands that a read costs. They are reserved until its cost is known.
+    ///   - maximum: the maximum number of commands that a read costs, reserved until the actual cost is known.
     ///   - read: a closure that calls its argument once, with the result, its lifetime in milliseconds, and the number
     ///     of commands it cost.
     func readIfDue(
@@ -64,7 +64,7 @@ final class LiveTopic {
         guard !reading.isInFlight, reading.dueAt <= now else { return }
         let expected = reading.cost ?? most
         guard budget.begin(now: now, expecting: expected) else {
-            // The last content stays, with its true age.
+            // The last content is still shown, with its age.
             reading.isPutOff = true
             return
         }
@@ -90,10 +90,10 @@ final class LiveTopic {
         }
     }
 
-    /// Drops the postponed read.
+    /// Cancels the postponed read.
     func giveUp() { reading.isPutOff = false }
 
-    /// Calls `done` when the read under way ends, or immediately if there is none.
+    /// Calls `done` when the current read ends, or immediately if there is none.
     func whenRead(_ done: @escaping () -> Void) {
         if reading.isInFlight { waiting.append(done) } else { done() }
     }
@@ -115,7 +115,7 @@ struct LiveReading {
     /// The number of completed reads, including failed ones.
     fileprivate(set) var count = 0
     fileprivate var isInFlight = false
-    /// Whether a requested read is waiting for the budget.
+    /// Whether a due read is waiting for the budget.
     fileprivate(set) var isPutOff = false
     fileprivate var dueAt = Instant(nanoseconds: .min)
     /// The number of commands that the last successful read cost; `nil` if none has succeeded.
@@ -123,17 +123,18 @@ struct LiveReading {
 
     /// Whether any read has ended.
     var isDone: Bool { count > 0 }
-    /// Whether there is anything to show, if only the reason for missing content.
+    /// Whether there is content, or a reason why there is none.
     var isToBeShown: Bool { isDone || isPutOff }
 
-    private static let putOff = "this sidecar is serving too many console views to read it yet; try again in a few seconds"
+    private static let postponedNotice =
+        "this sidecar is serving too many console views to read it yet; try again in a few seconds"
 
     /// Returns the members to show, with their age and the reason why they are not newer.
     /// - Parameter empty: the members to show before the first successful read.
     func members(empty: [String: JSONValue]) -> [String: JSONValue] {
         var members = content?.members ?? empty
         members["at_ms"] = content.map { .integer($0.atMilliseconds) } ?? .null
-        members["failure"] = failure.map { .text($0) } ?? (isPutOff && !isDone ? .text(Self.putOff) : .null)
+        members["failure"] = failure.map { .text($0) } ?? (isPutOff && !isDone ? .text(Self.postponedNotice) : .null)
         return members
     }
 }

@@ -2,8 +2,8 @@ internal import Interlock
 internal import InterlockCore
 internal import SidecarListeners
 
-/// A page of the held locks: read from Redis in a bounded number of steps, then updated with this sidecar's later
-/// grants.
+/// A page of held locks, read from Redis in a limited number of steps and updated with the later grants of this
+/// sidecar.
 final class LockPages {
     private let calls: CoordinatorCalls
     private let search: ExactText
@@ -13,49 +13,49 @@ final class LockPages {
     private var names: [ResourceName] = []
     private var steps = 0
     /// The number of times that the step size has doubled.
-    private var widenings = 0
+    private var doublings = 0
     private var commands = 0
 
-    /// The number of locks after which a page ends.
-    private static let most = 50
-    /// The same if each lock needs a command of its own.
-    private static let maximumApart = 12
-    /// The most locks on a page, as a multiple of its size, because the last step may find more than needed. If it
-    /// exceeds even this, it becomes the first step of the next page.
-    private static let maximumShown = 2
+    /// The number of locks that completes a page.
+    private static let pageSize = 50
+    /// The number of locks that completes a page if each lock needs a separate command.
+    private static let pageSizeWithoutBatches = 12
+    /// The maximum number of locks on a page, as a multiple of its size, because the last step may find more than
+    /// needed. A step that exceeds the maximum is repeated as the first step of the next page.
+    private static let maximumSizeFactor = 2
     /// The number of steps after which a page ends, even if they found nothing.
     private static let maximumSteps = 8
     /// The time after which no further step begins, in milliseconds.
-    private static let patience: Int64 = 2000
+    private static let timeLimit: Int64 = 2000
 
     init(calls: CoordinatorCalls, search: ExactText, cursor: String) {
         self.calls = calls
         self.search = search
         self.cursor = cursor
         startedMilliseconds = calls.wallTime()
-        deadline = calls.now().advanced(byMilliseconds: Self.patience)
+        deadline = calls.now().advanced(byMilliseconds: Self.timeLimit)
     }
 
     private var size: Int { Self.size(calls) }
 
-    private static func size(_ calls: CoordinatorCalls) -> Int { calls.locksOfCommand == 1 ? maximumApart : most }
+    private static func size(_ calls: CoordinatorCalls) -> Int { calls.locksOfCommand == 1 ? pageSizeWithoutBatches : pageSize }
 
-    /// Returns the most commands that a page costs.
+    /// Returns the maximum number of commands that a page costs.
     static func maximumCommands(_ calls: CoordinatorCalls) -> Int {
-        // One more step, because a step that finds too much is repeated once.
-        maximumSteps + 1 + commands(lookingAt: maximumShown * size(calls), calls)
+        // One more step, because a step that finds too many locks is repeated once.
+        maximumSteps + 1 + commands(inspecting: maximumSizeFactor * size(calls), calls)
     }
 
-    private static func commands(lookingAt count: Int, _ calls: CoordinatorCalls) -> Int {
+    private static func commands(inspecting count: Int, _ calls: CoordinatorCalls) -> Int {
         (count + calls.locksOfCommand - 1) / calls.locksOfCommand
     }
 
     /// Reads the page.
     /// - Parameter done: a closure that is called once, with the page and the number of commands it cost.
     func read(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
-        let glob = search.text.isEmpty ? "*" : "*\(Self.literally(search.text))*"
-        // Each step is wider than the one before: Redis may hold many keys that are not locks.
-        let count = min(1000, size << widenings)
+        let glob = search.text.isEmpty ? "*" : "*\(Self.escapedGlob(search.text))*"
+        // Each step scans more keys than the one before, because Redis may hold many keys that are not locks.
+        let count = min(1000, size << doublings)
         calls.listLocks(
             cursor: cursor, matching: glob, count: count,
             completion: Completion { [self] _, answer in
@@ -66,31 +66,31 @@ final class LockPages {
                 case .success(let page):
                     // A key of other software may have a name that is invalid here.
                     let found = page.names.compactMap { try? ResourceName($0) }
-                    let isTooMuch = names.count + found.count > Self.maximumShown * size
-                    if isTooMuch, !names.isEmpty {
+                    let exceedsPage = names.count + found.count > Self.maximumSizeFactor * size
+                    if exceedsPage, !names.isEmpty {
                         // The cursor stays before this step, so the next page does not miss its names.
-                        check(done)
-                    } else if isTooMuch, widenings > 0 {
-                        widenings = 0
+                        inspect(done)
+                    } else if exceedsPage, doublings > 0 {
+                        doublings = 0
                         read(done)
                     } else {
                         cursor = page.cursor
                         names += found
-                        widenings += 1
+                        doublings += 1
                         let isOver = cursor == "0" || names.count >= size || steps >= Self.maximumSteps || calls.now() >= deadline
-                        if isOver { check(done) } else { read(done) }
+                        if isOver { inspect(done) } else { read(done) }
                     }
                 }
                 return true
             })
     }
 
-    private func check(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
-        // A scan may return a name twice, such as while Redis resizes its key table.
+    private func inspect(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
+        // A scan may return a name twice, for example while Redis resizes its key table.
         let names = Set(names).sorted { $0.text < $1.text }
         let (cursor, isComplete, wall) = (cursor, cursor == "0", startedMilliseconds)
         guard !names.isEmpty else { return done(.success(Self.page([], cursor: cursor, isComplete: isComplete)), commands) }
-        commands += Self.commands(lookingAt: names.count, calls)
+        commands += Self.commands(inspecting: names.count, calls)
         calls.inspectLocks(names) { [commands] answer in
             done(
                 answer.map { locks in
@@ -110,7 +110,7 @@ final class LockPages {
     }
 
     /// Returns a glob that matches exactly this text.
-    private static func literally(_ text: String) -> String {
+    private static func escapedGlob(_ text: String) -> String {
         var glob = ""
         for scalar in text.unicodeScalars {
             if "*?[]\\^-".unicodeScalars.contains(scalar) { glob += "\\" }
@@ -119,7 +119,7 @@ final class LockPages {
         return glob
     }
 
-    // MARK: What this sidecar did since
+    // MARK: Later grants of this sidecar
 
     /// Returns the page, updated with the grants of this sidecar.
     /// - Parameters:
@@ -130,17 +130,18 @@ final class LockPages {
     ) -> [String: JSONValue] {
         var page = reading.members(empty: empty)
         guard let content = reading.content, case .list(let read) = page["locks"] else { return page }
-        var own: [ExactText: [GrantRecord]] = [:]
-        for grant in grants where search.isPart(of: grant.name) { own[ExactText(grant.name), default: []].append(grant) }
-        guard !own.isEmpty else { return page }
+        var ownGrants: [ExactText: [GrantRecord]] = [:]
+        for grant in grants where search.isPart(of: grant.name) { ownGrants[ExactText(grant.name), default: []].append(grant) }
+        guard !ownGrants.isEmpty else { return page }
         var rows: [JSONValue] = read.map { row in
             guard case .object(let lock) = row, case .text(let name) = lock["name"],
-                let grants = own.removeValue(forKey: ExactText(name))
+                let grants = ownGrants.removeValue(forKey: ExactText(name))
             else { return row }
             return .object(updated(lock, by: grants, seenAt: content.seenMilliseconds))
         }
         if isFirst {
-            for (name, grants) in own.sorted(by: { $0.key.text < $1.key.text }) where grants.contains(where: { $0.end == nil }) {
+            for (name, grants) in ownGrants.sorted(by: { $0.key.text < $1.key.text })
+            where grants.contains(where: { $0.end == nil }) {
                 guard let name = try? ResourceName(name.text) else { continue }
                 let lock = LockReply.members(LockInformation(unheld: name)).merging(["at_ms": .integer(0)]) { $1 }
                 rows.append(.object(updated(lock, by: grants, seenAt: 0)))
@@ -158,11 +159,11 @@ final class LockPages {
         _ lock: [String: JSONValue], by grants: [GrantRecord], seenAt: Int64
     ) -> [String: JSONValue] {
         guard let newest = grants.first else { return lock }
-        return newest.mode == .exclusive ? updated(lock, by: newest) : updatedTogether(lock, by: grants, seenAt: seenAt)
+        return newest.mode == .exclusive ? updated(lock, by: newest) : updatedShared(lock, by: grants, seenAt: seenAt)
     }
 
     /// The members of a lock without holders.
-    private static let free: [String: JSONValue] = [
+    private static let unheldMembers: [String: JSONValue] = [
         "holders": .integer(0), "label": .null, "mode": .null, "ttl_ms": .integer(0), "leases": .list([]),
     ]
 
@@ -170,13 +171,13 @@ final class LockPages {
         if case .integer(let number) = value { number } else { 0 }
     }
 
-    /// Returns the end of the lease, or of the last of several. Saturates, because a key may have any time to live.
+    /// Returns the time at which the last lease ends. Saturates, because a key may have any time to live.
     private static func end(of lock: [String: JSONValue]) -> Int64 {
         let (end, isBeyond) = integer(lock["at_ms"]).addingReportingOverflow(integer(lock["ttl_ms"]))
         return isBeyond ? .max : end
     }
 
-    /// Updates an exclusive lock. Fences order the row and the grant.
+    /// Updates the row of an exclusive lock. The fences show whether the row or the grant is newer.
     private static func updated(_ lock: [String: JSONValue], by grant: GrantRecord) -> [String: JSONValue] {
         var lock = lock
         let fence = integer(lock["fence"])
@@ -196,13 +197,13 @@ final class LockPages {
         } else {
             guard integer(lock["holders"]) > 0 || grant.fence > fence else { return lock }
             // A row read after the lease ended is newer, because the lease may have been extended in another way.
-            // Without a fence, the two have no order: other software may have created the key.
+            // Without a fence in the row, the order is unknown: other software may have created the key.
             let endedAt = grant.endedMilliseconds ?? grant.grantedMilliseconds
             let isLater = lock["fence"] != .null && grant.fence > fence
             guard endedAt >= integer(lock["at_ms"]) || isLater else { return lock }
             // If others were waiting, the lock was handed over; the next read shows to whom.
             lock["at_ms"] = .integer(endedAt)
-            lock.merge(free) { $1 }
+            lock.merge(unheldMembers) { $1 }
         }
         lock["fence"] = .integer(grant.fence)
         lock["permits"] = .null
@@ -210,28 +211,29 @@ final class LockPages {
         return lock
     }
 
-    /// Updates a lock with several holders: counts the grants and ends since it was read. Its leases stay as read.
-    private static func updatedTogether(
+    /// Updates the row of a lock with several holders: applies the grants and ends since the row was read to the number
+    /// of holders. The list of leases stays as read.
+    private static func updatedShared(
         _ lock: [String: JSONValue], by grants: [GrantRecord], seenAt: Int64
     ) -> [String: JSONValue] {
         var lock = lock
-        let come = grants.filter { $0.grantedMilliseconds > seenAt && $0.end == nil }
-        let gone = grants.count { $0.grantedMilliseconds <= seenAt && ($0.endedMilliseconds ?? .min) > seenAt }
-        guard !come.isEmpty || gone > 0 else { return lock }
-        let holders = max(0, integer(lock["holders"]) + Int64(come.count - gone))
+        let added = grants.filter { $0.grantedMilliseconds > seenAt && $0.end == nil }
+        let removed = grants.count { $0.grantedMilliseconds <= seenAt && ($0.endedMilliseconds ?? .min) > seenAt }
+        guard !added.isEmpty || removed > 0 else { return lock }
+        let holders = max(0, integer(lock["holders"]) + Int64(added.count - removed))
         lock["holders"] = .integer(holders)
         lock["here"] = .flag(true)
-        if let newest = come.first {
+        if let newest = added.first {
             let at = newest.grantedMilliseconds
             let readUntil = end(of: lock)
             lock["label"] = .text(newest.label)
             lock["fence"] = .integer(newest.fence)
             lock["mode"] = .text(newest.mode.word)
             lock["permits"] = newest.mode.permits.map { .integer(Int64($0)) } ?? .null
-            lock["ttl_ms"] = .integer(max(readUntil, come.map(\.promisedMilliseconds).max() ?? 0) - at)
+            lock["ttl_ms"] = .integer(max(readUntil, added.map(\.promisedMilliseconds).max() ?? 0) - at)
             lock["at_ms"] = .integer(at)
         } else if holders == 0 {
-            lock.merge(free) { $1 }
+            lock.merge(unheldMembers) { $1 }
         }
         return lock
     }

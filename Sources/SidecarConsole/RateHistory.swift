@@ -1,8 +1,8 @@
 internal import Interlock
 internal import SidecarListeners
 
-/// The number of decisions in each of the last seconds, for plots. Kept in memory only; confined to the coordinator's
-/// event loop.
+/// The decisions per second in the recent past, for plots. Kept in memory only; confined to the coordinator's event
+/// loop.
 final class RateHistory {
     /// The kinds of counts over all services and locks.
     enum Total: String, CaseIterable {
@@ -34,10 +34,10 @@ final class RateHistory {
     /// The number of samples taken.
     private(set) var samples = 0
     private var totals = SecondSeries(kinds: Total.allCases.count, seconds: RateHistory.seconds)
-    /// The counts of the services that have had any activity.
+    /// The counts of each service that has had any activity.
     private var services: [String: SecondSeries] = [:]
 
-    /// Records the growth since the last call. Must be called once a second.
+    /// Records the increase since the last call. Must be called once a second.
     func sample(_ counts: DecisionCounts) {
         samples += 1
         totals.append(
@@ -83,22 +83,22 @@ final class RateHistory {
         return Dictionary(uniqueKeysWithValues: OfService.allCases.enumerated().map { ($1.rawValue, series.list($0)) })
     }
 
-    /// Returns the services whose limits refused calls in the last minute, with the numbers of their calls. Those with
-    /// the most refusals come first.
+    /// Returns the services whose limits refused calls in the last minute, with their numbers of calls. The services
+    /// with the most refusals come first.
     func limitedServices(most: Int) -> [[String: JSONValue]] {
-        let found = services.filter { $0.value.sum(Self.limited) > 0 }.sorted {
-            ($1.value.sum(Self.limited), $0.key) < ($0.value.sum(Self.limited), $1.key)
+        let found = services.filter { $0.value.sum(Self.limitedKind) > 0 }.sorted {
+            ($1.value.sum(Self.limitedKind), $0.key) < ($0.value.sum(Self.limitedKind), $1.key)
         }
         return found.prefix(most).map { service, series in
             [
-                "service": .text(service), OfService.callsLimited.rawValue: .integer(series.sum(Self.limited)),
-                OfService.callsTaken.rawValue: .integer(series.sum(Self.taken)),
+                "service": .text(service), OfService.callsLimited.rawValue: .integer(series.sum(Self.limitedKind)),
+                OfService.callsTaken.rawValue: .integer(series.sum(Self.takenKind)),
             ]
         }
     }
 
-    private static let limited = OfService.allCases.firstIndex(of: .callsLimited) ?? 0
-    private static let taken = OfService.allCases.firstIndex(of: .callsTaken) ?? 0
+    private static let limitedKind = OfService.allCases.firstIndex(of: .callsLimited) ?? 0
+    private static let takenKind = OfService.allCases.firstIndex(of: .callsTaken) ?? 0
 
     /// Returns the sum over the last minute for each kind.
     func minute(ofService service: String) -> [String: JSONValue] {
@@ -109,7 +109,7 @@ final class RateHistory {
     }
 }
 
-/// The growth of several counters in each of the last seconds. The oldest second is overwritten first.
+/// The increase of several counters in each of the last seconds: a ring buffer.
 private struct SecondSeries {
     private let kinds: Int
     private let seconds: Int
@@ -126,7 +126,7 @@ private struct SecondSeries {
         sums = last
     }
 
-    /// - Parameter now: the counters. A counter that has fallen grew by 0.
+    /// - Parameter now: the counters. A decrease counts as 0.
     mutating func append(_ now: [Int64]) {
         defer { last = now }
         let isFull = values.count == kinds * seconds
@@ -146,9 +146,9 @@ private struct SecondSeries {
     func sum(_ kind: Int) -> Int64 { sums[kind] }
 
     func list(_ kind: Int) -> JSONValue {
-        let places =
+        let indices =
             values.isEmpty
             ? [] : Array(stride(from: oldest, to: values.count, by: kinds)) + stride(from: 0, to: oldest, by: kinds)
-        return .list(places.map { .integer(Int64(values[$0 + kind])) })
+        return .list(indices.map { .integer(Int64(values[$0 + kind])) })
     }
 }

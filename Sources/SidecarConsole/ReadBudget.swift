@@ -1,34 +1,35 @@
 internal import InterlockCore
 
-/// The number of Redis commands that consoles may cause: a rate for each console, with a limit for all. Confined to the
-/// coordinator's event loop.
+/// A token bucket for the Redis commands that consoles cause: a rate for each console, and a maximum for all. Confined
+/// to the coordinator's event loop.
 final class ReadBudget {
-    /// The average commands per second for each console.
-    private static let rate = 5.0
-    /// The average commands per second for all consoles together.
-    private static let highestRate = 25.0
+    /// The average number of commands per second for each console.
+    private static let ratePerConsole = 5.0
+    /// The maximum average number of commands per second for all consoles together.
+    private static let maximumRate = 25.0
     private static let burst = 10.0
 
     /// The number of open consoles.
     var followers = 1
-    private var left = ReadBudget.burst
+    private var available = ReadBudget.burst
     private var filledAt = Instant(nanoseconds: 0)
 
-    /// Returns whether a read may begin, after refilling the budget.
+    /// Refills the budget and returns whether a read may begin.
     func hasRoom(now: Instant) -> Bool {
         let passed = Double(max(0, now.nanoseconds - filledAt.nanoseconds)) / 1e9
         filledAt = now
-        left = min(Self.burst, left + passed * min(Self.highestRate, Self.rate * Double(max(1, followers))))
-        return left > 0
+        available = min(Self.burst, available + passed * min(Self.maximumRate, Self.ratePerConsole * Double(max(1, followers))))
+        return available > 0
     }
 
-    /// Spends the expected cost of a read if it may begin.
+    /// Reserves the expected cost of a read.
+    /// - Returns: `false` if the read may not begin.
     func begin(now: Instant, expecting commands: Int) -> Bool {
         guard hasRoom(now: now) else { return false }
-        left -= Double(commands)
+        available -= Double(commands)
         return true
     }
 
-    /// Replaces the expected cost of a read by its actual cost.
-    func settle(_ commands: Int, expected: Int) { left -= Double(commands - expected) }
+    /// Replaces the expected cost of a read with its actual cost.
+    func settle(_ commands: Int, expected: Int) { available -= Double(commands - expected) }
 }

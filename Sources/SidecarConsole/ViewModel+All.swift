@@ -230,9 +230,9 @@ extension ViewModel {
         return ["what": json.flatMap { ReceivedEvent($0) }?.event?.sentence ?? ""]
     }
 
-    /// Returns the rows of `limits`: first the limits that were read from Redis, then those per subject, whose use is
-    /// not read.
-    /// - Parameter known: the configured limits, with the number of their refusals by this sidecar.
+    /// Returns the rows of `limits`: first the limits that were read from Redis, then the limits per subject, whose
+    /// usage is not read.
+    /// - Parameter known: the configured limits, each with its number of refusals by this sidecar.
     package static func limitRows(read: JSONValue?, known: JSONValue?) -> JSONValue {
         let rows = read.list.map { limit in
             let used = (limit["limit"].integer ?? 0) &- (limit["remaining"].integer ?? 0)
@@ -252,7 +252,7 @@ extension ViewModel {
     private static func holder(of lock: JSONValue) -> String {
         let holders = lock["holders"].integer ?? 0
         guard holders > 0 else { return (lock["waiters"].integer ?? 0) > 0 ? "being handed over" : "nobody" }
-        // If a lock has several holders, its label is that of the group.
+        // If a lock can have several holders, its label denotes the group.
         let own = lock["mode"].text == "exclusive" ? nil : lock["leases"].list.first?["label"].text
         let label = own ?? lock["label"].text ?? ""
         return holders > 1 ? "\(label) and \(holders - 1) more" : label
@@ -262,7 +262,7 @@ extension ViewModel {
         lock["permits"].integer.map { "\(lock["holders"].integer ?? 0) of \($0) slots" } ?? lock["mode"].text ?? ""
     }
 
-    /// Returns the reasons for a breaker's state, without its end, which has a column of its own.
+    /// Returns the reasons for a breaker's state, without its end, which has a separate column.
     private static func why(_ breaker: JSONValue) -> String {
         BreakerSnapshot(
             state: .closed, text: { breaker[$0].text }, number: { $0.hasSuffix("until_ms") ? nil : breaker[$0].integer },
@@ -270,7 +270,7 @@ extension ViewModel {
         ).reasons(ownCause: breaker["own_cause"].text)
     }
 
-    /// Returns the end of a breaker's state in milliseconds since 1970; empty if the state does not end by itself.
+    /// Returns the end of a breaker's state in milliseconds since 1970; empty if the state has no set end.
     private static func end(of breaker: JSONValue) -> String {
         let end = breaker[breaker["forced"].text == nil ? "until_ms" : "forced_until_ms"].integer ?? 0
         return end > 0 ? "\(end)" : ""

@@ -1,16 +1,15 @@
 package import SidecarListeners
 
-/// A table, a list of facts or a diagram that the console and `interlock top` both show. They format each value by the
-/// kind of its column, and know no column by name. The console's page contains the models; `interlock top` is built
-/// with them.
+/// A table, a list of facts or a diagram, shown by both the console and `interlock top`. They format each value by the
+/// kind of its column and treat no column specially. The console's page contains the models as JSON.
 package struct ViewModel: Encodable, Sendable {
     /// A column of a table, a fact, or a line of a diagram.
     package struct Column: Encodable, Sendable {
         package enum Kind: String, Encodable, Sendable {
             case text, number, flag, list
-            /// A number from 0 to 1, as a percentage.
+            /// A number from 0 to 1, shown as a percentage.
             case rate
-            /// A number without separators, because people copy it.
+            /// A number without thousands separators, because people copy it.
             case fence
             /// The state of a breaker.
             case state
@@ -24,13 +23,13 @@ package struct ViewModel: Encodable, Sendable {
             case span
             /// The time from a moment to the `other` one, or to now.
             case since
-            /// The remaining time of a span that began when the row was read; negative if it has no end.
+            /// The remaining time, as of when the row was read; negative if there is no expiry.
             case left
             /// A text, and the time since the `other` value.
             case ago
             /// A text, and the `other` value as a bar that is full at the row's `limit`.
             case meter
-            /// The highest value that the console saw in the last minute.
+            /// The maximum that the console has seen in the last minute.
             case peak
             /// One value for each of the last seconds.
             case series
@@ -44,7 +43,7 @@ package struct ViewModel: Encodable, Sendable {
         /// The text for a missing value.
         package let empty: String
         package let isNumber: Bool
-        /// Whether the text changes with the time.
+        /// Whether the text changes as time passes.
         let ticks: Bool
 
         init(_ title: String, _ kind: Kind, _ path: String = "", _ other: String = "", empty: String = "") {
@@ -55,17 +54,17 @@ package struct ViewModel: Encodable, Sendable {
     }
 
     package let title: String
-    /// The name of the part with the rows; empty if the view determines it.
+    /// The name of the part that contains the rows; empty for a diagram, whose part is given elsewhere.
     package let part: String
-    /// The path from the part to its rows, through lists; empty if the part itself holds the facts.
+    /// The path from the part to its rows, through lists; empty if the part itself contains the facts.
     package var rows = ""
     /// The paths to the values that identify a row.
     package var key: [String] = []
     /// The text that replaces an empty table.
     package var empty = ""
     package let columns: [Column]
-    /// Returns the texts of cells that show more than one value of the row, by name. `parent` is the object around the
-    /// row.
+    /// Returns the texts, by name, of cells that combine several values of the row. `parent` is the object that
+    /// contains the row.
     var words: (@Sendable (_ row: JSONValue, _ parent: JSONValue) -> [String: String])?
 
     private enum CodingKeys: CodingKey { case title, part, rows, key, empty, columns }
@@ -76,14 +75,14 @@ package struct ViewModel: Encodable, Sendable {
         return rows.split(separator: ".").reduce([part]) { rows, name in rows.flatMap { $0[String(name)].list } }
     }
 
-    /// Returns a part of a frame with words added to its rows. The sidecar adds them once for all consoles.
+    /// Returns a part of a frame with `words` added to its rows. The sidecar adds them once for all consoles.
     package static func completed(_ name: String, _ part: JSONValue) -> JSONValue {
-        (computed[name] ?? []).reduce(part) { part, model in
+        (modelsWithWords[name] ?? []).reduce(part) { part, model in
             model.completed(part, at: model.rows.split(separator: ".")[...], in: .null)
         }
     }
 
-    private static let computed = Dictionary(grouping: all.values.filter { $0.words != nil }, by: \.part)
+    private static let modelsWithWords = Dictionary(grouping: all.values.filter { $0.words != nil }, by: \.part)
 
     func completed(_ value: JSONValue, at path: ArraySlice<Substring> = [], in parent: JSONValue = .null) -> JSONValue {
         guard let words, case .object(var members) = value else { return value }

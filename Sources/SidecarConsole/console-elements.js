@@ -1,5 +1,5 @@
 "use strict";
-// The page's elements and the formatting of values. console.js follows.
+// Builds the page's elements and formats values. console.js is appended.
 
 const $ = (id) => document.getElementById(id);
 const main = $("main");
@@ -8,8 +8,8 @@ const storedKey = "interlock-key";
 /** The models that the sidecar declares in ViewModel.swift: tables and lists of facts by name, diagrams by part. */
 const models = {{models}};
 const diagrams = {{diagrams}};
-/** The silence after which the sidecar counts as unreachable, in milliseconds: it sends something every two seconds. */
-const patience = 6000;
+/** The silence after which the sidecar counts as unreachable, in milliseconds. It sends something every two seconds. */
+const silenceLimit = 6000;
 
 let key = sessionStorage.getItem(storedKey);
 let role = "use";
@@ -19,7 +19,7 @@ let clockOffset = 0;
 let parts = {};
 let route = null;
 let stream = null;
-let isDrawn = false;
+let isDrawScheduled = false;
 
 // Elements. Data from the sidecar becomes text, never markup.
 
@@ -39,14 +39,14 @@ function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** The updates of all elements that show live data. */
+/** The functions that update the elements with live data. */
 let updates = [];
 function live(element, update) {
   updates.push(update);
   return element;
 }
 
-/** Makes `container` show `items`. An item that stays keeps its element, and with it the focus and the selection. */
+/** Makes `container` show `items`. An item that is still shown keeps its element, and so the focus and the selection. */
 function sync(container, items, keyOf, create, update) {
   const known = container.rows_ ?? (container.rows_ = new Map());
   const wanted = new Set(items.map(keyOf));
@@ -55,13 +55,13 @@ function sync(container, items, keyOf, create, update) {
     element.remove();
     known.delete(name);
   }
-  let place = container.firstElementChild;
+  let nextElement = container.firstElementChild;
   for (const [index, item] of items.entries()) {
     const name = keyOf(item);
     let element = known.get(name);
     if (!element) known.set(name, (element = create(item)));
-    if (element === place) place = place.nextElementSibling;
-    else container.insertBefore(element, place);
+    if (element === nextElement) nextElement = nextElement.nextElementSibling;
+    else container.insertBefore(element, nextElement);
     update(element, item, index);
   }
 }
@@ -69,12 +69,12 @@ function sync(container, items, keyOf, create, update) {
 /** Returns the value at a path of names joined by dots. */
 const at = (value, path) => value[path] ?? path.split(".").reduce((part, name) => part?.[name], value);
 
-/** Makes a table of a model. `otherwise` returns the text for a table without rows if the model's does not fit. */
+/** Makes a table of a model. `otherwise` may return a text that replaces the model's own for a table without rows. */
 function table(name, otherwise = () => undefined) {
   const { title, part, rows, key, columns, empty: none } = models[name];
   const body = make("tbody", { role: "rowgroup" });
   const kind = ({ isNumber }) => ({ className: isNumber ? "number" : "" });
-  // On a narrow screen the style makes rows to blocks, which are still a table by their roles.
+  // On a narrow screen the style turns rows into blocks; their roles still make them a table.
   const head = make("tr", { role: "row" }, columns.map((column) =>
     make("th", { scope: "col", role: "columnheader", ...kind(column) }, column.title)));
   const empty = make("p", { className: "none", hidden: true });
@@ -85,17 +85,17 @@ function table(name, otherwise = () => undefined) {
     const from = parts[part];
     if (!from) return;
     // If the part did not change, only the cells that depend on the time are rendered again.
-    const due = columns.map((column) => from !== shown || column.ticks);
+    const isStale = columns.map((column) => from !== shown || column.ticks);
     shown = from;
-    // Rows that were never read are unknown, not absent.
+    // If the rows were never read, the table is not empty but unknown.
     const items = from.at_ms === null ? null : rows.split(".").reduce((all, step) => all.flatMap((item) => item[step] ?? []), [from]);
     scroll.hidden = !items?.length;
     setText(empty, items?.length === 0 ? otherwise() ?? none : "");
     empty.hidden = !empty.textContent;
     if (items) sync(body, items, (row) => key.map((path) => at(row, path)).join(" "),
       () => make("tr", { role: "row" }, columns.map((column) => make("td", { role: "cell", "data-label": column.title, ...kind(column) }))),
-      (line, row, index) => columns.forEach((column, place) => {
-        if (due[place]) fill(line.children[place], cell(column, row, from, index, line));
+      (line, row, index) => columns.forEach((column, columnIndex) => {
+        if (isStale[columnIndex]) fill(line.children[columnIndex], cell(column, row, from, index, line));
       }));
   });
 }
@@ -127,7 +127,7 @@ function cell({ kind, path, other, empty }, row, part, index, line) {
   }
 }
 
-/** Replaces a cell's content, only if it differs. */
+/** Replaces a cell's content if it differs. */
 function fill(cell, content) {
   if (content instanceof Node) {
     if (cell.firstChild && cell.firstChild.isEqualNode(content)) return;
@@ -142,14 +142,14 @@ function section(title, ...children) {
 }
 
 /** Makes a table with its title. */
-const listed = (name, ...children) => section(models[name].title, table(name), ...children);
+const titledTable = (name, ...children) => section(models[name].title, table(name), ...children);
 
 function note(text) {
   const element = make("p", { className: "note" });
   return live(element, () => setText(element, text() ?? ""));
 }
 
-/** Makes a list of a model's facts, without empty ones. */
+/** Makes a list of a model's facts, and omits those without a value. */
 function facts(name, className = "facts") {
   const { part, key, columns, empty } = models[name];
   const list = make("dl", { className });
@@ -170,15 +170,15 @@ const svg = (tag, attributes, ...children) => {
   return element;
 };
 
-/** Makes the diagrams of a part. The newest value is at the right, and the oldest known one at the left. */
+/** Makes the diagrams of a part. The newest value is on the right, and the oldest known one on the left. */
 function plots(part) {
   return make("div", { className: "plots" }, diagrams[part].map((plot) => diagram(part, plot)));
 }
 
 function diagram(part, { title, columns }) {
-  const lines = columns.map((_, place) => svg("polyline", { class: ["first", "second"][place] }));
+  const lines = columns.map((_, index) => svg("polyline", { class: ["first", "second"][index] }));
   const picture = svg("svg", { viewBox: "0 0 300 60", preserveAspectRatio: "none", role: "img" }, ...lines);
-  const words = columns.map((_, place) => make("span", { className: ["key-first", "key-second"][place] }));
+  const words = columns.map((_, index) => make("span", { className: ["key-first", "key-second"][index] }));
   const start = make("span");
   const peak = make("span");
   const axis = make("div", { className: "axis" }, start, peak, make("span", {}, "now"));
@@ -216,7 +216,7 @@ function span(milliseconds) {
   return `${Math.floor(value / 86400000)} d ${Math.floor((value % 86400000) / 3600000)} h`;
 }
 
-/** Returns the distance of a time from now: "just now", "3 min ago", "in 28 s". */
+/** Returns a time relative to now: "just now", "3 min ago", "in 28 s". */
 function relative(milliseconds) {
   const distance = Math.abs(now() - milliseconds);
   if (distance < 1000) return "just now";
@@ -228,7 +228,7 @@ function relative(milliseconds) {
 /** Makes an element for a time: relative to now within a day, with the exact time as its tooltip, else the date. */
 function moment(milliseconds) {
   if (!milliseconds) return "";
-  // A value from outside may be beyond the range of a date.
+  // A value from other software may be outside the range of a date.
   const exact = new Date(Math.min(Math.max(milliseconds, 0), 253402300799999)).toISOString();
   const isNear = Math.abs(now() - milliseconds) < 86400000;
   return make("time", { dateTime: exact, title: exact }, isNear ? relative(milliseconds) : `${exact.slice(0, 19).replace("T", " ")}Z`);

@@ -1,14 +1,14 @@
-// Views. Each makes its elements once; they update themselves with every message.
+// Views. Each creates its elements once; every message updates them.
 
-let typing = null;
+let searchTimer = null;
 function searchField(view) {
   const field = make("input", { id: "search", type: "search", value: route.query.get("search") ?? "", autocomplete: "off", maxLength: 256 });
   const search = () => {
-    clearTimeout(typing);
-    typing = setTimeout(() => go(view, field.value ? { search: field.value } : {}, true), 300);
+    clearTimeout(searchTimer);
+    searchTimer = setTimeout(() => go(view, field.value ? { search: field.value } : {}, true), 300);
   };
   // Input methods compose a character from several keys: wait for the end of the composition before searching.
-  field.addEventListener("input", (event) => { if (event.isComposing) clearTimeout(typing); else search(); });
+  field.addEventListener("input", (event) => { if (event.isComposing) clearTimeout(searchTimer); else search(); });
   field.addEventListener("compositionend", search);
   return field;
 }
@@ -16,25 +16,25 @@ function searchField(view) {
 /** Makes the search field and the paging buttons. `next` returns the query of the next page, if there is one. */
 function tools(view, next) {
   const search = route.query.get("search");
-  const turn = (text, query) => {
+  const pageButton = (text, query) => {
     const button = make("button", { type: "button", hidden: true }, text);
     button.addEventListener("click", () => go(view, { ...(search ? { search } : {}), ...query() }));
     return live(button, () => { button.hidden = !query(); });
   };
   return make("div", { className: "tools" },
     make("p", {}, make("label", { htmlFor: "search" }, "Name contains"), searchField(view)),
-    turn("First page", () => (route.query.get("cursor") || route.query.get("from")) && {}), turn("Next page", next));
+    pageButton("First page", () => (route.query.get("cursor") || route.query.get("from")) && {}), pageButton("Next page", next));
 }
 
 const page = (title, ...children) => main.append(make("h1", {}, title), ...children);
 
-/** Makes a table of the sidecar's part with its title, which is hidden while the table is empty. */
+/** Makes a titled table of the sidecar's part, hidden while it is empty. */
 function problems(name) {
   const block = make("div", { hidden: true }, make("h3", {}, models[name].title), table(name, () => ""));
   return live(block, () => { block.hidden = !parts.sidecar?.[models[name].rows]?.length; });
 }
 
-/** Returns the problems that have no table, as sentences. */
+/** Returns sentences about the problems that have no table. */
 function alerts({ redis, services_differing: differing, breakers, breakers_not_closed: notClosed }) {
   const { maxmemory_policy: policy, cluster } = parts.redis ?? {};
   const unlisted = notClosed - breakers.length;
@@ -48,7 +48,7 @@ function alerts({ redis, services_differing: differing, breakers, breakers_not_c
   ].filter(Boolean);
 }
 
-/** Makes the part of the overview that shows what is wrong, or that nothing is. */
+/** Makes the section of the overview that lists problems, or says that there are none. */
 function attention() {
   const title = make("h2");
   const list = make("ul");
@@ -70,7 +70,7 @@ function attention() {
 const views = {
   overview() {
     page("Overview", attention(), facts("here", "cards"), section("Last five minutes", plots("rates")),
-      section("Redis", facts("redis"), table("primaries")), listed("fleet", note(() => age(parts.fleet))));
+      section("Redis", facts("redis"), table("primaries")), titledTable("fleet", note(() => age(parts.fleet))));
   },
 
   locks() {
@@ -78,15 +78,15 @@ const views = {
     const isPart = () => parts.locks?.complete === false;
     page("Locks", tools("locks", () => (parts.locks?.cursor ?? "0") !== "0" && { cursor: parts.locks.cursor }),
       table("locks", () => (isPart() ? `No matches so far; the search is not complete: ${unseen}` : undefined)),
-      note(() => parts.locks && `${age(parts.locks)}. This list is refreshed every few seconds; changes by this sidecar appear at once, marked "here".${
+      note(() => parts.locks && `${age(parts.locks)}. This list is refreshed every few seconds; changes by this sidecar appear immediately, marked "here".${
         isPart() ? ` The search is not complete: ${unseen}` : ""}`));
   },
 
   lock() {
     const name = route.name;
-    const breaking = make("button", { type: "button", className: "danger", hidden: true }, "Break lock …");
-    breaking.addEventListener("click", () => {
-      // If several share the lock, name the oldest: younger ones come and go.
+    const breakButton = make("button", { type: "button", className: "danger", hidden: true }, "Break lock …");
+    breakButton.addEventListener("click", () => {
+      // If several share the lock, send the oldest fence, because newer leases come and go.
       const fences = parts.lock.leases.map((lease) => lease.fence).filter((fence) => fence > 0 && Number.isSafeInteger(fence));
       if (!parts.lock.leases.length) return showToast("Not done: nobody holds this lock now.");
       act(`Break the lock ${name}?`,
@@ -96,8 +96,8 @@ const views = {
     const unshown = ({ leases, holders }) => (leases.length && leases.length < holders
       ? `. Showing ${number(leases.length)} of ${count(holders, "holder")}, those whose leases end first` : "");
     page(`Lock ${name}`, facts("lock"), note(() => parts.lock && age(parts.lock) + unshown(parts.lock)),
-      make("p", {}, live(breaking, () => { breaking.hidden = role !== "admin" || !parts.lock?.leases.length; })),
-      listed("holders"), listed("queue"), listed("lockGrants"));
+      make("p", {}, live(breakButton, () => { breakButton.hidden = role !== "admin" || !parts.lock?.leases.length; })),
+      titledTable("holders"), titledTable("queue"), titledTable("lockGrants"));
   },
 
   services() {
@@ -129,7 +129,7 @@ const views = {
     force.addEventListener("submit", (event) => {
       event.preventDefault();
       const end = minutes.value ? `for ${minutes.value} min` : "until someone changes it back";
-      act(`Force the breaker of ${name} ${choice.value}?`, `This affects the whole fleet at once, ${end}.`, "Force breaker", "PUT", path,
+      act(`Force the breaker of ${name} ${choice.value}?`, `This affects the whole fleet immediately, ${end}.`, "Force breaker", "PUT", path,
         { state: choice.value, reason: reason.value, for_ms: minutes.value ? Math.round(minutes.value * 60000) : null },
         `The breaker of ${name} is forced ${choice.value}.`);
     });
@@ -137,14 +137,14 @@ const views = {
     back.addEventListener("click", () => act(`Return the breaker of ${name} to automatic?`,
       "It starts closed, for the whole fleet.", "Back to automatic", "PUT", path, { state: "auto" },
       `The breaker of ${name} is automatic again.`));
-    const acts = section("Force the breaker", force, make("p", {}, back));
-    page(`Service ${name}`, facts("service"), listed("limits", note(() => age(parts.limits))),
+    const forceSection = section("Force the breaker", force, make("p", {}, back));
+    page(`Service ${name}`, facts("service"), titledTable("limits", note(() => age(parts.limits))),
       section("Last minute through this sidecar", plots("minute")),
-      live(acts, () => {
-        acts.hidden = role !== "admin" || !parts.service?.service;
+      live(forceSection, () => {
+        forceSection.hidden = role !== "admin" || !parts.service?.service;
         back.hidden = !parts.service?.forced && parts.service?.state === "closed";
       }),
-      listed("history"));
+      titledTable("history"));
   },
 
   grants() {
@@ -165,7 +165,7 @@ function readRoute() {
   return { view: known, name, query: new URLSearchParams(query) };
 }
 
-/** @param isSame whether the view stays the same, so the browser's history needs no entry. */
+/** @param isSame whether the view stays the same, so that the browser's history needs no new entry. */
 function go(view, query, isSame = false) {
   const text = new URLSearchParams(query).toString();
   const hash = `#/${view}${text ? `?${text}` : ""}`;
@@ -179,10 +179,10 @@ function go(view, query, isSame = false) {
 function enter() {
   // The fragment of the skip link is not a view.
   if (route && location.hash && !location.hash.startsWith("#/")) return;
-  clearTimeout(typing);
-  const before = route;
+  clearTimeout(searchTimer);
+  const previous = route;
   route = readRoute();
-  const isSearch = before && before.view === route.view && (route.view === "locks" || route.view === "services")
+  const isSearch = previous && previous.view === route.view && (route.view === "locks" || route.view === "services")
     && document.activeElement?.id === "search";
   const { selectionStart, selectionEnd } = isSearch ? document.activeElement : {};
   parts = { sidecar: parts.sidecar };
@@ -199,21 +199,21 @@ function enter() {
     const field = $("search");
     field.focus();
     field.setSelectionRange(selectionStart, selectionEnd);
-  } else if (before) {
+  } else if (previous) {
     main.focus();
   }
   follow();
 }
 
-function plan() {
-  if (isDrawn) return;
-  isDrawn = true;
-  requestAnimationFrame(() => { isDrawn = false; for (const update of updates) update(); });
+function scheduleDraw() {
+  if (isDrawScheduled) return;
+  isDrawScheduled = true;
+  requestAnimationFrame(() => { isDrawScheduled = false; for (const update of updates) update(); });
 }
 
-// The stream: server-sent events read with fetch, which can send a key and report why it was rejected.
+// The stream of server-sent events, read with fetch, because EventSource can neither send a key nor report a rejection.
 
-function queryOfRoute() {
+function routeQuery() {
   const known = { locks: ["search", "cursor"], services: ["search", "from"] }[route.view] ?? [];
   const fields = [["view", route.view], ["name", ["lock", "service"].includes(route.view) ? route.name : ""],
     ...known.map((name) => [name, route.query.get(name)])];
@@ -224,50 +224,50 @@ async function follow() {
   stream?.abort();
   // A hidden page needs no updates, and browsers allow few connections per host.
   if (document.hidden) return;
-  const own = new AbortController();
-  stream = own;
+  const controller = new AbortController();
+  stream = controller;
   let pause = 250;
-  while (!own.signal.aborted) {
+  while (!controller.signal.aborted) {
     if (keysAreRequired && !key) return login("");
     const began = Date.now();
     try {
-      const problem = await read(own);
-      if (own.signal.aborted) return;
+      const problem = await read(controller);
+      if (controller.signal.aborted) return;
       if (problem?.status === 401) return login(key ? "Invalid API key." : "");
       if (problem && problem.status < 500) return refused(problem);
       disconnected(problem ? problem.detail : "The sidecar has shut down.");
     } catch {
-      if (own.signal.aborted) return;
+      if (controller.signal.aborted) return;
       disconnected("The sidecar does not respond.");
     }
-    if (Date.now() - began > patience) pause = 250;
+    if (Date.now() - began > silenceLimit) pause = 250;
     await new Promise((resume) => setTimeout(resume, pause));
     pause = Math.min(pause * 2, 4000);
   }
 }
 
-/** Reads until the stream ends. Returns the problem if the sidecar rejects the request. */
-async function read(own) {
+/** Reads the stream until it ends. Returns a problem if the sidecar rejects the request, otherwise null. */
+async function read(controller) {
   const attempt = new AbortController();
   const stop = () => attempt.abort();
-  own.signal.addEventListener("abort", stop, { once: true });
-  let watchdog = setTimeout(stop, patience);
+  controller.signal.addEventListener("abort", stop, { once: true });
+  let watchdog = setTimeout(stop, silenceLimit);
   try {
-    const response = await fetch(`/v1/live?${queryOfRoute()}`, {
+    const response = await fetch(`/v1/live?${routeQuery()}`, {
       headers: headers({ Accept: "text/event-stream" }), signal: attempt.signal, cache: "no-store", credentials: "omit",
     });
     if (!response.ok) {
       const problem = await response.json().catch(() => null);
-      // An intermediary may answer with something that is not JSON.
+      // A proxy in between may answer with something other than JSON.
       return { detail: `The sidecar responded with status ${response.status}.`, ...problem, status: response.status };
     }
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
       const { done, value } = await reader.read();
-      if (done || own.signal.aborted) return null;
+      if (done || controller.signal.aborted) return null;
       clearTimeout(watchdog);
-      watchdog = setTimeout(stop, patience);
+      watchdog = setTimeout(stop, silenceLimit);
       text += value;
       for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
         received(text.slice(0, end));
@@ -278,7 +278,7 @@ async function read(own) {
     // An unread response would stay open.
     stop();
     clearTimeout(watchdog);
-    own.signal.removeEventListener("abort", stop);
+    controller.signal.removeEventListener("abort", stop);
   }
 }
 
@@ -303,7 +303,7 @@ function received(message) {
     parts[type] = part;
     if (type === "sidecar") showConnection(part);
   }
-  plan();
+  scheduleDraw();
 }
 
 function showConnection(sidecar) {
@@ -324,10 +324,10 @@ function markStale(why) {
 
 function disconnected(why) {
   markStale("not connected");
-  trouble(`${why} Showing its last state; trying again.`);
+  trouble(`${why} Showing its last known state; trying again.`);
 }
 
-/** Reports a request that would fail again, so it is not retried. */
+/** Reports a request that is not retried, because it would fail again. */
 function refused(problem) {
   markStale("no data");
   trouble(problem.detail);
@@ -379,11 +379,11 @@ function ask(title, text, yes) {
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
 
-let forgetting = null;
+let toastTimer = null;
 function showToast(text) {
   setText($("toast"), text);
-  clearTimeout(forgetting);
-  forgetting = setTimeout(() => setText($("toast"), ""), 8000);
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => setText($("toast"), ""), 8000);
 }
 
 async function act(title, text, yes, method, path, body, done) {
@@ -400,8 +400,8 @@ async function act(title, text, yes, method, path, body, done) {
   }
 }
 
-// Durations and ages are shown as they pass, between messages.
-setInterval(() => { if (!document.hidden) plan(); }, 250);
+// Durations and ages also change between messages.
+setInterval(() => { if (!document.hidden) scheduleDraw(); }, 250);
 document.addEventListener("visibilitychange", () => {
   follow();
   if (document.hidden) markStale("connecting");

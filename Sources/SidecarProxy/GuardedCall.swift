@@ -8,8 +8,8 @@ internal import SidecarListeners
 internal import SidecarSettings
 internal import SidecarTelemetry
 
-/// One call through the proxy: carries out the actions of `ProxiedCallStateMachine`. Confined to the coordinator's
-/// event loop, like the connections of its client and its upstream.
+/// A call through the proxy. Executes the actions of `ProxiedCallStateMachine`. Confined to the coordinator's event
+/// loop, like the connections of its client and its upstream.
 final class GuardedCall: HTTPRelay, PacedCall {
     private typealias Machine = ProxiedCallStateMachine
 
@@ -32,24 +32,24 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private let upstreams: Upstreams
     private let logger: Logger
     private var machine: Machine
-    /// The pace that counts the call as in progress; `nil` while the call waits.
+    /// The pacer, which counts the call as in progress; `nil` while the call waits to begin or to be retried.
     private var pace: ProxyPace?
     private var pending: PendingCall?
     /// The service's upstream and limits, as configured when the permit was requested.
     private var upstream: Upstream?
     private var limits: [LimitDefinition] = []
     private var breaker = BreakerSnapshot.State.closed
-    /// The try that has a connection, or waits for one.
+    /// The current try, which has a connection or waits for one.
     private var attempt: UpstreamTry?
     /// The time at which the try began; `nil` once its duration is recorded.
     private var tryBegan: Instant?
     private var held: HeldAnswer?
     private var recorder: AnswerRecorder?
     private var trace: GuardedCallTrace?
-    /// The part of the body that waits for a connection.
-    private var early: [ByteBuffer] = []
-    /// The part of the body that was sent, in case it must be resent.
-    private var kept: KeptBody
+    /// The part of the request's body that arrived before there was a connection.
+    private var unsentParts: [ByteBuffer] = []
+    /// The part of the request's body that was sent, in case it must be resent.
+    private var replayBuffer: KeptBody
     private var trailers: HTTPHeaders?
 
     init(
@@ -65,7 +65,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         calls = upstreams.calls
         self.upstreams = upstreams
         self.logger = logger
-        kept = KeptBody(countedBy: upstreams)
+        replayBuffer = KeptBody(countedBy: upstreams)
         isForWebSocket = !hasBody && ProxyFields.asksForWebSocket(call.head)
         isGRPC = GRPC.isSpoken(in: call.head.headers)
         machine = Machine(
@@ -82,8 +82,8 @@ final class GuardedCall: HTTPRelay, PacedCall {
         upstreams.pace.begin(self)
         guard pace == nil, let settings = calls.definition(ofService: service)?.upstream else { return }
         // Without a total timeout, the idle timeout limits the wait.
-        let longest = settings.totalTimeout ?? settings.idleTimeout
-        perform(machine.waitsToBegin(atMost: longest.wholeMilliseconds))
+        let maximumWait = settings.totalTimeout ?? settings.idleTimeout
+        perform(machine.waitsToBegin(atMost: maximumWait.wholeMilliseconds))
     }
 
     var isWanted: Bool { !machine.isOver }
@@ -124,7 +124,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         logger.log(.upstreamFailed, fields)
         trace?.tryFailed(failure.reason)
         switch consequence {
-        case .pause: rest()
+        case .pause: pauseForRetry()
         case .answer: answer(failure)
         case .breakOff:
             call.span?.fail(failure.reason)
@@ -142,29 +142,29 @@ final class GuardedCall: HTTPRelay, PacedCall {
         reply.breakOff()
     }
 
-    /// Leaves the pace until the next try.
-    private func rest() {
-        leavePace()
-        kept.release()
+    /// Stops counting as in progress until the next try.
+    private func pauseForRetry() {
+        leavePacer()
+        replayBuffer.release()
         setAlarm()
     }
 
     /// Releases everything, once the call is over.
     private func finish() {
         pending = nil
-        leaveUpstream()
-        leavePace()
-        kept.release()
+        releaseConnection()
+        leavePacer()
+        replayBuffer.release()
         trace?.ended()
     }
 
-    private func leavePace() {
+    private func leavePacer() {
         let pace = pace
         self.pace = nil
         pace?.ended()
     }
 
-    private func leaveUpstream() {
+    private func releaseConnection() {
         held = nil
         let attempt = attempt
         self.attempt = nil
@@ -172,7 +172,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     private func endTry(_ report: Machine.Report?) {
-        leaveUpstream()
+        releaseConnection()
         recordTry()
         self.report(report)
     }
@@ -199,7 +199,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private func ask() {
         let reference: ServiceReference
         switch calls.service(service) {
-        case .success(let known): reference = known
+        case .success(let found): reference = found
         case .failure(let error): return refuse(HTTPProblem(error))
         }
         guard let definition = calls.definition(ofService: service), let upstream = configured(definition) else {
@@ -231,10 +231,11 @@ final class GuardedCall: HTTPRelay, PacedCall {
         switch answer {
         case .granted(let permit, let state):
             breaker = state
-            // Only after the permit, so a refused client need not send its body. The client may leave at this write.
+            // Written only after the permit, so that a refused client need not send its body. The write may reveal that
+            // the client has disconnected.
             if machine.tries == 0, hasBody, call.awaitsContinue { reply.writeContinue() }
             guard machine.permitGranted(permit, upstream.terms, now: now) == .proceed else { return false }
-            leaveUpstream()
+            releaseConnection()
             connect(upstream)
         case .refused(let reason, let state, let retryAfter):
             breaker = state
@@ -242,7 +243,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
                 .refused(
                     reason, state, service: service, subject: subject, retryAfter: retryAfter,
                     cause: calls.causeOfBreaker(ofService: service), limits: limits))
-        // An invalid call is the caller's mistake, so no fallback hides it.
+        // An invalid call is the caller's mistake, so the fallback must not hide it.
         case .failed(let error) where error.code == .invalid: refuse(HTTPProblem(error))
         case .failed(let error): permitRefused(HTTPProblem(error))
         }
@@ -277,7 +278,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     private func resend() {
-        early = kept.takeAll() + early
+        unsentParts = replayBuffer.takeAll() + unsentParts
         if machine.isBodyAwaited { reply.read(false) }
         attempt?.connect(avoidsUnused: true)
         setAlarm()
@@ -287,10 +288,10 @@ final class GuardedCall: HTTPRelay, PacedCall {
         guard machine.connected(attempt.number, now: now) == .proceed else { return connection.abandon() }
         attempt.takes(connection)
         connection.send(attempt.head)
-        let early = early
-        self.early = []
-        for part in early {
-            kept.keep(part)
+        let unsentParts = unsentParts
+        self.unsentParts = []
+        for part in unsentParts {
+            replayBuffer.keep(part)
             connection.send(part)
         }
         if machine.isBodyAwaited {
@@ -308,7 +309,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     func upstreamFailed(_ attempt: UpstreamTry, _ error: any Error) {
-        fail(attempt, ProxyFailure(error, at: machine.stage), mayBeResent: kept.isWhole)
+        fail(attempt, ProxyFailure(error, at: machine.stage), mayBeResent: replayBuffer.isWhole)
     }
 
     private func fail(_ attempt: UpstreamTry, _ failure: ProxyFailure, mayBeResent: Bool) {
@@ -321,10 +322,10 @@ final class GuardedCall: HTTPRelay, PacedCall {
     func received(_ part: ByteBuffer) {
         switch machine.requestPart(now: now) {
         case .drop: break
-        case .wait: early.append(part)
+        case .wait: unsentParts.append(part)
         case .send: attempt?.connection?.send(part)
         case .sendAndKeep:
-            kept.keep(part)
+            replayBuffer.keep(part)
             attempt?.connection?.send(part)
         }
     }
@@ -357,19 +358,19 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     func upstreamAnswers(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
-        let (action, report) = machine.answerHead(facts(of: head), of: attempt.number, now: now, retries: upstream)
+        let (action, report) = machine.answerHead(summary(of: head), of: attempt.number, now: now, retries: upstream)
         guard action != .drop else { return }
         recordTry()
         trace?.answered(head.status)
         guard action == .hold else { return relay(head) }
-        rest()
+        pauseForRetry()
         held = HeldAnswer(head: head)
         attempt.connection?.holdReading()
         trace?.tryEnded()
         self.report(report)
     }
 
-    private func facts(of head: HTTPResponseHead) -> Machine.Answer {
+    private func summary(of head: HTTPResponseHead) -> Machine.Answer {
         let hasBody = call.head.method != .HEAD && head.status.mayHaveResponseBody
         let isGRPC = GRPC.isSpoken(in: head.headers)
         let mayBeBusy = head.status == .tooManyRequests || head.status == .serviceUnavailable
@@ -384,7 +385,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     private func relay(_ head: HTTPResponseHead) {
-        kept.release()
+        replayBuffer.release()
         setAlarm()
         var headers = ProxyFields.answer(head.headers)
         if let answers = upstream?.lastGood {
@@ -518,14 +519,14 @@ final class GuardedCall: HTTPRelay, PacedCall {
             answer.headers.add(name: "Interlock-Fallback", value: "fixed")
         case .lastGood:
             guard let answers = upstream.lastGood, let key = LastGoodAnswers.key(of: call.head),
-                let (kept, age) = answers.answer(for: key, now: reply.eventLoop.now)
+                let (stored, age) = answers.answer(for: key, now: reply.eventLoop.now)
             else { return false }
-            answer = HTTPAnswer(kept.status)
-            answer.headers = kept.headers
+            answer = HTTPAnswer(stored.status)
+            answer.headers = stored.headers
             answer.isRelayed = true
-            answer.body = .whole(kept.body)
-            answer.headers.replaceOrAdd(name: "Content-Length", value: "\(kept.body.readableBytes)")
-            answer.headers.replaceOrAdd(name: "Age", value: "\(kept.age(after: age))")
+            answer.body = .whole(stored.body)
+            answer.headers.replaceOrAdd(name: "Content-Length", value: "\(stored.body.readableBytes)")
+            answer.headers.replaceOrAdd(name: "Age", value: "\(stored.age(after: age))")
             answer.headers.add(name: "Interlock-Fallback", value: "last-good; age=\(age)")
         }
         mark(&answer.headers)

@@ -4,7 +4,7 @@ internal import NIOHTTP1
 internal import SidecarListeners
 internal import SidecarTelemetry
 
-/// The spans within one call through the proxy: its permits, and each try.
+/// The child spans of a call through the proxy: one for each permit request and one for each try.
 final class GuardedCallTrace {
     private let call: Span
     private let method: String
@@ -13,7 +13,7 @@ final class GuardedCallTrace {
     private var permit: StepTrace?
     private var attempt: Span?
 
-    /// Returns `nil` if the call is not traced. The fields of its caller's trace are then forwarded unchanged.
+    /// Returns `nil` if the call is not traced. The caller's trace fields are then forwarded unchanged.
     init?(_ request: HTTPCall, service: String, calls: CoordinatorCalls) {
         guard let span = request.span else { return nil }
         call = span
@@ -23,7 +23,8 @@ final class GuardedCallTrace {
         span.set("interlock.service", service)
     }
 
-    /// Begins the span of a permit request, which may wait this many milliseconds.
+    /// Begins the span of a permit request.
+    /// - Parameter wait: the maximum wait, in milliseconds.
     func asks(wait: Int64) { permit = StepTrace(.permit, service, wait: wait, of: call, calls: calls) }
 
     func decided(_ answer: PermitAnswer) {
@@ -31,7 +32,7 @@ final class GuardedCallTrace {
         permit = nil
     }
 
-    /// Begins the span of a try, and adds its context to the fields that go to the upstream.
+    /// Begins the span of a try, and adds its context to the header fields for the upstream.
     func tries(number: Int, at authority: String, _ headers: inout HTTPHeaders) {
         let span = call.child(number == 1 ? "upstream" : "retry", kind: .client)
         span.set("http.request.method", method)

@@ -1,19 +1,19 @@
 internal import NIOCore
 
-/// The sent part of a request's body, kept until the upstream answers so that it can be resent. Small bodies only:
-/// there is a limit for each call and for all calls together. Confined to the coordinator's event loop.
+/// The part of a request's body that was sent, buffered until the upstream answers so that it can be resent. Its size
+/// is limited for each call and for all calls together. Confined to the coordinator's event loop.
 struct KeptBody {
-    /// The largest body that is kept, in bytes.
-    static let largest = 64 * 1024
-    /// The most bytes kept for all calls together.
+    /// The maximum size of one call's buffer, in bytes.
+    static let maximumBytesPerCall = 64 * 1024
+    /// The maximum size of the buffers of all calls together, in bytes.
     static let maximumBytes = 16 * 1024 * 1024
 
     private let upstreams: Upstreams
-    /// `nil` once part of the sent body is no longer kept.
+    /// The sent parts; `nil` once they exceed a limit, after which the body cannot be resent.
     private var parts: [ByteBuffer]? = []
     private var bytes = 0
 
-    /// - Parameter upstreams: counts the kept bytes of all calls.
+    /// - Parameter upstreams: the owner of the byte count for all calls.
     init(countedBy upstreams: Upstreams) {
         self.upstreams = upstreams
     }
@@ -21,7 +21,7 @@ struct KeptBody {
     mutating func keep(_ part: ByteBuffer) {
         let size = part.readableBytes
         guard parts != nil else { return }
-        guard bytes + size <= Self.largest, upstreams.keptBytes + size <= Self.maximumBytes else {
+        guard bytes + size <= Self.maximumBytesPerCall, upstreams.keptBytes + size <= Self.maximumBytes else {
             release()
             parts = nil
             return
@@ -31,17 +31,17 @@ struct KeptBody {
         upstreams.keptBytes += size
     }
 
-    /// Whether everything that was sent is kept.
+    /// Whether every part that was sent can be resent.
     var isWhole: Bool { parts != nil }
 
-    /// Returns what was kept, and stops keeping it.
+    /// Removes and returns all parts.
     mutating func takeAll() -> [ByteBuffer] {
         let all = parts ?? []
         release()
         return all
     }
 
-    /// Drops the kept parts: the body will not be resent.
+    /// Discards all parts, because the body will not be resent.
     mutating func release() {
         guard parts?.isEmpty == false else { return }
         upstreams.keptBytes -= bytes

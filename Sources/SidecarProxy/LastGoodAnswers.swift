@@ -2,19 +2,19 @@ internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOHTTP1
 
-/// The last good answers of a service, served when it cannot be called. Limited in number and in bytes: the least
-/// recently used answer is evicted first.
+/// The last good answers of a service, served when the service cannot be called. Limited in number and in bytes. The
+/// least recently used answer is evicted first.
 final class LastGoodAnswers: Sendable {
-    /// The part of a request that selects its answer.
+    /// The cache key: the parts of a request that select its answer.
     struct Key: Hashable, Sendable {
         var target: String
-        /// The header fields that may make a difference, each `name: value`.
+        /// The header fields that may affect the answer, each as `name: value`.
         var fields: [String] = []
     }
 
-    /// Fields that do not select the answer: requests that differ only in these share one. Every other field may select
-    /// it, because the service may use the field to choose the user's data, the language or the shop.
-    private static let indifferent: Set<String> = [
+    /// Header fields that are not part of the key. Every other field is part of it, because the service may use the
+    /// field to select a user's data, a language or a shop.
+    private static let ignoredFields: Set<String> = [
         "accept-charset", "cache-control", "connection", "content-length", "correlation-id", "date", "dnt", "forwarded",
         "host", "if-modified-since", "if-none-match", "keep-alive", "pragma", "priority", "referer", "request-id", "te",
         "traceparent",
@@ -29,20 +29,21 @@ final class LastGoodAnswers: Sendable {
         var body: ByteBuffer
         var storedAt: NIODeadline
 
-        /// Returns the answer's age in seconds: the time it was kept, and the age it arrived with (RFC 9111, section
-        /// 4.2.3).
+        /// Returns the age of the answer in seconds: `seconds`, plus the value of its `Age` field when it was stored
+        /// (RFC 9111, section 4.2.3).
+        /// - Parameter seconds: the seconds since the answer was stored.
         func age(after seconds: Int64) -> Int64 {
             let before = headers.first(name: "Age").flatMap { Int64($0) } ?? 0
-            return seconds + min(max(0, before), Self.longestAge)
+            return seconds + min(max(0, before), Self.maximumAgeValue)
         }
 
-        /// The largest age that counts. A larger one is reduced to it (RFC 9111, section 1.2.2).
-        private static let longestAge: Int64 = 1 << 31
+        /// The maximum value of an `Age` field. Larger values are reduced to it (RFC 9111, section 1.2.2).
+        private static let maximumAgeValue: Int64 = 1 << 31
     }
 
-    /// The largest body that is kept, in bytes.
+    /// The maximum size of a stored body, in bytes.
     static let largestBody = 256 * 1024
-    private static let most = 256
+    private static let maximumCount = 256
     private static let maximumBytes = 16 * 1024 * 1024
 
     private struct Entry {
@@ -53,7 +54,7 @@ final class LastGoodAnswers: Sendable {
     private struct State {
         var entries: [Key: Entry] = [:]
         var bytes = 0
-        var uses: UInt64 = 0
+        var useCount: UInt64 = 0
 
         mutating func remove(_ key: Key) {
             guard let entry = entries.removeValue(forKey: key) else { return }
@@ -68,11 +69,11 @@ final class LastGoodAnswers: Sendable {
         self.maximumAge = TimeAmount(maximumAge)
     }
 
-    /// The parts of field names that mark a caller's credentials. The sidecar's own key is not forwarded.
+    /// Parts of the names of header fields that may contain credentials. The sidecar's own key is not forwarded.
     private static let credentials = ["auth", "cookie", "credential", "key", "secret", "session", "signature", "token"]
 
-    /// Returns the key of a request whose answer other callers may get; `nil` unless the request is a GET without
-    /// credentials, a range or a body.
+    /// Returns the key of a request whose answer may be served to other callers; `nil` unless the request is a GET
+    /// without credentials, a range or a body.
     static func key(of request: HTTPRequestHead) -> Key? {
         guard request.method == .GET else { return nil }
         var fields: [String] = []
@@ -82,7 +83,7 @@ final class LastGoodAnswers: Sendable {
             case "range", "transfer-encoding": return nil
             case "content-length" where value != "0": return nil
             case let name where name != "x-api-key" && credentials.contains(where: { name.contains($0) }): return nil
-            case let name where indifferent.contains(name): continue
+            case let name where ignoredFields.contains(name): continue
             default: fields.append("\(name): \(value)")
             }
         }
@@ -91,16 +92,17 @@ final class LastGoodAnswers: Sendable {
 
     /// `Cache-Control` directives that restrict an answer to one caller, or forbid its later use without revalidation
     /// (RFC 9111, 5.2.2).
-    private static let forbidding = ["no-store", "private", "no-cache", "must-revalidate", "proxy-revalidate"]
+    private static let uncacheableDirectives = ["no-store", "private", "no-cache", "must-revalidate", "proxy-revalidate"]
 
-    /// Whether other callers may get an answer with this head. A body without a declared length may still be too large.
+    /// Returns whether an answer with this head may be served to other callers. Its body may still prove too large if
+    /// the head declares no length.
     static func mayBeKept(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) -> Bool {
         guard 200..<300 ~= status.code, status != .partialContent, !headers.contains(name: "Set-Cookie"),
             headers.first(name: "Content-Length").flatMap({ Int($0) }) ?? 0 <= largestBody
         else { return false }
         let isPrivate = headers["Cache-Control"].contains { value in
             let value = value.lowercased()
-            return forbidding.contains { value.contains($0) }
+            return uncacheableDirectives.contains { value.contains($0) }
         }
         let varies = headers["Vary"].contains { value in
             !value.lowercased().split(separator: ",").allSatisfy { $0.filter { $0 != " " && $0 != "\t" } == "accept-encoding" }
@@ -108,14 +110,14 @@ final class LastGoodAnswers: Sendable {
         return !isPrivate && !varies
     }
 
-    /// Keeps an answer. O(n) in answers when there is no room.
+    /// Stores an answer. O(n) in the number of answers if one must be evicted.
     func keep(_ answer: Answer, for key: Key) {
         state.withLockedValue { state in
             state.remove(key)
-            state.uses += 1
-            state.entries[key] = Entry(answer: answer, usedAt: state.uses)
+            state.useCount += 1
+            state.entries[key] = Entry(answer: answer, usedAt: state.useCount)
             state.bytes += Self.size(key, answer)
-            while state.entries.count > Self.most || state.bytes > Self.maximumBytes,
+            while state.entries.count > Self.maximumCount || state.bytes > Self.maximumBytes,
                 let oldest = state.entries.min(by: { $0.value.usedAt < $1.value.usedAt })
             {
                 state.remove(oldest.key)
@@ -123,7 +125,7 @@ final class LastGoodAnswers: Sendable {
         }
     }
 
-    /// Returns the answer for this key and the seconds since it was kept, if it is not too old.
+    /// Returns the answer for this key and the seconds since it was stored, or `nil` if it is too old.
     func answer(for key: Key, now: NIODeadline) -> (answer: Answer, age: Int64)? {
         state.withLockedValue { state in
             guard let entry = state.entries[key] else { return nil }
@@ -132,8 +134,8 @@ final class LastGoodAnswers: Sendable {
                 state.remove(key)
                 return nil
             }
-            state.uses += 1
-            state.entries[key]?.usedAt = state.uses
+            state.useCount += 1
+            state.entries[key]?.usedAt = state.useCount
             return (entry.answer, max(0, age.nanoseconds / 1_000_000_000))
         }
     }
@@ -148,7 +150,7 @@ final class LastGoodAnswers: Sendable {
     }
 }
 
-/// Records a copy of an answer while it is streamed, until it is complete or too large.
+/// Copies an answer while it is streamed to the client. Discards the copy if it becomes too large.
 struct AnswerRecorder {
     private let answers: LastGoodAnswers
     private let key: LastGoodAnswers.Key
@@ -157,7 +159,7 @@ struct AnswerRecorder {
     private var body = ByteBuffer()
     private var isTooLarge = false
 
-    /// Returns `nil` if the answer must not be kept.
+    /// Returns `nil` if the answer must not be stored.
     init?(_ answers: LastGoodAnswers?, _ key: LastGoodAnswers.Key?, _ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard let answers, let key, LastGoodAnswers.mayBeKept(status, headers) else { return nil }
         self.answers = answers
@@ -172,7 +174,7 @@ struct AnswerRecorder {
         if isTooLarge { body = ByteBuffer() } else { body.writeImmutableBuffer(chunk) }
     }
 
-    /// Keeps the complete answer, unless it is too large.
+    /// Stores the complete answer, unless it is too large.
     func finish(now: NIODeadline) {
         guard !isTooLarge else { return }
         answers.keep(.init(status: status, headers: headers, body: body, storedAt: now), for: key)

@@ -6,14 +6,14 @@ extension ProxiedCallStateMachine {
         var isGRPC = false
         /// The gRPC status, as an HTTP status; `nil` until it is known.
         var grpcStatus: Int?
-        /// The bytes that are missing from the declared length; `nil` if the answer declares no length.
+        /// The number of bytes still to come; `nil` if the answer declares no length.
         var missing: Int?
         /// The time that the upstream asks callers to wait, in milliseconds.
         var retryAfter: Int64?
         /// The time between the end of the request and the start of the answer, in milliseconds.
         var latency: Int64?
 
-        /// The status that counts: failed gRPC calls have the HTTP status 200 (gRPC over HTTP2, "Responses").
+        /// The status for the breaker. Failed gRPC calls have the HTTP status 200 (gRPC over HTTP2, "Responses").
         fileprivate var outcome: Int { status == 200 ? grpcStatus ?? status : status }
 
         mutating func noteTrailers(_ grpcStatus: Int?) {
@@ -21,7 +21,7 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// One try: its permit, its progress and its times.
+    /// One try of a call: its permit, its progress and its timestamps.
     struct Try {
         enum Progress {
             case connecting(until: Instant)
@@ -35,11 +35,11 @@ extension ProxiedCallStateMachine {
         let terms: Terms
         let began: Instant
         var progress: Progress
-        /// The time of the last byte, in either direction, once there is a connection.
+        /// The time of the last byte in either direction; until there is a connection, the start of the attempt.
         var passedAt: Instant
         /// The time at which the whole request was sent; `nil` before that.
         var sentAllAt: Instant?
-        /// The reading of the answer, held while the client accepts no more of it.
+        /// Whether the answer is being read, or reading is paused because the client does not accept more of it.
         var reading = Reading.flowing
         /// `nil` once the outcome is reported.
         private var permit: PermitID?
@@ -82,7 +82,7 @@ extension ProxiedCallStateMachine {
 // MARK: - Times
 
 extension ProxiedCallStateMachine.Try {
-    /// The time at which the try ends if nothing happens.
+    /// The time at which the try times out unless something happens.
     var due: Instant {
         switch progress {
         case .connecting(let until): until
@@ -92,7 +92,7 @@ extension ProxiedCallStateMachine.Try {
         }
     }
 
-    /// Returns the failure of a try that reaches `due`.
+    /// Returns the failure of a try that times out.
     func timeout(isClientAwaited: Bool, isBackedUp: Bool) -> ProxyFailure {
         switch progress {
         case .connecting: .connectTimeout
@@ -103,7 +103,7 @@ extension ProxiedCallStateMachine.Try {
         }
     }
 
-    /// Whether bytes of the answer are missing, and none has arrived for the length of the first-byte timeout.
+    /// Returns whether the answer is incomplete and no byte of it has arrived within the first-byte timeout.
     func isStalled(_ now: Instant) -> Bool {
         answer?.missing != nil && passedAt.advanced(byMilliseconds: terms.firstByte) <= now
     }

@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// The protocol of one call through the proxy: permits, tries, the answer, and the time for each. Pure: takes events
-/// and the time, and returns actions, which `GuardedCall` carries out.
+/// The state of one call through the proxy: its permits, its tries, its answer and their timeouts. Pure: takes events
+/// and the time, and returns actions for `GuardedCall` to execute.
 ///
 /// | state | the call | next states |
 /// | --- | --- | --- |
@@ -14,7 +14,8 @@ internal import InterlockCore
 ///
 /// Each permit belongs to one try, which reports one outcome: when the answer ends, when the protocol switches, when
 /// the try fails, when the client leaves, or when the answer is held for a retry. The result of the latest try is kept
-/// while the call waits, and stands if no other try follows. Events of an earlier try are dropped.
+/// while the call waits, and becomes the result of the call if no other try follows. Events of an earlier try are
+/// dropped.
 struct ProxiedCallStateMachine {
     struct Request {
         var hasBody = false
@@ -22,7 +23,7 @@ struct ProxiedCallStateMachine {
         var isGRPC = false
     }
 
-    /// An upstream's timeouts, in milliseconds, and the number of retries.
+    /// An upstream's timeouts, in milliseconds, and its number of retries.
     struct Terms {
         let connect, firstByte, idle: Int64
         let total: Int64?
@@ -48,7 +49,7 @@ struct ProxiedCallStateMachine {
         case none
         /// Set the alarm to `due`.
         case setAlarm
-        /// Find the upstream. `asks` or `cannotAsk` follows.
+        /// Find the upstream, then call `asks`, or `cannotAsk` if there is none.
         case ask
         case askPermit(waitMilliseconds: Int64)
         /// Send the request once more for the same try, on another connection.
@@ -59,11 +60,11 @@ struct ProxiedCallStateMachine {
         case giveUp(Report?, then: Consequence)
         /// Answer with the failure, or the fallback.
         case answer(ProxyFailure)
-        /// Answer that the call waited too long to begin, or with the fallback.
+        /// Answer with the fallback, or that the call waited too long to begin.
         case answerUnasked
         /// Answer with the permit's refusal, or the fallback.
         case refuse
-        /// Relay the held answer, and its end if that has come.
+        /// Relay the held answer, and its end if that has arrived.
         case relayHeld(isWhole: Bool)
     }
 
@@ -94,7 +95,7 @@ struct ProxiedCallStateMachine {
 
     private enum State {
         /// Carries the result of the latest try, if there was one.
-        case waiting(Wait, Last?)
+        case waiting(Wait, LatestResult?)
         case calling(Try)
         case over
     }
@@ -105,7 +106,7 @@ struct ProxiedCallStateMachine {
         case pause(until: Instant)
     }
 
-    private enum Last {
+    private enum LatestResult {
         case failed(ProxyFailure)
         case held(Try, HeldEnd)
     }
@@ -119,7 +120,7 @@ struct ProxiedCallStateMachine {
     }
 
     private static let retriedStatuses: Set<Int> = [502, 503, 504]
-    /// The most informational answers of one call that reach the client.
+    /// The maximum number of informational answers that are relayed for one call.
     private static let maximumInformational = 8
 
     private let request: Request
@@ -131,7 +132,7 @@ struct ProxiedCallStateMachine {
     private var informational = 0
     /// The only resend of the call. Any of its tries may use it.
     private var resend = Resend.possible
-    /// The number of tries, which is also the number of the latest one.
+    /// The number of tries so far, which is also the number of the latest try.
     private(set) var tries = 0
     /// The total time that the call waited for permits, in nanoseconds.
     private(set) var waited: Int64 = 0
@@ -145,7 +146,8 @@ struct ProxiedCallStateMachine {
     var isOver: Bool { if case .over = state { true } else { false } }
     var isAsking: Bool { if case .waiting(.permit, _) = state { true } else { false } }
 
-    /// The time at which `alarm` is due. A wait for a permit needs none, because that wait is bounded in time.
+    /// The time at which `alarm` must be called; `nil` while the call waits for a permit, because that wait has its own
+    /// time limit.
     var due: Instant? {
         switch state {
         case .waiting(.pace(let until), _), .waiting(.pause(let until), _): until
@@ -173,17 +175,17 @@ struct ProxiedCallStateMachine {
 
 /// The source of an upstream's retries.
 protocol RetrySource {
-    /// Draws the pause before a retry, in nanoseconds.
+    /// Returns a random pause before a retry, in nanoseconds.
     func drawPause() -> Int64
-    /// Takes a retry from the budget, if there is one.
+    /// Takes a retry from the budget.
+    /// - Returns: `false` if the budget is exhausted.
     func takeRetry() -> Bool
 }
 
 // MARK: - Permits
 
 extension ProxiedCallStateMachine {
-    /// Limits the wait of a call that may not begin yet.
-    /// - Parameter milliseconds: the longest wait.
+    /// Limits the time for which a call waits to begin.
     mutating func waitsToBegin(atMost milliseconds: Int64) -> Action {
         guard case .waiting(.pace, _) = state else { return .none }
         state = .waiting(.pace(until: started.advanced(byMilliseconds: milliseconds)), nil)
@@ -191,15 +193,15 @@ extension ProxiedCallStateMachine {
     }
 
     /// Requests a permit for the first try or for a retry.
-    /// - Parameter patience: the longest wait for a permit, in milliseconds.
+    /// - Parameter patience: the maximum wait for a permit, in milliseconds.
     mutating func asks(_ terms: Terms, patience: Int64, now: Instant) -> Action {
         guard case .waiting(_, let last) = state, !isAsking else { return .none }
         let isFirst = tries == 0
         if isFirst { deadline = terms.total.map { started.advanced(byMilliseconds: $0) } ?? .distantFuture }
         guard deadline > now else { return tooLate(now: now) }
         state = .waiting(.permit(since: isFirst ? started : now), last)
-        let left = (deadline.nanoseconds - now.nanoseconds) / 1_000_000
-        return .askPermit(waitMilliseconds: isFirst ? max(0, min(patience, left)) : 0)
+        let remaining = (deadline.nanoseconds - now.nanoseconds) / 1_000_000
+        return .askPermit(waitMilliseconds: isFirst ? max(0, min(patience, remaining)) : 0)
     }
 
     /// Ends a call that is invalid, or whose service is unknown.
@@ -224,7 +226,7 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// Ends a call whose time is up before its first try or a retry, with the held answer if that is complete.
+    /// Ends a call whose time runs out before its first try or a retry. Relays the held answer if that is complete.
     private mutating func tooLate(now: Instant) -> Action {
         guard case .waiting(_, let last?) = state else {
             waited = now.nanoseconds - started.nanoseconds
@@ -275,10 +277,10 @@ extension ProxiedCallStateMachine {
         return .proceed
     }
 
-    /// Everything of the body that has arrived was delivered: flush it.
+    /// Handles the end of a burst of body parts: they must be flushed to the upstream.
     func requestPaused() -> Step { isBodyAwaited && calling?.isConnected ?? false ? .proceed : .refuse }
 
-    /// The body is read while the upstream is writable.
+    /// Handles a change of the upstream's writability: the body is read only while the upstream is writable.
     func upstreamWritabilityChanged(_ number: Int) -> Step {
         isBodyAwaited && calling(number) != nil ? .proceed : .refuse
     }
@@ -287,7 +289,8 @@ extension ProxiedCallStateMachine {
 // MARK: - The answer
 
 extension ProxiedCallStateMachine {
-    /// The sidecar sends `100` itself, and a client that does not read gets no further informational answers.
+    /// Handles an informational answer. It is dropped if its status is 100, which the sidecar sends itself, or if the
+    /// client is not reading.
     mutating func informational(_ number: Int, isContinue: Bool, isClientWritable: Bool) -> Step {
         guard let attempt = calling(number), attempt.answer == nil, !isContinue, isClientWritable,
             informational < Self.maximumInformational
@@ -303,7 +306,7 @@ extension ProxiedCallStateMachine {
         guard var attempt = calling(number), attempt.answer == nil else { return (.drop, nil) }
         attempt.answerBegins(answer, now: now)
         guard Self.retriedStatuses.contains(answer.status), answer.retryAfter == nil,
-            let until = pause(attempt.terms, now: now, retries)
+            let until = planRetry(attempt.terms, now: now, retries)
         else {
             state = .calling(attempt)
             return (.relay, nil)
@@ -328,7 +331,7 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// Everything of the answer that has arrived was delivered: flush it to the client.
+    /// Handles the end of a burst of answer parts: they must be flushed to the client.
     func answerPaused(_ number: Int) -> Step { calling(number)?.answer != nil ? .proceed : .refuse }
 
     /// - Parameter grpcStatus: the gRPC status in the trailers, as an HTTP status.
@@ -347,8 +350,8 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// The upstream has switched to the protocol that the request offered.
-    /// - Returns: the outcome; `nil` if the connection is not wanted.
+    /// Handles the upstream's switch to the protocol that the request offered.
+    /// - Returns: the outcome; `nil` if the connection is no longer needed.
     mutating func switchedProtocols(_ number: Int, status: Int, now: Instant) -> Report? {
         guard var attempt = calling(number), attempt.answer == nil else { return nil }
         attempt.answerBegins(Answer(status: status), now: now)
@@ -360,7 +363,7 @@ extension ProxiedCallStateMachine {
 // MARK: - The client
 
 extension ProxiedCallStateMachine {
-    /// The client accepts no more of the answer for now: stop reading it.
+    /// Handles a client that does not accept more of the answer: reading from the upstream must pause.
     mutating func clientBlocked() -> Step {
         guard var attempt = calling, attempt.answer != nil else { return .refuse }
         attempt.reading = .held
@@ -368,7 +371,7 @@ extension ProxiedCallStateMachine {
         return .proceed
     }
 
-    /// The client accepts more of the answer: read it.
+    /// Handles a client that accepts more of the answer: reading from the upstream must resume.
     mutating func clientWritable(now: Instant) -> Step {
         guard var attempt = calling, attempt.answer != nil else { return .refuse }
         attempt.reading = .flowing
@@ -391,10 +394,10 @@ extension ProxiedCallStateMachine {
 // MARK: - Failures
 
 extension ProxiedCallStateMachine {
-    /// Resends the request at most once per call, under the permit of the try. Nothing of an answer may have arrived.
-    /// Either the upstream has certainly not processed the request, whatever its method, or the request is idempotent
-    /// and its connection was ending.
-    /// - Parameter isBodyKept: whether every part of the body that was sent can be sent again.
+    /// Handles a failed connection. Resends the request at most once per call, under the same permit, provided that no
+    /// part of an answer has arrived. Either the upstream has certainly not processed the request, whatever its method,
+    /// or the request is idempotent and its connection was closing.
+    /// - Parameter isBodyBuffered: whether every part of the body that was sent can be resent.
     mutating func upstreamFailed(
         _ failure: ProxyFailure, _ number: Int, isBodyKept: Bool, now: Instant, retries: (some RetrySource)?
     ) -> Action {
@@ -415,6 +418,7 @@ extension ProxiedCallStateMachine {
         }
     }
 
+    /// Handles the alarm that was set for `due`.
     /// - Parameter isBackedUp: whether the upstream has yet to accept bytes that were sent to it.
     mutating func alarm(now: Instant, isBackedUp: Bool, retries: (some RetrySource)?) -> Action {
         switch state {
@@ -423,7 +427,7 @@ extension ProxiedCallStateMachine {
         case .waiting(.permit, _), .over: return .none
         case .calling(let attempt):
             guard min(attempt.due, deadline) <= now else { return .setAlarm }
-            // A gRPC client may keep its request open while it waits for the service, so the service is late there.
+            // A gRPC client may keep its request open while it waits for the service, so the delay is the service's.
             let isClientAwaited =
                 attempt.reading == .held || !request.isGRPC && attempt.isConnected && isBodyAwaited && !isBackedUp
             let failure =
@@ -438,10 +442,10 @@ extension ProxiedCallStateMachine {
     private func overdue(_ attempt: Try, isClientAwaited: Bool, now: Instant) -> ProxyFailure {
         if isClientAwaited { return .clientIsSlow }
         if attempt.answer != nil { return attempt.isStalled(now) ? .total : .cut }
-        // The service had little time if most of the total timeout passed before this try.
+        // The service is not blamed if most of the total timeout passed before this try.
         let total = deadline.nanoseconds - started.nanoseconds
-        let hadTime = waited < total / 2 || deadline.nanoseconds - attempt.began.nanoseconds >= total / 4
-        return hadTime ? .total : .rest
+        let hadEnoughTime = waited < total / 2 || deadline.nanoseconds - attempt.began.nanoseconds >= total / 4
+        return hadEnoughTime ? .total : .rest
     }
 
     private mutating func fail(
@@ -450,17 +454,17 @@ extension ProxiedCallStateMachine {
         var attempt = attempt
         let report = attempt.report(failure, now: now)
         guard attempt.answer == nil else { return conclude(.fail(failure, report, then: .breakOff)) }
-        guard failure.mayBeRetried, let until = pause(attempt.terms, now: now, retries) else {
+        guard failure.mayBeRetried, let until = planRetry(attempt.terms, now: now, retries) else {
             return conclude(.fail(failure, report, then: .answer))
         }
         state = .waiting(.pause(until: until), .failed(failure))
         return .fail(failure, report, then: .pause)
     }
 
-    /// Plans a retry, which needs a permit of its own. Calls with a body and methods that are not idempotent, such as
-    /// POST, are never retried. The pause is random, so that calls that failed together are not retried together.
+    /// Plans a retry, which needs another permit. Calls with a body, and methods that are not idempotent, such as POST,
+    /// are never retried. The pause is random, so that calls that failed together are not retried together.
     /// - Returns: the end of the pause; `nil` if the call is not retried.
-    private func pause(_ terms: Terms, now: Instant, _ retries: (some RetrySource)?) -> Instant? {
+    private func planRetry(_ terms: Terms, now: Instant, _ retries: (some RetrySource)?) -> Instant? {
         guard let retries, tries <= terms.retries, !request.hasBody, request.isIdempotent else { return nil }
         let until = now.advanced(by: retries.drawPause(), ofNanoseconds: 1)
         return until < deadline && retries.takeRetry() ? until : nil

@@ -19,11 +19,11 @@ struct ProxyFailure: Error, Sendable {
         case totalTimeout = "total_timeout"
         /// The request or the answer was idle for too long.
         case idleTimeout = "idle_timeout"
-        /// The service was never called, because this sidecar was overloaded.
+        /// The service was never called, because this sidecar was overloaded and the call waited too long.
         case waited
-        /// The answer broke off or was not HTTP.
+        /// The answer was truncated or is not HTTP.
         case broken
-        /// The client did not finish its request, or has left.
+        /// The client did not finish its request, or disconnected.
         case client
     }
 
@@ -32,29 +32,29 @@ struct ProxyFailure: Error, Sendable {
     var reason: String
     /// The reason for a failed connection, with the upstream's address.
     var addressedReason: String?
-    /// The side that the breaker blames for a failed call.
+    /// The meaning of a failed call for the service's breaker.
     enum Verdict: Sendable {
         /// Counts against the service.
         case service
         /// Says nothing about the service except how long it took.
         case nobody
-        /// The service answered properly: its status counts.
+        /// The service answered properly, so its status counts.
         case answer
     }
 
     var verdict: Verdict
-    /// The fate of a request that no byte of an answer followed, if it is known.
+    /// Whether the upstream may have processed the request, if no byte of an answer arrived and this is known.
     var interruption: HTTPClientConnection.Interruption.Kind?
 
     static let connectTimeout = ProxyFailure(
         cause: .connectTimeout, reason: "no connection was established within timeouts.connect")
     static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no answer began within timeouts.first_byte")
     static let total = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
-    /// Most of the time had passed before the service was called, so the timeout says nothing about the service.
+    /// The total timeout of a call that was sent so late that the timeout says nothing about the service.
     static let rest = ProxyFailure(
         cause: .totalTimeout, reason: "timeouts.total expired; most of it had passed before the call was sent",
         verdict: .nobody)
-    /// An answer in progress, or an idle stream, that this sidecar's own timer ended.
+    /// The total timeout of a call whose answer was in progress.
     static let cut = ProxyFailure(
         cause: .totalTimeout, reason: "the answer took longer than timeouts.total", verdict: .answer)
     static let idle = ProxyFailure(cause: .idleTimeout, reason: "no data was transferred within timeouts.idle")
@@ -72,7 +72,7 @@ struct ProxyFailure: Error, Sendable {
 
     var isTimeout: Bool { [.connectTimeout, .firstByteTimeout, .totalTimeout, .idleTimeout].contains(cause) }
 
-    /// Whether the upstream certainly has not answered, and a retry may succeed. `ProxiedCallStateMachine` decides.
+    /// Whether no answer has begun and a retry may succeed. `ProxiedCallStateMachine` decides whether to retry.
     var mayBeRetried: Bool { [.connect, .connectTimeout, .closed].contains(cause) }
 
     /// The progress of a call when it failed.
@@ -86,9 +86,9 @@ struct ProxyFailure: Error, Sendable {
         self.verdict = verdict
     }
 
-    /// Whether the request may be resent regardless of the configured retries, provided that its body still can be.
-    /// Either the service has certainly not processed it, or it is idempotent and its connection was ending (RFC 9110,
-    /// section 9.2.2; RFC 9112, 9.3.1).
+    /// Returns whether the request may be resent regardless of the configured retries, provided that its body can be
+    /// resent. Either the service has certainly not processed it, or it is idempotent and its connection was closing
+    /// (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1).
     func mayBeResent(isIdempotent: Bool) -> Bool {
         switch interruption {
         case .unprocessed: true
@@ -97,7 +97,7 @@ struct ProxyFailure: Error, Sendable {
         }
     }
 
-    /// - Parameter origin: the upstream, if no connection to it could be established.
+    /// - Parameter origin: the upstream's origin, if no connection to it could be established.
     init(_ error: any Error, at stage: Stage, to origin: String? = nil) {
         let interruption = error as? HTTPClientConnection.Interruption
         let error = interruption?.cause ?? error
@@ -139,7 +139,7 @@ extension HTTPProblem {
         )
     }
 
-    /// Returns the problem of a call that failed, or that waited too long to be made.
+    /// Returns the problem of a call that failed or was never sent.
     /// - Parameter showsAddress: whether the caller may see the upstream's address.
     static func failed(_ failure: ProxyFailure, service: String, showsAddress: Bool) -> HTTPProblem {
         let addressedReason = showsAddress ? failure.addressedReason : nil

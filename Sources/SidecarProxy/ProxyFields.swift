@@ -10,13 +10,13 @@ enum ProxyFields {
     private static let hopByHop = FieldNames(
         "close", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings")
     private static let connection = FieldNames("connection")
-    /// Fields that are meant for this sidecar, or that it sets itself.
-    private static let ours = FieldNames(
+    /// Request fields that are meant for this sidecar, or that it sets itself.
+    private static let sidecarRequestFields = FieldNames(
         "host", "x-api-key", "interlock-subject", "interlock-service", "expect", "content-length")
-    /// Fields that are needed before the body is read, and so cannot be trailers.
+    /// Fields that are needed before the body is read and therefore cannot be trailers.
     private static let forbiddenInTrailers = FieldNames(
         "authorization", "content-encoding", "content-range", "content-type", "cookie", "set-cookie")
-    /// Fields that only this sidecar may set, and an upstream may not.
+    /// Response fields that only this sidecar may set.
     private static let sidecarResponseFields = FieldNames(
         "interlock-service", "interlock-state", "interlock-waited", "interlock-fallback")
 
@@ -33,7 +33,7 @@ enum ProxyFields {
         headers.reserveCapacity(head.headers.count + 4)
         headers.add(name: "Host", value: authority)
         let named = namedByConnection(in: head.headers)
-        for (name, value) in head.headers where isPassedOn(name, named) && !ours.contains(name) {
+        for (name, value) in head.headers where isForwarded(name, named) && !sidecarRequestFields.contains(name) {
             headers.add(name: name, value: value)
         }
         let isFromHTTP2 = head.version == .http2
@@ -88,11 +88,11 @@ enum ProxyFields {
         var headers = HTTPHeaders()
         headers.reserveCapacity(received.count + 5)
         let named = namedByConnection(in: received)
-        for (name, value) in received where isPassedOn(name, named) && !sidecarResponseFields.contains(name) {
+        for (name, value) in received where isForwarded(name, named) && !sidecarResponseFields.contains(name) {
             headers.add(name: name, value: value)
         }
         if isInformational { return headers }
-        // The answer has the origin of the admin API, where a page from an upstream must not act.
+        // The answer has the same origin as the admin API, which scripts of an upstream's page must not call.
         headers.add(name: "Content-Security-Policy", value: "sandbox")
         headers.add(name: "Via", value: via)
         return headers
@@ -104,23 +104,24 @@ enum ProxyFields {
         received.map { received in
             HTTPHeaders(
                 received.filter { name, _ in
-                    isPassedOn(name, []) && !ours.contains(name) && !sidecarResponseFields.contains(name)
+                    isForwarded(name, []) && !sidecarRequestFields.contains(name) && !sidecarResponseFields.contains(name)
                         && !forbiddenInTrailers.contains(name)
                 })
         }
     }
 
     /// - Parameter named: the fields that `Connection` names, in lower case.
-    private static func isPassedOn(_ name: String, _ named: Set<String>) -> Bool {
+    private static func isForwarded(_ name: String, _ named: Set<String>) -> Bool {
         if hopByHop.contains(name) || FieldNames.name(name, beginsWith: "proxy-") { return false }
         return named.isEmpty || !named.contains(name.lowercased())
     }
 
-    /// Returns the fields that `Connection` names, in lower case; none if it names only one that is never forwarded.
+    /// Returns the fields that `Connection` names, in lower case; empty if it names only one that is never forwarded
+    /// anyway.
     private static func namedByConnection(in headers: HTTPHeaders) -> Set<String> {
         // Most messages name only `keep-alive` or `close`.
-        let saysMore = headers.contains { name, value in connection.contains(name) && !hopByHop.contains(value) }
-        return saysMore ? tokens(of: "Connection", in: headers) : []
+        let namesOtherField = headers.contains { name, value in connection.contains(name) && !hopByHop.contains(value) }
+        return namesOtherField ? tokens(of: "Connection", in: headers) : []
     }
 
     private static func tokens(of name: String, in headers: HTTPHeaders) -> Set<String> {
@@ -132,7 +133,7 @@ enum ProxyFields {
     private static func isSpace(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
 }
 
-/// A set of field names that finds a name, in any case, without copying it.
+/// A set of field names with case-insensitive lookup that does not allocate.
 private struct FieldNames {
     /// The names by length, in lower case.
     private var byLength: [[[UInt8]]]
@@ -149,7 +150,7 @@ private struct FieldNames {
         return false
     }
 
-    /// - Parameter start: in lower case.
+    /// - Parameter start: the prefix, in lower case.
     static func name(_ name: String, beginsWith start: some Collection<UInt8>) -> Bool {
         var rest = name.utf8.makeIterator()
         for byte in start {

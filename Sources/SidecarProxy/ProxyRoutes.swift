@@ -6,7 +6,7 @@ internal import NIOHTTP1
 package import SidecarListeners
 internal import SidecarSettings
 
-/// The guarded proxy: calls to configured services, each guarded by its service's breaker, limits and concurrency.
+/// The routes of the guarded proxy: calls to configured services, guarded by their breakers, limits and concurrency.
 package struct ProxyRoutes {
     private let upstreams: NIOLoopBound<Upstreams>
     private let logger: Logger

@@ -3,8 +3,8 @@ internal import InterlockHTTP
 internal import NIOCore
 internal import SidecarListeners
 
-/// A tunnel between a client and an upstream that have switched protocols (RFC 9110, section 7.8): carries out the
-/// actions of `TunnelStateMachine`. Confined to its event loop.
+/// A tunnel between a client and an upstream that have switched protocols (RFC 9110, section 7.8). Executes the actions
+/// of `TunnelStateMachine`. Confined to its event loop.
 final class Tunnel {
     private let eventLoop: any EventLoop
     private var machine: TunnelStateMachine
@@ -16,30 +16,31 @@ final class Tunnel {
         machine = TunnelStateMachine(idleTimeout: idleTimeout, now: Instant(nanoseconds: eventLoop.uptime))
     }
 
+    /// Connects a client with an upstream.
     /// - Parameters:
     ///   - idleTimeout: the time without a byte from either side after which the tunnel closes, in milliseconds. Peers
-    ///     keep it open with a Ping (RFC 6455, section 5.5.2).
-    ///   - takeClient: installs the given handler on the client's connection.
+    ///     keep the tunnel open with a Ping (RFC 6455, section 5.5.2).
+    ///   - attachClient: a closure that installs the given handler on the client's connection.
     static func between(
         _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, idleTimeout: Int64,
-        _ takeClient: (any ChannelHandler) throws -> Void
+        _ attachClient: (any ChannelHandler) throws -> Void
     ) throws {
         let tunnel = Tunnel(on: eventLoop, idleTimeout: idleTimeout)
-        let (near, far) = (End(.client, of: tunnel), End(.upstream, of: tunnel))
-        tunnel.ends = (near, far)
+        let (clientEnd, upstreamEnd) = (End(.client, of: tunnel), End(.upstream, of: tunnel))
+        tunnel.ends = (clientEnd, upstreamEnd)
         tunnel.alarm = LazyAlarm(on: eventLoop) { tunnel.perform(tunnel.machine.alarm(now: tunnel.now)) }
         tunnel.setAlarm()
         do {
-            let early = try upstream.handOver(to: far)
-            eventLoop.assumeIsolated().execute { far.output = .open }
-            try takeClient(near)
-            near.output = .open
-            near.write(early)
-            near.flush()
-            // Everything that either side has sent in this tick passes at its end.
+            let early = try upstream.handOver(to: upstreamEnd)
+            eventLoop.assumeIsolated().execute { upstreamEnd.output = .open }
+            try attachClient(clientEnd)
+            clientEnd.output = .open
+            clientEnd.write(early)
+            clientEnd.flush()
+            // Bytes that either side has sent in this tick are flushed at its end.
             eventLoop.assumeIsolated().execute {
-                near.flush()
-                far.flush()
+                clientEnd.flush()
+                upstreamEnd.flush()
             }
         } catch {
             tunnel.end()
@@ -97,18 +98,18 @@ final class Tunnel {
         typealias OutboundOut = ByteBuffer
 
         enum Output {
-            /// The connection has not been taken over yet.
-            case awaited
+            /// The handler is not yet installed on the connection.
+            case pending
             case open
         }
 
-        /// The longest time that a closing connection waits for its bytes to be sent.
+        /// The maximum time that a closing connection waits for its bytes to be sent.
         private static let linger = TimeAmount.seconds(5)
 
         private let side: TunnelStateMachine.Side
         private let tunnel: Tunnel
         private var context: ChannelHandlerContext?
-        fileprivate var output = Output.awaited
+        fileprivate var output = Output.pending
 
         init(_ side: TunnelStateMachine.Side, of tunnel: Tunnel) {
             self.side = side
@@ -117,7 +118,7 @@ final class Tunnel {
 
         fileprivate var isWritable: Bool { context?.channel.isWritable ?? false }
 
-        /// Writes the bytes, which leave with the next flush.
+        /// Writes the bytes, which are sent with the next flush.
         fileprivate func write(_ bytes: ByteBuffer) { context?.write(wrapOutboundOut(bytes), promise: nil) }
 
         fileprivate func flush() { context?.flush() }

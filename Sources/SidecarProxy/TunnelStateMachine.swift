@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// The protocol of a tunnel between a client and an upstream. Pure: takes events and the time, and returns actions,
-/// which `Tunnel` carries out.
+/// The state of a tunnel between a client and an upstream. Pure: takes events and the time, and returns actions for
+/// `Tunnel` to execute.
 ///
 /// Each side is read only while the other accepts bytes. The tunnel closes when one side ends, or when no byte passes
 /// within the idle timeout.
@@ -35,13 +35,13 @@ struct TunnelStateMachine {
     private var passedAt: Instant
     private let idleTimeout: Int64
 
-    /// - Parameter idleTimeout: in milliseconds.
+    /// - Parameter idleTimeout: the idle timeout, in milliseconds.
     init(idleTimeout: Int64, now: Instant) {
         self.idleTimeout = idleTimeout
         passedAt = now
     }
 
-    /// The time at which `alarm` is due.
+    /// The time at which `alarm` must be called.
     var due: Instant { passedAt.advanced(byMilliseconds: idleTimeout) }
 
     mutating func readRequested(_ side: Side, isOtherWritable: Bool) -> Action {
@@ -63,7 +63,7 @@ struct TunnelStateMachine {
         return due <= now ? end() : .setAlarm
     }
 
-    /// A side ended, failed, or could not be taken over.
+    /// Handles the end or failure of a side, or a failure to set up the tunnel.
     mutating func end() -> Action {
         guard case .open = state else { return .none }
         state = .closed

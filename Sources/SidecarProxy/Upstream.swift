@@ -6,12 +6,12 @@ internal import SidecarListeners
 internal import SidecarSettings
 internal import SidecarTelemetry
 
-/// A service as the proxy calls it: its connections, its retry budget and its last good answers. Confined to the
+/// The proxy's view of a service: its connections, its retry budget and its last good answers. Confined to the
 /// coordinator's event loop.
 ///
-/// Calls and connections keep their upstream alive, so that a reload interrupts none of them.
+/// Calls and connections keep their upstream alive, so a reload interrupts none of them.
 final class Upstream: RetrySource {
-    /// The limit without `concurrency`. The callers' own connections then limit the upstream's.
+    /// The maximum number of connections if `concurrency` is not set. In practice, the number of clients limits them.
     private static let maximumConnections = 16_384
 
     /// The range of the pause before a retry, in milliseconds.
@@ -72,7 +72,7 @@ final class Upstream: RetrySource {
     }
 }
 
-/// The durations of calls through the proxy, and of their tries.
+/// The histograms of the durations of proxied calls and of their tries.
 struct UpstreamTimes {
     /// From the head of a call to the head of its answer.
     let calls: TimeHistogram

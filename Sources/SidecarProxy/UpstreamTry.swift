@@ -2,7 +2,7 @@ internal import InterlockHTTP
 internal import NIOCore
 internal import NIOHTTP1
 
-/// One try of a call, and its connection. Tags the connection's events with the try, and passes them on to the call.
+/// One try of a call, with its connection. Forwards the connection's events to the call, together with the try.
 /// Confined to the coordinator's event loop.
 final class UpstreamTry: HTTPClientReceiver {
     private enum Lease {
@@ -47,7 +47,7 @@ final class UpstreamTry: HTTPClientReceiver {
         }
     }
 
-    /// Leaves the connection to its new owner.
+    /// Gives the connection to another owner, so that `leave` no longer affects it.
     func handOver() { lease = .none }
 
     // MARK: Events of the connection
@@ -63,7 +63,7 @@ final class UpstreamTry: HTTPClientReceiver {
     func received(_ part: ByteBuffer) { call.upstreamSent(self, part) }
 
     func receivedEnd(_ trailers: HTTPHeaders?) {
-        // From here on the connection may carry other requests.
+        // From now on, the connection may carry other requests.
         lease = .none
         call.upstreamSentEnd(self, trailers)
     }

@@ -8,9 +8,9 @@ package import SidecarTelemetry
 /// loop.
 package final class Upstreams {
     let calls: CoordinatorCalls
-    private var table: [String: Upstream] = [:]
+    private var upstreamsByService: [String: Upstream] = [:]
     let pace: ProxyPace
-    /// The size of the request bodies that calls keep, in bytes.
+    /// The total size of the request bodies that calls buffer for a resend, in bytes.
     var keptBytes = 0
     private let largeReads: LargeReads
     private let metrics: PrometheusRegistry
@@ -29,32 +29,33 @@ package final class Upstreams {
         largeReads = LargeReads(eventLoop: eventLoop)
     }
 
-    /// Returns the upstream of a service, or a new one if its settings have changed.
+    /// Returns the upstream of a service. Replaces it if its settings have changed.
     /// - Returns: `nil` if no calls can be made to it.
     func upstream(of service: String, _ settings: UpstreamSettings, concurrency: Int?) -> Upstream? {
-        let former = table[service]
+        let former = upstreamsByService[service]
         if let former, former.concurrency == concurrency, former.settings == settings { return former }
         former?.pool.close()
         let upstream = Upstream(
             settings, concurrency: concurrency, times: former?.times ?? UpstreamTimes(service: service, in: metrics),
             largeReads: largeReads, eventLoop: eventLoop, environment: environment)
-        table[service] = upstream
+        upstreamsByService[service] = upstream
         return upstream
     }
 
-    /// Drops the services that no longer have an upstream.
+    /// Removes the upstreams of services that no longer have one.
+    /// - Parameter hasUpstream: whether a service has an upstream.
     package func keep(_ hasUpstream: (String) -> Bool) {
-        for (service, upstream) in table where !hasUpstream(service) {
-            table[service] = nil
+        for (service, upstream) in upstreamsByService where !hasUpstream(service) {
+            upstreamsByService[service] = nil
             upstream.pool.close()
             metrics.remove(upstream.times.calls)
             metrics.remove(upstream.times.tries)
         }
     }
 
-    /// Closes all connections that no call uses.
+    /// Closes all idle connections.
     package func close() {
-        for upstream in table.values { upstream.pool.close() }
-        table = [:]
+        for upstream in upstreamsByService.values { upstream.pool.close() }
+        upstreamsByService = [:]
     }
 }

@@ -2,20 +2,20 @@
 package struct APIKey: Sendable, Equatable {
     /// The permissions of a key.
     package enum Role: String, CaseIterable, Sendable {
-        /// Use of locks, limits and permits, and reading.
+        /// May read, and may use locks, limits and permits.
         case use
-        /// The permissions of `use`, and breaking locks, forcing breakers and reloading.
+        /// May also break locks, force breakers and reload.
         case admin
     }
 
-    /// `name`: the unique name, which follows the rule of `ResourceName`.
+    /// `name`: the unique name, which is a valid `ResourceName`.
     package var name: String
     /// The credential, from the variable named by `key_env`, the file at `key_file`, or `key`. Never logged.
     package var secret: String
     /// `role`: `use` or `admin`.
     package var role: Role
 
-    /// The minimum length, in characters, below which a key causes a warning.
+    /// The length, in characters, below which a key causes a warning.
     static let shortestSafe = 16
 
     package init(name: String, secret: String, role: Role) {

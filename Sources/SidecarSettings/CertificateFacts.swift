@@ -3,7 +3,7 @@ import InterlockCore
 internal import NIOCore
 internal import NIOSSL
 
-/// The facts about a certificate that an operator may get wrong: its hosts and its validity.
+/// The properties of a certificate that an operator may get wrong: its host names and its validity.
 package struct CertificateFacts: Equatable {
     /// The host names, in lower case, and the IP addresses.
     package var names: [String]
@@ -33,7 +33,7 @@ package struct CertificateFacts: Equatable {
         }
     }
 
-    /// Returns whether clients that call this host accept the certificate. An asterisk matches one label.
+    /// Returns whether the certificate is valid for this host. An asterisk matches one label.
     package func isFor(_ host: String) -> Bool {
         let host = host.lowercased()
         let rest = host.firstIndex(of: ".").map { "*" + host[$0...] }
@@ -42,7 +42,7 @@ package struct CertificateFacts: Equatable {
 
     /// Returns the reasons why clients would reject the certificate, one sentence each.
     /// - Parameters:
-    ///   - hosts: the hosts that clients call, as far as the configuration shows.
+    ///   - hosts: the hosts that clients are known to call.
     ///   - now: the time in seconds since 1970.
     func warnings(for hosts: [String], now: Int) -> [String] {
         var warnings: [String] = []

@@ -6,8 +6,8 @@ struct ConfigurationFile {
     let path: String
     private static let maximumBytes = 1 << 20
     private static let maximumValues = 100_000
-    /// The maximum total size of all texts in bytes, with aliases expanded.
-    private static let maximumWrittenOut = 16 << 20
+    /// The maximum total size of all texts after expanding aliases, in bytes.
+    private static let maximumExpandedBytes = 16 << 20
     /// The maximum number of repeated keys that a message names.
     private static let maximumShown = 3
 
@@ -57,13 +57,13 @@ struct ConfigurationFile {
         do throws(YAMLError) {
             // Some editors on Windows write a byte order mark before the text.
             let yaml = yaml.unicodeScalars.first == "\u{FEFF}" ? String(yaml.unicodeScalars.dropFirst()) : yaml
-            return try YAMLReader.read(yaml, most: .init(values: Self.maximumValues, bytes: Self.maximumWrittenOut))
+            return try YAMLReader.read(yaml, most: .init(values: Self.maximumValues, bytes: Self.maximumExpandedBytes))
         } catch {
             throw refusal(error)
         }
     }
 
-    /// Describes a YAML error without quoting the line, which may contain a secret.
+    /// Describes a YAML error without quoting the text, which may contain a secret.
     private func refusal(_ error: YAMLError) -> ConfigurationError {
         switch error {
         case .malformed(let problem, let line):
@@ -80,7 +80,7 @@ struct ConfigurationFile {
         case .tooManyValues:
             return refusal(nil, "expected at most \(Self.maximumValues) values after expanding aliases")
         case .tooLong:
-            return refusal(nil, "expected at most \(Self.maximumWrittenOut >> 20) MiB of text after expanding aliases")
+            return refusal(nil, "expected at most \(Self.maximumExpandedBytes >> 20) MiB of text after expanding aliases")
         case .outOfMemory:
             return refusal(nil, "not enough memory to parse the file")
         }

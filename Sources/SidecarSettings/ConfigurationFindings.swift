@@ -1,15 +1,16 @@
-/// The findings from reading one configuration: mistakes, warnings, and the places of settings that later rules check.
+/// The findings from reading one configuration: mistakes, warnings, and the locations of settings that later rules
+/// check.
 ///
-/// A class, because every value of the file reports to the same findings. An instance lasts for one call of `load`.
+/// A class, because all values of the file share one instance, which lasts for one call of `load`.
 package final class ConfigurationFindings {
     let fileName: String
-    /// Whether secrets in variables and files are read. A check on another host does not have them.
+    /// Whether secrets in variables and files are read. A check on another host has no access to them.
     let readsSecrets: Bool
     package private(set) var problems: [ConfigurationProblem] = []
     private(set) var warnings: [String] = []
     /// The environment variables that the file names.
     var variables: Set<String> = []
-    /// The places of settings that later rules check, by path.
+    /// The locations of settings that later rules check, by path.
     var locations: [String: ConfigurationProblem.Location] = [:]
 
     package init(fileName: String, readsSecrets: Bool) {
@@ -38,7 +39,7 @@ package final class ConfigurationFindings {
         problems.append(ConfigurationProblem(location: location, path: path, message: message))
     }
 
-    /// Adds the findings of another file that this one names.
+    /// Adds the findings of a file that this one names.
     func adopt(_ other: ConfigurationFindings) {
         problems += other.problems
         warnings += other.warnings

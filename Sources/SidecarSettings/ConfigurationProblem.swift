@@ -1,4 +1,4 @@
-/// A mistake in a configuration: its place, and what was expected there.
+/// A mistake in a configuration: its location, and what was expected there.
 package struct ConfigurationProblem: Hashable, Sendable, CustomStringConvertible {
     /// The origin of a setting.
     package enum Location: Hashable, Sendable {
@@ -11,7 +11,7 @@ package struct ConfigurationProblem: Hashable, Sendable, CustomStringConvertible
     }
 
     package var location: Location
-    /// The key, such as `services.catalog.limits[0].limit`; `nil` if the place is sufficient.
+    /// The path of the key, such as `services.catalog.limits[0].limit`; `nil` if the location is sufficient.
     package var path: String?
     /// The expected and the actual value. Never contains a secret.
     package var message: String

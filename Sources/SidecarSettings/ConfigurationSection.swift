@@ -1,12 +1,12 @@
 import InterlockCore
 
-/// A mapping in the file. The keys that readers request are the known keys.
+/// A mapping in the file. Every key that a reader requests becomes a known key; the others are rejected.
 final class ConfigurationSection {
-    /// The mapping itself, for mistakes that concern no single key.
+    /// The mapping itself, for mistakes that concern more than one key.
     let whole: ConfigurationValue
     private let entries: [(key: ConfigurationValue, name: String, value: ConfigurationValue)]
     private var known: [String] = []
-    private var settled: Set<String> = []
+    private var handled: Set<String> = []
 
     /// Returns `nil` and reports a mistake if `value` is not a mapping. Entries whose key is not a text are reported
     /// and skipped.
@@ -17,11 +17,11 @@ final class ConfigurationSection {
             entries = []
             return
         }
-        guard case .mapping(let mapping) = value.node.content else {
+        guard case .mapping(let pairs) = value.node.content else {
             value.refuse(expected: ConfigurationExpectation("a mapping (key: value)"), instead: shorthand)
             return nil
         }
-        entries = mapping.compactMap { entry in
+        entries = pairs.compactMap { entry in
             guard let name = entry.key.text, !name.isEmpty else {
                 value.child(entry.key, "").refuse("expected a string as key")
                 return nil
@@ -70,34 +70,36 @@ final class ConfigurationSection {
         return entries
     }
 
-    /// Rejects keys with a specific reason: they are misplaced, not supported yet, or no longer supported.
+    /// Rejects keys for a specific reason, for example because they conflict with another key or are no longer
+    /// supported.
     func refuse(_ keys: [String], _ reason: String) {
         for entry in entries where keys.contains(entry.name) {
-            settled.insert(entry.name)
+            handled.insert(entry.name)
             entry.key.refuse(reason)
         }
     }
 
     /// Ignores keys that no reader requested, and warns about them.
     func ignore(_ keys: Set<String>, _ reason: String) {
-        for entry in entries where keys.contains(entry.name) && !known.contains(entry.name) && !settled.contains(entry.name) {
-            settled.insert(entry.name)
+        for entry in entries where keys.contains(entry.name) && !known.contains(entry.name) && !handled.contains(entry.name) {
+            handled.insert(entry.name)
             whole.findings.warn("\(whole.findings.fileName): \(entry.key.path) \(reason)")
         }
     }
 
     /// Accepts and ignores keys that begin with `x-`, which hold anchors for use elsewhere in the file.
     func ignoreExtensions() {
-        settled.formUnion(entries.map(\.name).filter { $0.hasPrefix("x-") })
+        handled.formUnion(entries.map(\.name).filter { $0.hasPrefix("x-") })
     }
 
     func refuseUnknownKeys() {
-        for entry in entries where !known.contains(entry.name) && !settled.contains(entry.name) {
+        for entry in entries where !known.contains(entry.name) && !handled.contains(entry.name) {
             if entry.name == "<<" {
                 entry.key.refuse("merge keys are not supported; repeat the settings, or use an alias for the whole value")
                 continue
             }
-            let suggestion = Self.meant(by: entry.name, among: known) ?? ConfigurationText.closest(to: entry.name, among: known)
+            let suggestion =
+                Self.knownKey(for: entry.name, among: known) ?? ConfigurationText.closest(to: entry.name, among: known)
             let hint = suggestion.map { "did you mean \($0)?" } ?? "expected \(ConfigurationText.alternatives(known))"
             entry.key.refuse("unknown key; \(hint)")
         }
@@ -105,15 +107,15 @@ final class ConfigurationSection {
 }
 
 extension ConfigurationSection {
-    /// Returns the known key to which other software gives this name, or `nil` if this section knows no such key.
-    private static func meant(by word: String, among known: [String]) -> String? {
+    /// Returns the known key that other software calls by this name, or `nil` if there is none.
+    private static func knownKey(for word: String, among known: [String]) -> String? {
         let word = word.lowercased().replacing("-", with: "_")
         if known.contains(word) { return word }
         return synonyms.first { known.contains($0.key) && $0.words.contains(word) }?.key
     }
 
-    /// The names that other software gives to keys. A name may occur for several keys, because a section knows only one
-    /// of them.
+    /// The names of keys in other software. A name may be listed for several keys, because at most one of them is known
+    /// in any section.
     private static let synonyms: [(key: String, words: Set<String>)] = [
         // Keys of services.
         ("url", ["base_url", "upstream", "endpoint", "address", "uri", "host", "target"]),

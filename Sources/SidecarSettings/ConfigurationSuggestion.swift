@@ -29,7 +29,7 @@ enum ConfigurationSuggestion {
         return (percent == percent.rounded() ? "\(Int(percent))" : "\(percent)") + "%"
     }
 
-    /// Returns `true` or `false` for other words for them.
+    /// Returns `true` or `false` for a synonym such as `yes` or `off`.
     static func flag(for text: String) -> String? {
         switch text.lowercased() {
         case "true", "yes", "y", "on", "1": "true"

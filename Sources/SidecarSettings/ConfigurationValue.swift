@@ -1,12 +1,12 @@
 import InterlockCore
 
-/// A value in the file and its place. Readers return the parsed value, or report a mistake and return `nil`.
+/// A value in the file, with its location. Its methods return the parsed value, or report a mistake and return `nil`.
 struct ConfigurationValue {
     let node: YAMLNode
     /// The path of the value, such as `services.catalog.limits[0]`; empty for the whole file.
     let path: String
     let findings: ConfigurationFindings
-    /// Whether the value may be a secret, which messages must not repeat.
+    /// Whether the value may be a secret, which messages must not quote.
     private(set) var isConcealed = false
 
     init(node: YAMLNode, path: String, findings: ConfigurationFindings) {
@@ -15,7 +15,7 @@ struct ConfigurationValue {
         self.findings = findings
     }
 
-    /// Returns the same value, marked so that messages do not repeat it.
+    /// Returns a copy that messages do not quote.
     func concealed() -> ConfigurationValue {
         var copy = self
         copy.isConcealed = true
@@ -30,10 +30,10 @@ struct ConfigurationValue {
     }
 
     /// Reports that something else was expected at this value.
-    /// - Parameter shorthand: the key to suggest if there is a plain value instead of a mapping.
+    /// - Parameter shorthand: the key to suggest if the value is a scalar instead of a mapping.
     func refuse(expected expectation: ConfigurationExpectation, instead shorthand: String? = nil) {
         let message = expectation.message(got: shown)
-        guard let shorthand, let text = word, !isConcealed, !text.isEmpty, Bool(text) == nil else { return refuse(message) }
+        guard let shorthand, let text = node.text, !isConcealed, !text.isEmpty, Bool(text) == nil else { return refuse(message) }
         let key = path.split(separator: ".").last.map(String.init) ?? path
         refuse("\(message); write \(key): { \(shorthand): \(Self.cut("\(RedactedURL(text))")) }")
     }
@@ -70,22 +70,22 @@ struct ConfigurationValue {
 }
 
 extension ConfigurationValue {
-    /// Returns a value for a message: in quotes, shortened, without a password.
+    /// Returns a text for a message: in quotes, shortened, and with passwords masked.
     static func quoted(_ text: String) -> String { "\"\(cut("\(RedactedURL(text))"))\"" }
 
     static func cut(_ text: String) -> String { Excerpt(text, length: 80).description }
 }
 
 extension ConfigurationValue {
-    /// Reads a mapping, where null means an empty one. Keys that `read` did not request are rejected.
-    /// - Parameter shorthand: the key to suggest if there is a plain value instead of a mapping.
+    /// Reads a mapping. Null counts as an empty mapping. Keys that `read` did not request are rejected.
+    /// - Parameter shorthand: the key to suggest if the value is a scalar instead of a mapping.
     func section(shorthand: String? = nil, _ read: (ConfigurationSection) -> Void) {
         guard let section = ConfigurationSection(self, shorthand: shorthand) else { return }
         read(section)
         section.refuseUnknownKeys()
     }
 
-    /// Returns the items of a list, where null means an empty one.
+    /// Returns the items of a list. Null counts as an empty list.
     func list() -> [ConfigurationValue] {
         guard !isNull else { return [] }
         guard case .sequence(let sequence) = node.content else {
@@ -110,7 +110,8 @@ extension ConfigurationValue {
         }
     }
 
-    /// Reads a text for which `expected` returns `nil`.
+    /// Reads a text and checks it with `expected`, which returns what was expected instead, or `nil` if the text is
+    /// valid.
     func parsed(insteadOf expected: (String) -> String?) -> String? {
         parsed { text throws(ConfigurationExpectation) in
             if let expected = expected(text) { throw ConfigurationExpectation(expected) }

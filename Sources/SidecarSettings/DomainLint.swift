@@ -1,6 +1,6 @@
 import InterlockCore
 
-/// Finds rules of a domain that appear to limit requests but have no effect, which is probably a mistake.
+/// Finds rules of a domain that appear to limit requests but have no effect, which are probably mistakes.
 struct DomainLint {
     /// The maximum number of patterns of one key that are compared with each other.
     private static let maximumPatterns = 1000
@@ -67,28 +67,28 @@ struct DomainLint {
         }
     }
 
-    /// Returns the names of rules that replace each other in a cycle, so that a request that matches all of them is
-    /// limited by none. Returns `nil` if there is no cycle. O(n) in the number of rules and their replacements.
+    /// Returns the names of rules that replace each other in a cycle, so that none of them limits a request that
+    /// matches them all. Returns `nil` if there is no cycle. O(n) in the number of rules and their replacements.
     static func circle(in rules: [DescriptorRule]) -> [String]? {
         var replaced: [String: Set<String>] = [:]
         visit(rules) { rule in
             if let name = rule.name { replaced[name, default: []].formUnion(rule.replaces.filter { $0 != name }) }
         }
-        var settled: Set<String> = []
-        for start in replaced.keys.sorted() where !settled.contains(start) {
-            // The path of the depth-first search, and the names left to visit from each of its steps.
-            var way = [start]
-            var left = [replaced[start]?.sorted() ?? []]
-            while !way.isEmpty {
-                guard let next = left[left.count - 1].popLast() else {
-                    settled.insert(way.removeLast())
-                    left.removeLast()
+        var finished: Set<String> = []
+        for start in replaced.keys.sorted() where !finished.contains(start) {
+            // The path of the depth-first search, and the unvisited names at each of its steps.
+            var path = [start]
+            var unvisited = [replaced[start]?.sorted() ?? []]
+            while !path.isEmpty {
+                guard let next = unvisited[unvisited.count - 1].popLast() else {
+                    finished.insert(path.removeLast())
+                    unvisited.removeLast()
                     continue
                 }
-                if let first = way.firstIndex(of: next) { return Array(way[first...]) }
-                guard !settled.contains(next), let further = replaced[next] else { continue }
-                way.append(next)
-                left.append(further.sorted())
+                if let first = path.firstIndex(of: next) { return Array(path[first...]) }
+                guard !finished.contains(next), let further = replaced[next] else { continue }
+                path.append(next)
+                unvisited.append(further.sorted())
             }
         }
         return nil
@@ -96,8 +96,8 @@ struct DomainLint {
 
     /// Describes a cycle: `"x" replaces "y" replaces "x"`.
     static func described(_ circle: [String]) -> String {
-        let least = circle.indices.min { circle[$0] < circle[$1] } ?? 0
-        let names = circle[least...] + circle[..<least] + [circle[least]]
+        let smallest = circle.indices.min { circle[$0] < circle[$1] } ?? 0
+        let names = circle[smallest...] + circle[..<smallest] + [circle[smallest]]
         return names.map(ConfigurationValue.quoted).joined(separator: " replaces ")
     }
 }

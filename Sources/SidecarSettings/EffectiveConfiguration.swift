@@ -13,7 +13,7 @@ package struct EffectiveConfiguration {
     static let hidden = "***"
 
     /// Renders a configuration.
-    /// - Throws: an error if the YAML cannot be written, which no valid configuration causes.
+    /// - Throws: an error if the YAML cannot be written, which does not happen with a valid configuration.
     package init(_ configuration: SidecarConfiguration) throws {
         yaml = try YAMLWriter.text(of: Self.tree(configuration))
         let domains = configuration.domains.definitions.map { ($0.name, $0.digest) }
@@ -62,7 +62,7 @@ package struct EffectiveConfiguration {
         ])
     }
 
-    /// Returns a URL whose secrets are masked but which is still valid.
+    /// Returns the URL with its secrets masked, so that it is still valid.
     private static func readable(_ url: String) -> String {
         let masked = "\(RedactedURL(url))"
         guard masked != url, let server = try? RedisConfiguration(url: url, isWhole: false) else { return masked }
@@ -98,8 +98,8 @@ package struct EffectiveConfiguration {
         ])
     }
 
-    /// Numbers the placeholders of secrets, because two keys must not have the same secret when the output is read
-    /// again.
+    /// Returns an entry of `auth.keys`. Its placeholder has a number, because two keys with the same secret would be
+    /// rejected when the output is read again.
     private static func key(_ number: Int, _ key: APIKey) -> YAMLNode {
         .entries([("name", .text(key.name)), ("key", .text("\(hidden)\(number)")), ("role", .word(key.role.rawValue))])
     }
@@ -169,7 +169,7 @@ package struct EffectiveConfiguration {
         ]
     }
 
-    /// Returns a duration, or the word for no limit if `duration` is `nil`.
+    /// Returns a duration, or the word that means no limit if `duration` is `nil`.
     private static func endless(_ duration: Duration?) -> YAMLNode {
         duration == nil ? .word(UpstreamSettings.endless) : .duration(duration)
     }
@@ -303,7 +303,7 @@ extension YAMLNode {
         .word("\(DurationText.shortest(range.lowerBound))..\(DurationText.shortest(range.upperBound))")
     }
 
-    /// Converts a fraction to a percentage. Rounding undoes the inexactness of the earlier division by 100.
+    /// Converts a fraction to a percentage. The rounding undoes the inexact division by 100 when it was parsed.
     fileprivate static func percentage(_ fraction: Double) -> YAMLNode {
         let percent = (fraction * 100 * 1e9).rounded() / 1e9
         return .word((percent == percent.rounded() ? "\(Int64(percent))" : "\(percent)") + "%")

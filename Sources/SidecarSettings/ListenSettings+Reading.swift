@@ -6,9 +6,9 @@ extension ListenSettings {
     static let httpPath = "listen.http"
     static let grpcPath = "listen.grpc"
     private static let connectionCounts = 1...1_000_000
-    /// The longest path that fits into `sockaddr_un`, which has 108 bytes including the terminating NUL, less the
-    /// temporary suffix.
-    private static let longestSocketPath = 107 - UnixSocketSettings.longestSuffix
+    /// The maximum length of a socket's path, in bytes: the 108 bytes of `sockaddr_un`, less the terminating NUL and
+    /// the temporary suffix.
+    private static let maximumSocketPathBytes = 107 - UnixSocketSettings.longestSuffix
 
     mutating func read(_ value: ConfigurationValue) {
         value.section(shorthand: "resp") { section in
@@ -19,7 +19,7 @@ extension ListenSettings {
             section.readOptional("unix_mode", into: &unixMode) { $0.parsed(by: SocketMode.init(parsing:)) }
             section.readOptional("unix_group", into: &unixGroup) { value in
                 value.parsed(by: { name throws(ConfigurationExpectation) in
-                    // A check for another host cannot look up its groups.
+                    // A check on another host has other groups.
                     value.findings.readsSecrets ? try Self.checkedGroup(name) : name
                 })
             }
@@ -31,8 +31,8 @@ extension ListenSettings {
     }
 
     static func checkedSocketPath(_ path: String) throws(ConfigurationExpectation) -> String {
-        let isAcceptable = !path.isEmpty && path.utf8.count <= longestSocketPath && !path.utf8.contains(0)
-        guard isAcceptable else { throw ConfigurationExpectation("the path of a socket, 1-\(longestSocketPath) bytes") }
+        let isAcceptable = !path.isEmpty && path.utf8.count <= maximumSocketPathBytes && !path.utf8.contains(0)
+        guard isAcceptable else { throw ConfigurationExpectation("the path of a socket, 1-\(maximumSocketPathBytes) bytes") }
         return path
     }
 
@@ -73,7 +73,7 @@ extension TLSSettings {
         }
     }
 
-    /// Reads the path of a PEM file. The file must be readable unless the check is for another host.
+    /// Reads the path of a PEM file, which must be readable unless this is a check on another host.
     static func file(_ value: ConfigurationValue) -> String? {
         value.parsed { path throws(ConfigurationExpectation) in
             guard !value.findings.readsSecrets || ConfigurationFile(path: path).isReadable else {
@@ -85,7 +85,7 @@ extension TLSSettings {
 }
 
 extension TLSSettings {
-    /// Reads the path of a PEM file with certificates of authorities that may sign a peer's certificate.
+    /// Reads the path of a PEM file with CA certificates for verifying a peer's certificate.
     static func authorities(_ value: ConfigurationValue) -> String? {
         guard let path = file(value) else { return nil }
         guard value.findings.readsSecrets else { return path }
@@ -104,7 +104,7 @@ extension TLSSettings {
 }
 
 extension ConfigurationValue {
-    /// Reads HOST:PORT and records its place for rules that check all listeners together.
+    /// Reads HOST:PORT and records its location for rules that check all listeners together.
     fileprivate func endpoint() -> SocketEndpoint? {
         findings.locations[path] = location
         return parsed(by: SocketEndpoint.init(parsing:))
@@ -143,7 +143,7 @@ extension APIKey {
 
     private static func secret(in section: ConfigurationSection, environment: [String: String]) -> String? {
         let variable = section.value("key_env")
-        // Concealed, because the value may be the key itself, written in the wrong place.
+        // Concealed, because the value may be the key itself, entered in the wrong field.
         let file = section.value("key_file")?.concealed()
         let literal = section.value("key")?.concealed()
         let isUnread = !section.whole.findings.readsSecrets
@@ -163,7 +163,7 @@ extension APIKey {
         return nil
     }
 
-    /// Returns a placeholder for a key that is not read, distinct for each variable or file.
+    /// Returns a placeholder for a key that is not read, unique to its variable or file.
     private static func unread(
         _ value: ConfigurationValue, _ check: (String) throws(ConfigurationExpectation) -> String
     ) -> String? {
@@ -176,7 +176,7 @@ extension APIKey {
         fromVariableNamedBy value: ConfigurationValue,
         environment: [String: String]
     ) -> String? {
-        // Concealed unless it is a valid variable name, because it may be the key itself, written in the wrong place.
+        // Concealed unless it is a valid variable name, because it may be the key itself, entered in the wrong field.
         guard let name = value.concealed().parsed(by: checkedVariableName) else { return nil }
         value.findings.variables.insert(name)
         guard let secret = environment[name], !secret.isEmpty else {

@@ -9,8 +9,8 @@ package struct ListenSettings: Sendable, Equatable {
     package var http = SocketEndpoint(host: "127.0.0.1", port: 7380)
     /// `listen.unix`: the path of a Unix socket for the RESP API, at most 103 bytes; none by default.
     package var unix: String?
-    /// `listen.unix_mode`: the permissions of that socket; by default for this user only, and with `listen.unix_group`
-    /// for the group too.
+    /// `listen.unix_mode`: the permissions of that socket; by default access for this user, and for the group if
+    /// `listen.unix_group` is set.
     package var unixMode: SocketMode?
     /// `listen.unix_group`: the group of that socket, by name or number; the process's own group by default.
     package var unixGroup: String?
@@ -30,7 +30,7 @@ package struct ListenSettings: Sendable, Equatable {
 }
 
 extension SocketEndpoint {
-    /// Returns the actual endpoint of a listener bound to this one, with the port that the system chose.
+    /// Returns the actual endpoint of a listener that was bound to this one, with the port that the system chose.
     package func bound(to address: SocketAddress?) -> SocketEndpoint {
         SocketEndpoint(host: address?.ipAddress ?? host, port: address?.port ?? port)
     }

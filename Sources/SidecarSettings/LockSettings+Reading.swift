@@ -3,7 +3,8 @@ import InterlockCore
 package import RedisClient
 
 extension LockSettings {
-    /// The default of `locks.min_ttl`. A smaller number is usually meant as seconds but given as milliseconds.
+    /// The default of `locks.min_ttl`. Usually, someone who requests a shorter lease has confused seconds with
+    /// milliseconds.
     static let defaultMinimumTTL = Duration.milliseconds(100)
     static let waitReplicasPath = "locks.wait_replicas"
 

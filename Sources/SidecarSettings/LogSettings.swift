@@ -9,9 +9,9 @@ package struct LogSettings: Sendable, Equatable {
 
     /// The format of a message.
     package enum Format: String, CaseIterable, Sendable {
-        /// One line for people.
+        /// One line of logfmt per message.
         case text
-        /// One JSON object per line.
+        /// One JSON object on one line per message.
         case json
     }
 

@@ -1,4 +1,4 @@
-/// Percent-encoding (RFC 3986, section 2.1). A plus sign does not denote a space.
+/// Percent-encoding (RFC 3986, section 2.1). A plus sign stands for itself, not for a space.
 package enum PercentEncoding {
     /// Decodes `text` once. Returns `nil` if a `%` is not followed by two hexadecimal digits or the result is not
     /// UTF-8.

@@ -76,7 +76,7 @@ extension ProbeSettings {
 }
 
 extension ProbeExpectation {
-    private static let longestText = 1000
+    private static let maximumTextBytes = 1000
 
     /// Reads `services.NAME.probe.expect`.
     mutating func read(_ value: ConfigurationValue) {
@@ -98,7 +98,7 @@ extension ProbeExpectation {
         var headers: [Header] = []
         value.section { section in
             for entry in section.named() {
-                guard HTTPToken.isValid(entry.name), entry.name.utf8.count <= longestText else {
+                guard HTTPToken.isValid(entry.name), entry.name.utf8.count <= maximumTextBytes else {
                     entry.key.refuse("expected a header name")
                     continue
                 }
@@ -129,13 +129,15 @@ extension ProbeExpectation {
     }
 
     private static func checkedMember(_ text: String) throws(ConfigurationExpectation) -> String {
-        guard text.utf8.count <= longestText else { throw ConfigurationExpectation("a string of at most \(longestText) bytes") }
+        guard text.utf8.count <= maximumTextBytes else {
+            throw ConfigurationExpectation("a string of at most \(maximumTextBytes) bytes")
+        }
         return text
     }
 
     private static func checkedText(_ text: String) throws(ConfigurationExpectation) -> String {
-        guard !text.isEmpty, text.utf8.count <= longestText else {
-            throw ConfigurationExpectation("a string of 1-\(longestText) bytes")
+        guard !text.isEmpty, text.utf8.count <= maximumTextBytes else {
+            throw ConfigurationExpectation("a string of 1-\(maximumTextBytes) bytes")
         }
         return text
     }

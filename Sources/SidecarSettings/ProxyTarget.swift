@@ -1,12 +1,12 @@
-/// The path after `/proxy/{service}` and the query of a proxy request, as the client sent them.
+/// The target of a proxy request: its path after `/proxy/{service}` and its query, as the client sent them.
 ///
 /// Servers differ in how often they decode a path, and in which characters they treat as separators. A path that any of
 /// them could interpret as leaving the base path is rejected, so that every call stays below it.
 package struct ProxyTarget: Sendable, Equatable {
-    /// The common prefix of all such targets.
+    /// The prefix of the target on the request line.
     package static let prefix = "/proxy/"
 
-    /// The reason why a target is rejected, for people.
+    /// The reason why a target is rejected, as a message for people.
     package struct Violation: Error {
         package let description: String
 
@@ -25,11 +25,11 @@ package struct ProxyTarget: Sendable, Equatable {
     /// - Throws: `Violation`.
     package init(_ target: some StringProtocol) throws(Violation) {
         let target = Substring(target)
-        let behind = target.dropFirst(Self.prefix.count)
-        let mark = behind.utf8.firstIndex(of: UInt8(ascii: "?"))
-        let whole = behind[..<(mark ?? behind.endIndex)]
+        let suffix = target.dropFirst(Self.prefix.count)
+        let mark = suffix.utf8.firstIndex(of: UInt8(ascii: "?"))
+        let whole = suffix[..<(mark ?? suffix.endIndex)]
         query = try mark.map { mark throws(Violation) in
-            try Self.sendable(behind[behind.utf8.index(after: mark)...], "query", Self.mayStandInQuery)
+            try Self.encoded(suffix[suffix.utf8.index(after: mark)...], "query", Self.isAllowedInQuery)
         }
         guard let slash = whole.utf8.firstIndex(of: UInt8(ascii: "/")) else {
             path = nil
@@ -39,7 +39,7 @@ package struct ProxyTarget: Sendable, Equatable {
         guard rest.utf8.first != UInt8(ascii: "/") else {
             throw Violation("the path after the service begins with //, which could be read as a host")
         }
-        // A path can begin with two separators after decoding only if its first character is encoded or a separator.
+        // After decoding, a path can begin with two separators only if its first character is encoded or a separator.
         if let first = rest.utf8.first, first == UInt8(ascii: "%") || Self.isSeparator(first),
             let once = PercentEncoding.decode(rest)
         {
@@ -52,7 +52,7 @@ package struct ProxyTarget: Sendable, Equatable {
         for segment in rest.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true) {
             try Self.check(Substring(segment))
         }
-        path = try Self.sendable(rest, "path", Self.mayStandInPath)
+        path = try Self.encoded(rest, "path", Self.isAllowedInPath)
     }
 
     /// Rejects a segment that, decoded once or twice, contains a control character or that a server may treat as `.` or
@@ -68,7 +68,7 @@ package struct ProxyTarget: Sendable, Equatable {
             if text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) {
                 throw Violation("the path contains an encoded control character")
             }
-            if climbs(text) {
+            if hasDotSegment(text) {
                 throw Violation("the path contains a segment that decodes to . or ..")
             }
         }
@@ -76,20 +76,19 @@ package struct ProxyTarget: Sendable, Equatable {
 
     private static func isSeparator(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "/") || byte == UInt8(ascii: "\\") }
 
-    /// Returns whether a server may read the segment as `.` or `..`. Some servers treat a backslash as a slash, and cut
-    /// off everything after a semicolon, or after the start of a query or a fragment.
-    private static func climbs(_ segment: String) -> Bool {
+    /// Returns whether a server may interpret the segment as `.` or `..`. Some servers treat a backslash as a slash, or
+    /// ignore everything after a semicolon or after the start of a query or a fragment.
+    private static func hasDotSegment(_ segment: String) -> Bool {
         segment.split(whereSeparator: { $0 == "/" || $0 == "\\" }).contains { part in
             let name = part.prefix { $0 != ";" && $0 != "?" && $0 != "#" }
             return name == "." || name == ".."
         }
     }
 
-    /// Returns the text in a form that can be sent, with the characters percent-encoded that many clients leave
-    /// unencoded.
-    private static func sendable(_ text: Substring, _ what: String, _ mayStand: (UInt8) -> Bool) throws(Violation) -> String {
-        if text.utf8.allSatisfy(mayStand) { return String(text) }
-        var sendable = ""
+    /// Returns a text that can be sent. Percent-encodes the characters that many clients wrongly leave unencoded.
+    private static func encoded(_ text: Substring, _ part: String, _ isAllowed: (UInt8) -> Bool) throws(Violation) -> String {
+        if text.utf8.allSatisfy(isAllowed) { return String(text) }
+        var encoded = ""
         var rest = text.utf8[...]
         while let byte = rest.popFirst() {
             switch byte {
@@ -97,27 +96,27 @@ package struct ProxyTarget: Sendable, Equatable {
                 let digits = rest.prefix(2)
                 guard digits.count == 2, digits.allSatisfy({ Character(UnicodeScalar($0)).isHexDigit }) else {
                     throw Violation(
-                        "the \(what) contains a % that is not followed by two hexadecimal digits; write %25")
+                        "the \(part) contains a % that is not followed by two hexadecimal digits; write %25")
                 }
-                sendable += "%" + String(Substring(digits))
+                encoded += "%" + String(Substring(digits))
                 rest = rest.dropFirst(2)
             case 0...0x20, 0x7F..., UInt8(ascii: "\\"), UInt8(ascii: "#"):
                 throw Violation(
-                    "the \(what) contains a space, a control character, a backslash, a # or a byte above 127; encode it"
+                    "the \(part) contains a space, a control character, a backslash, a # or a byte above 127; encode it"
                 )
-            case let byte where mayStand(byte):
-                sendable.unicodeScalars.append(UnicodeScalar(byte))
+            case let byte where isAllowed(byte):
+                encoded.unicodeScalars.append(UnicodeScalar(byte))
             default:
-                sendable += "%" + String(byte, radix: 16, uppercase: true)
+                encoded += "%" + String(byte, radix: 16, uppercase: true)
             }
         }
-        return sendable
+        return encoded
     }
 
-    private static func mayStandInQuery(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "?") || mayStandInPath(byte) }
+    private static func isAllowedInQuery(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "?") || isAllowedInPath(byte) }
 
-    /// Unreserved characters, sub-delimiters, `:`, `@` and `/` of RFC 3986.
-    private static func mayStandInPath(_ byte: UInt8) -> Bool {
+    /// Returns whether a byte is an unreserved character, a sub-delimiter, `:`, `@` or `/` (RFC 3986).
+    private static func isAllowedInPath(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
             UInt8(ascii: "&")...UInt8(ascii: ";"),  // & ' ( ) * + , - . / 0-9 : ;

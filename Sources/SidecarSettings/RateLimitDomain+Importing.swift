@@ -28,9 +28,9 @@ extension RateLimitDomain {
         value.section { section in
             name = section.required("domain", "the domain's name") { $0.parsed(insteadOf: Self.expectedDomain) }
             section.read("descriptors") { rules = DescriptorRule.imported($0, deep: 1, isDetailed: false) }
-            // Gateways write a name for the whole file, which the reference ignores too.
+            // Gateways write a name for the file, which the reference implementation ignores too.
             section.read("name") { _ in }
-            section.ignoreWhatTheReferenceIgnores()
+            section.ignoreReferenceKeys()
         }
         guard let name else { return nil }
         self.init(name: name, rules: rules)
@@ -45,8 +45,8 @@ extension RateLimitDomain {
         countsRefused = true
     }
 
-    /// Returns the expectation that a domain's name does not meet. Colons are allowed, because keys enclose the name in
-    /// braces.
+    /// Returns what was expected instead of a domain's name, or `nil` if the name is valid. It may contain colons,
+    /// because Redis keys enclose it in braces.
     private static func expectedDomain(insteadOf text: String) -> String? {
         do throws(ResourceName.Violation) { _ = try ResourceName(text) } catch { return "a name of \(ResourceName.rule)" }
         return nil
@@ -54,29 +54,29 @@ extension RateLimitDomain {
 }
 
 extension ConfigurationSection {
-    /// The keys that the reference knows anywhere in its files. It ignores a known key where that key has no meaning.
-    private static let keysOfTheReference: Set<String> = [
+    /// All keys of the reference implementation. It ignores a key in a place where the key has no meaning.
+    private static let referenceKeys: Set<String> = [
         "domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited", "shadow_mode",
         "quota_mode",
         "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
     ]
 
-    fileprivate func ignoreWhatTheReferenceIgnores() {
-        ignore(Self.keysOfTheReference, "has no effect here, and is ignored as in envoyproxy/ratelimit")
+    fileprivate func ignoreReferenceKeys() {
+        ignore(Self.referenceKeys, "has no effect here, and is ignored as in envoyproxy/ratelimit")
     }
 }
 
 extension DescriptorRule {
     private static let limits: ClosedRange<Int64> = 0...Int64(UInt32.max)
-    /// The longest name of a limit in bytes. The reference has no such limit.
-    private static let longestName = 1024
+    /// The maximum length of a limit's name, in bytes. The reference implementation has no maximum.
+    private static let maximumNameBytes = 1024
 
     private static func expectedName(insteadOf text: String) -> String? {
-        text.isEmpty || text.utf8.count > longestName ? "a string of 1-\(longestName) bytes" : nil
+        text.isEmpty || text.utf8.count > maximumNameBytes ? "a string of 1-\(maximumNameBytes) bytes" : nil
     }
 
-    /// Reads the rules of a list in the reference's format.
-    /// - Parameter isDetailed: whether an enclosing rule shows the values in its metrics.
+    /// Reads the rules of a list in the format of the reference implementation.
+    /// - Parameter isDetailed: whether an enclosing rule has detailed metrics.
     fileprivate static func imported(_ value: ConfigurationValue, deep depth: Int, isDetailed: Bool) -> [DescriptorRule] {
         siblings(value, deep: depth) { DescriptorRule(importing: $0, deep: depth, isDetailed: isDetailed) }
     }
@@ -115,7 +115,7 @@ extension DescriptorRule {
             section.read("descriptors") {
                 rule.rules = Self.imported($0, deep: depth + 1, isDetailed: rule.hasDetailedMetrics)
             }
-            section.ignoreWhatTheReferenceIgnores()
+            section.ignoreReferenceKeys()
         }
         guard let key else { return nil }
         rule.key = key
@@ -137,14 +137,14 @@ extension DescriptorRule {
                             $0.parsed(insteadOf: Self.expectedName)
                         }
                         if let replaced { replaces.append(replaced) }
-                        entry.ignoreWhatTheReferenceIgnores()
+                        entry.ignoreReferenceKeys()
                     }
                 }
             }
             if let name, replaces.contains(name) { section.whole.refuse("a limit cannot replace itself") }
             var unit: RateLimitUnit?
             section.readOptional("unit", into: &unit) { item in
-                // The reference rejects only a valid unit in an unlimited rule.
+                // In an unlimited rule, the reference implementation rejects a unit only if the unit is valid.
                 if isUnlimited, item.word.map({ RateLimitUnit(rawValue: $0.lowercased()) == nil }) == true { return nil }
                 return item.parsed { text throws(ConfigurationExpectation) in
                     guard let unit = RateLimitUnit(rawValue: text.lowercased()) else {
@@ -154,7 +154,7 @@ extension DescriptorRule {
                     return unit
                 }
             }
-            section.ignoreWhatTheReferenceIgnores()
+            section.ignoreReferenceKeys()
             if isUnlimited {
                 if unit != nil { section.refuse(["unit"], "conflicts with unlimited: true; remove one of them") }
                 limit = .unlimited

@@ -67,8 +67,7 @@ extension RateLimitDomain {
 }
 
 extension [DescriptorRule] {
-    /// Returns the path of the first rule whose algorithm cannot count refused requests, or `nil` if all algorithms
-    /// can.
+    /// Returns the path of the first rule whose algorithm cannot count refused requests, or `nil` if there is none.
     fileprivate func firstNotCountable() -> String? {
         DescriptorIndex(self).rules.first { indexed in
             if case .rate(let limit, _) = indexed.rule.limit { limit.algorithm != .fixed } else { false }
@@ -93,13 +92,13 @@ extension DescriptorRule {
     private static let limits: ClosedRange<Int64> = 0...LimitDefinition.largestLimit
 
     /// Reads the rules of a list.
-    /// - Parameter depth: the number of entries that lead to these rules.
+    /// - Parameter depth: the nesting depth of the list, starting at 1.
     fileprivate static func list(_ value: ConfigurationValue, deep depth: Int) -> [DescriptorRule] {
         siblings(value, deep: depth) { DescriptorRule(reading: $0, deep: depth) }
     }
 
-    /// Reads the rules of one list. A second rule for the same entry is rejected, because one of the two would have no
-    /// effect.
+    /// Reads the rules of one list. A second rule for the same key and value is rejected, because one of the two would
+    /// have no effect.
     static func siblings(
         _ value: ConfigurationValue, deep depth: Int, read: (ConfigurationValue) -> DescriptorRule?
     ) -> [DescriptorRule] {
@@ -178,7 +177,7 @@ extension DescriptorRule {
 }
 
 extension ConfigurationValue {
-    /// Reads whether all values that match a rule share one count, which requires a pattern.
+    /// Reads whether all values that match a rule share one counter, which requires a pattern with a star.
     func sharing(by pattern: DescriptorPattern?) -> Bool? {
         let flag = flag()
         if flag == true, pattern?.hasStars != true { refuse("true requires a value with a star") }

@@ -22,10 +22,10 @@ package struct RedisSettings: Sendable, Equatable {
 
     package init() {}
 
-    /// Whether the sidecar starts a private server because none was named.
+    /// Whether the sidecar starts a private server, because none is configured.
     package var isEmbedded: Bool { url == nil }
-    /// `redis.embedded`: whether the private server is intended. Only a file can set this, because a sidecar without a
-    /// file is being tried out.
+    /// `redis.embedded`: whether the private server is intended. Set only by a file; a sidecar without a file needs no
+    /// confirmation, because it is being tried out.
     package var isEmbeddedOnPurpose = false
     /// `redis.password_file`: a file with the password of every server, optionally followed by a line end.
     package var passwordFile: String?
@@ -89,7 +89,7 @@ extension RedisSettings {
         }
     }
 
-    /// Reads `redis.sentinels` and `redis.primary`, which require each other and replace `redis.url`.
+    /// Reads `redis.sentinels` and `redis.primary`, which must be set together and replace `redis.url`.
     private mutating func readSentinels(_ section: ConfigurationSection) {
         var hosts: [String] = []
         var isNamed = false
@@ -155,7 +155,7 @@ extension RedisSettings {
 
     /// The placeholder for a URL that is not read.
     static let unread = "redis://unread"
-    /// The supported schemes. The client parses the rest of the URL when it connects.
+    /// The supported schemes.
     private static let schemes = [
         "redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://",
     ]

@@ -10,11 +10,11 @@ struct SecretFile {
 
     let path: String
 
-    /// A size far above that of any key. A longer file was named by mistake.
+    /// The maximum size of a file, far above that of any secret. A longer file was named by mistake.
     private static let maximumBytes = 4_096
 
-    /// Returns the content without one trailing line end. Reads little more than `maximumBytes`, and never waits for a
-    /// pipe's writer.
+    /// Returns the content without one trailing line end. Reads at most twice `maximumBytes`, and never waits for the
+    /// writer of a pipe.
     func secret() throws(Problem) -> String {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw Self.problem(errno) }

@@ -1,8 +1,8 @@
 import InterlockCore
 
 extension ServiceDefinition {
-    /// The time for reporting the outcome of a proxied call, which ends within `timeouts.total`.
-    private static let reporting: Duration = .seconds(10)
+    /// The time for which a permit outlasts its proxied call, so that the outcome can be reported.
+    private static let reportingTime: Duration = .seconds(10)
 
     /// Reads `services`: a mapping from names to services, in the order of the file.
     static func list(_ value: ConfigurationValue) -> [ServiceDefinition] {
@@ -30,7 +30,7 @@ extension ServiceDefinition {
             if let upstream {
                 let longest = Self.permitLifetimes.upperBound
                 let total = upstream.totalTimeout ?? upstream.firstByteTimeout
-                permitLifetime = min(longest, max(permitLifetime, total + Self.reporting))
+                permitLifetime = min(longest, max(permitLifetime, total + Self.reportingTime))
             }
             section.read("limits") { limits = LimitDefinition.list($0) }
             section.read("on_limit") { onLimit.read($0) }

@@ -19,7 +19,7 @@ extension SidecarConfiguration {
         return try load(yaml: text, fileName: file, environment: environment, flags: flags)
     }
 
-    /// Reads a file like `load(file:environment:flags:)`, only to check it.
+    /// Reads and checks a file like `load(file:environment:flags:)`. The result must not be run.
     /// - Parameters:
     ///   - file: the path of the file; `-` for standard input.
     ///   - readsSecrets: whether the secrets that the file names, in variables and files, must be present.
@@ -39,8 +39,8 @@ extension SidecarConfiguration {
     /// - Parameters:
     ///   - yaml: the text of the file; empty for all defaults.
     ///   - fileName: the name of the file in error messages.
-    ///   - readsSecrets: whether secrets in variables and files are read. If false, the result is only good for a check
-    ///     and cannot be run.
+    ///   - readsSecrets: whether secrets in variables and files are read. If false, the result can be checked but not
+    ///     run.
     package static func load(
         yaml: String,
         fileName: String,
@@ -105,7 +105,7 @@ extension SidecarConfiguration {
         package var unixMode: String?
         /// `--unix-group`, `INTERLOCK_UNIX_GROUP`: as `listen.unix_group`.
         package var unixGroup: String?
-        /// `--data-dir`, `INTERLOCK_DATA_DIR`: the folder of the embedded Redis.
+        /// `--data-dir`, `INTERLOCK_DATA_DIR`: the data directory of the embedded Redis.
         package var dataDirectory: String?
         /// `INTERLOCK_LOG_LEVEL`: as `log.level`. `interlock serve` has no flag for it.
         package var logLevel: String?
@@ -129,8 +129,8 @@ extension SidecarConfiguration {
         }
 
         /// Reads the overrides from environment variables. An empty variable counts as unset, because container tools
-        /// pass unset values that way. An empty INTERLOCK_REDIS_URL is kept and rejected later, because without Redis
-        /// each host would lock for itself.
+        /// pass unset values that way. An empty INTERLOCK_REDIS_URL is kept and rejected later, because a sidecar
+        /// without a shared Redis would grant locks that exclude only this host.
         init(environment: [String: String]) {
             func variable(_ setting: Setting) -> String? {
                 environment[setting.variable].flatMap { $0.isEmpty ? nil : $0 }
@@ -176,7 +176,7 @@ extension SidecarConfiguration {
         static func flag(_ setting: Setting) -> ConfigurationProblem.Location { .flag(setting.rawValue) }
     }
 
-    /// Applies `overrides` to this configuration. Mistakes name the variable or the flag.
+    /// Applies `overrides` to this configuration. Mistakes are reported at the variable or the flag.
     mutating func apply(
         _ overrides: Overrides,
         from location: (Overrides.Setting) -> ConfigurationProblem.Location,
@@ -202,7 +202,7 @@ extension SidecarConfiguration {
         }
         if let url = parsed(overrides.redisURL, .redisURL, RedisSettings.checkedURL) {
             redis.url = url
-            // A server named outside the file replaces the private one.
+            // A server that is set outside the file replaces the private one.
             redis.isEmbeddedOnPurpose = false
         }
         listen.resp = endpoint(overrides.resp, .resp, ListenSettings.respPath) ?? listen.resp
@@ -213,12 +213,12 @@ extension SidecarConfiguration {
             findings.readsSecrets
             ? parsed(overrides.unixGroup, .unixGroup, ListenSettings.checkedGroup) ?? listen.unixGroup
             : overrides.unixGroup ?? listen.unixGroup
-        dataDirectory = parsed(overrides.dataDirectory, .dataDirectory, Self.checkedFolder) ?? dataDirectory
+        dataDirectory = parsed(overrides.dataDirectory, .dataDirectory, Self.checkedDirectory) ?? dataDirectory
         log.level = parsed(overrides.logLevel, .logLevel, LogSettings.Level.init(parsing:)) ?? log.level
     }
 
-    private static func checkedFolder(_ path: String) throws(ConfigurationExpectation) -> String {
-        guard !path.isEmpty else { throw ConfigurationExpectation("the path of a folder") }
+    private static func checkedDirectory(_ path: String) throws(ConfigurationExpectation) -> String {
+        guard !path.isEmpty else { throw ConfigurationExpectation("the path of a directory") }
         return path
     }
 }

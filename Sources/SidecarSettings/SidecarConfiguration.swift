@@ -24,7 +24,8 @@ package struct SidecarConfiguration: Sendable, Equatable {
     package var services: [ServiceDefinition] = []
     /// `rate_limits` and `rls`: the domains of Envoy's rate limit service.
     package var domains = DomainSettings()
-    /// The folder of the embedded Redis, set by a flag or the environment only; `nil` for `$XDG_STATE_HOME/interlock`.
+    /// The data directory of the embedded Redis, set only by a flag or the environment; `nil` for
+    /// `$XDG_STATE_HOME/interlock`.
     package var dataDirectory: String?
     /// The warnings about settings that are probably mistakes, one sentence each.
     package var warnings: [String] = []
@@ -91,7 +92,7 @@ extension SidecarConfiguration {
     ]
 
     /// Warns about settings that are probably mistakes, and rejects Redis settings that have no effect.
-    /// - Parameter named: the variables that the file names.
+    /// - Parameter named: the environment variables that the file refers to.
     func warnOfMistakes(in environment: [String: String], named: Set<String>, _ findings: ConfigurationFindings) {
         let known = Self.otherVariables.union(named).union(Overrides.Setting.allCases.map(\.variable))
         for variable in environment.keys.sorted() where variable.hasPrefix(Self.variablePrefix) && !known.contains(variable) {
@@ -138,8 +139,8 @@ extension SidecarConfiguration {
         try? RedisConfiguration(url: url, isWhole: false).address
     }
 
-    /// The warning about a configuration that names no Redis and does not set `redis.embedded`; `nil` if there is no
-    /// reason for it. A sidecar started without a file needs no warning, because it is being tried out.
+    /// The warning about a configuration that neither names a Redis nor sets `redis.embedded`; `nil` for any other
+    /// configuration. Not for a sidecar that is started without a file, because that is being tried out.
     package var warningOfOwnRedis: String? {
         guard redis.isEmbedded, !redis.isEmbeddedOnPurpose else { return nil }
         return

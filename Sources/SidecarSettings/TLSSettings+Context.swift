@@ -3,7 +3,7 @@ internal import NIOCore
 package import NIOSSL
 
 extension TLSSettings {
-    /// The longest wait for the peer's half of a TLS close. Without it, idle connections would delay a shutdown.
+    /// The maximum wait for the peer's `close_notify`. Without it, idle connections would delay a shutdown.
     private static let shutdownTimeout = TimeAmount.seconds(1)
 
     /// Checks that all files can be used.
@@ -17,7 +17,7 @@ extension TLSSettings {
         guard listener == .grpc, let file = grpcClientAuthorities else {
             return try serverContext(protocols: listener.protocols)
         }
-        // An empty file would reject every client, and only the clients would notice.
+        // With an empty file, every client would be rejected, and only the clients would notice.
         guard let authorities = try? NIOSSLCertificate.fromPEMFile(file), !authorities.isEmpty else {
             throw SidecarError("\(file) contains no CA certificate in PEM format")
         }

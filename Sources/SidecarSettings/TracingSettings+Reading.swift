@@ -2,7 +2,7 @@ import InterlockCore
 import InterlockHTTP
 
 extension TracingSettings {
-    private static let shares: ClosedRange<Double> = 0...100
+    private static let percentages: ClosedRange<Double> = 0...100
 
     /// Returns `nil` and reports a mistake if the settings cannot be used.
     init?(reading value: ConfigurationValue) {
@@ -19,7 +19,7 @@ extension TracingSettings {
             section.read("headers") { headers in
                 settings.headers = headers.concealed().list().compactMap { Header(reading: $0.concealed()) }
             }
-            section.read("sample", into: &settings.samplingRate) { $0.percentage(in: Self.shares) }
+            section.read("sample", into: &settings.samplingRate) { $0.percentage(in: Self.percentages) }
             section.read("follow_parents", into: &settings.followsParents) { $0.flag() }
         }
         guard !settings.endpoint.isEmpty else { return nil }
@@ -31,8 +31,8 @@ extension TracingSettings {
 }
 
 extension TracingSettings.Header {
-    /// The header fields that the exporter writes itself.
-    private static let own: Set<String> = [
+    /// The header fields that the exporter sets itself.
+    private static let reserved: Set<String> = [
         "host", "content-type", "content-length", "connection", "transfer-encoding", "user-agent", "upgrade", "te", "trailer",
     ]
 
@@ -64,7 +64,7 @@ extension TracingSettings.Header {
 
     private static func checkedName(_ text: String) throws(ConfigurationExpectation) -> String {
         guard HTTPToken.isValid(text) else { throw ConfigurationExpectation("the name of a header field, such as Authorization") }
-        guard !own.contains(text.lowercased()) else {
+        guard !reserved.contains(text.lowercased()) else {
             throw ConfigurationExpectation("a header field that the exporter does not set itself")
         }
         return text

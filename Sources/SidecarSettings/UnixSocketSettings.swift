@@ -3,7 +3,7 @@ internal import InterlockCore
 
 /// The rules for the socket of `listen.unix`: the length of its path, and its group.
 package enum UnixSocketSettings {
-    /// The longest suffix of the socket's temporary name during creation, in bytes: `.` and three digits.
+    /// The maximum length of the suffix of the socket's temporary name, in bytes: `.` and three digits.
     static let longestSuffix = 4
 
     /// Returns the ID of a group, given its name or number, or `nil` if no group has this name.

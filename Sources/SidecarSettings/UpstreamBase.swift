@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 internal import InterlockHTTP
 
-/// The base URL of an upstream. Every call goes to this origin and to a path below the URL's path.
+/// The base URL of an upstream. Every call goes to its origin, to a path below its path.
 package struct UpstreamBase: Sendable {
     /// The value of the `Host` field.
     package let authority: String

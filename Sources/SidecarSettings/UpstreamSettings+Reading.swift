@@ -1,14 +1,14 @@
 import InterlockCore
 
 extension UpstreamSettings {
-    /// The word for no limit, instead of a duration.
+    /// The word that means no limit, in place of a duration.
     static let endless = "none"
     fileprivate static let timeouts: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
     fileprivate static let ages: ClosedRange<Duration> = .seconds(1) ... .seconds(366 * 86_400)
     fileprivate static let attempts = 0...10
     fileprivate static let rates = 0...1_000_000
     fileprivate static let statuses = 200...599
-    fileprivate static let longestBody = 64 * 1024
+    fileprivate static let maximumBodyBytes = 64 * 1024
 
     /// Reads `url`, `tls`, `http2`, `timeouts`, `connections`, `retries` and `fallback` of a service. Returns `nil` if
     /// the service has no valid `url`.
@@ -135,8 +135,8 @@ extension FallbackSettings {
     }
 
     private static func checkedBody(_ text: String) throws(ConfigurationExpectation) -> String {
-        guard text.utf8.count <= UpstreamSettings.longestBody else {
-            throw ConfigurationExpectation("a string of at most \(UpstreamSettings.longestBody) bytes")
+        guard text.utf8.count <= UpstreamSettings.maximumBodyBytes else {
+            throw ConfigurationExpectation("a string of at most \(UpstreamSettings.maximumBodyBytes) bytes")
         }
         return text
     }

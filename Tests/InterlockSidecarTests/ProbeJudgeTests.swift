@@ -36,7 +36,7 @@ struct ProbeJudgeTests {
     func contains() throws {
         let expectation = ProbeExpectation(body: [.contains("grün")])
         #expect(try finding(expectation, body: "alles grün") == .good)
-        #expect(try finding(expectation, body: "alles rot") == .bad("the body lacks \"grün\""))
+        #expect(try finding(expectation, body: "alles rot") == .bad("the body does not contain \"grün\""))
     }
 
     @Test("The value at a JSON path must be the expected one")
@@ -45,7 +45,7 @@ struct ProbeJudgeTests {
         #expect(try finding(expectation, body: "{\"status\":\"ok\"}") == .good)
         #expect(try finding(expectation, body: "{\"status\":\"degraded\"}") == .bad("$.status is \"degraded\", expected \"ok\""))
         #expect(try finding(expectation, body: "{\"status\":[]}") == .bad("$.status is an array, expected \"ok\""))
-        #expect(try finding(expectation, body: "{}") == .bad("the body has nothing at $.status"))
+        #expect(try finding(expectation, body: "{}") == .bad("the body has no value at $.status"))
         #expect(try finding(expectation, body: "<html>") == .bad("the body is not JSON"))
         #expect(
             try finding(expectation, body: "{\"status\":\"ok\"}", isCut: true)
@@ -60,7 +60,7 @@ struct ProbeJudgeTests {
         ])
     func twice(body: String) throws {
         let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])
-        #expect(try finding(expectation, body: body) == .bad("$.status: an object of the body has \"status\" twice"))
+        #expect(try finding(expectation, body: body) == .bad("$.status: an object in the body repeats the member \"status\""))
     }
 
     @Test(
@@ -84,7 +84,7 @@ struct ProbeJudgeTests {
     func deep(depth: Int) throws {
         let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])
         let body = String(repeating: "[", count: depth) + "1" + String(repeating: "]", count: depth)
-        let reason: ProbeReason = depth > 32 ? "the body is not JSON" : "the body has nothing at $.status"
+        let reason: ProbeReason = depth > 32 ? "the body is not JSON" : "the body has no value at $.status"
         #expect(try finding(expectation, body: body) == .bad(reason))
     }
 
@@ -92,8 +92,8 @@ struct ProbeJudgeTests {
     func all() throws {
         let expectation = ProbeExpectation(body: [.contains("ok"), .contains("ready")])
         #expect(try finding(expectation, body: "ok, ready") == .good)
-        #expect(try finding(expectation, body: "ok") == .bad("the body lacks \"ready\""))
-        #expect(try finding(expectation, body: "ready") == .bad("the body lacks \"ok\""))
+        #expect(try finding(expectation, body: "ok") == .bad("the body does not contain \"ready\""))
+        #expect(try finding(expectation, body: "ready") == .bad("the body does not contain \"ok\""))
     }
 
     @Test("An encoded body cannot be judged")

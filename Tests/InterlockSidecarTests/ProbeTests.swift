@@ -78,7 +78,7 @@ struct ProbeTests {
             let within = try await found(port: port, expectation: ProbeExpectation(body: [.contains("ok")]))
             #expect(within == .good)
             let beyond = try await found(port: port, expectation: ProbeExpectation(body: [.contains("beyond")]))
-            #expect(beyond == .bad("the body lacks \"beyond\""))
+            #expect(beyond == .bad("the body does not contain \"beyond\""))
         }
     }
 

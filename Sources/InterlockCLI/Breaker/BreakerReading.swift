@@ -23,7 +23,7 @@ struct BreakerReading: Answer, Sendable {
             "service": status.service,
             "state": status.state.rawValue,
             "in the fleet": fleet.state.rawValue,
-            "forced": forcedWords,
+            "forced": forcedText,
             "cause": fleet.cause,
             "reason": fleet.reason,
             "by": fleet.by,
@@ -39,7 +39,7 @@ struct BreakerReading: Answer, Sendable {
         ]).text
     }
 
-    private var forcedWords: String {
+    private var forcedText: String {
         guard let forced = status.fleet.forced?.rawValue else { return "no" }
         let end = ReadableText.moment(epochMilliseconds: max(0, status.fleet.forcedUntilMilliseconds))
         return end.isEmpty ? forced : "\(forced) until \(end)"
@@ -55,16 +55,16 @@ extension ProbeStatus {
         ])
     }
 
-    /// The probe's state in one line: `bad in 12ms, 3 in a row: status 503, expected 200..399`.
+    /// The state of the probe in one line: `bad in 12ms, 3 in a row: status 503, expected 200..399`.
     var summary: String {
-        let who =
+        let proberText =
             switch prober {
             case "another": "another sidecar probes"
             case "undecided": "the sidecar that probes is being elected"
             default: "this sidecar probes"
             }
-        guard let finding, prober != "another" else { return who }
-        // An inconclusive probe neither ends nor extends a series.
+        guard let finding, prober != "another" else { return proberText }
+        // An inconclusive probe neither continues nor ends a series of results.
         let row = finding == "bad" ? failures : finding == "good" ? successes : 0
         let count = row > 1 ? ", \(row) in a row" : ""
         let took = duration.map { " in \(ReadableText.span(milliseconds: $0.wholeMilliseconds))" } ?? ""
@@ -75,7 +75,7 @@ extension ProbeStatus {
 /// The states that an operator can force.
 enum ForcedState: String, CaseIterable, ExpressibleByArgument, Sendable {
     case open, closed, disabled
-    /// No forced state: the breaker acts by itself.
+    /// No forced state: the breaker is automatic.
     case auto
 
     var forced: BreakerSnapshot.Forced? { self == .auto ? nil : BreakerSnapshot.Forced(rawValue: rawValue) }

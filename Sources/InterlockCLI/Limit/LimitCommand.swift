@@ -58,8 +58,8 @@ extension LimitCommand {
                     from: service, cost: cost, subject: subject, wait: wait.duration)
                 return (limit, limit.isTaken ? nil : await WaitSummary(wait.duration, at: client))
             }
-            let reading = LimitReading(limit, of: service)
-            try Terminal.show(reading, asJSON: output.json)
+            let details = LimitReading(limit, of: service)
+            try Terminal.show(details, asJSON: output.json)
             guard !limit.isTaken else { return }
             guard limit.retryAfter != nil else {
                 // An older sidecar does not report this case itself.
@@ -69,11 +69,11 @@ extension LimitCommand {
             }
             let name = limit.limit.map { "the limit \($0)" } ?? "the limit"
             throw Failure(
-                "\(name) of \(service) is used up: retry in \(reading.retryAfter)\(Self.advice(ended))", .no)
+                "\(name) of \(service) is used up: retry in \(details.retryAfter)\(Self.advice(ended))", .no)
         }
 
-        /// Returns the advice for a refused call. A call is refused at once if the limits cannot allow it within its
-        /// wait.
+        /// Returns the advice for a refused call. A call is refused immediately if the limits cannot allow it within
+        /// its wait.
         private static func advice(_ wait: WaitSummary?) -> String {
             guard let wait else { return ", or use --wait" }
             return wait.mayBeLonger ? ", or use a longer --wait" : "; the longest wait is \(wait.description)"

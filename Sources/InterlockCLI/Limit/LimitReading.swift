@@ -2,7 +2,7 @@ import InterlockCommandLine
 import InterlockCore
 import SidecarListeners
 
-/// The decision of the limits, with the numbers of the window that has the least left.
+/// The decision of the limits, with the numbers of the limit that has the least remaining capacity.
 struct LimitReading: Answer, Sendable {
     let service: String
     let decision: LimitDecision

@@ -188,9 +188,9 @@ extension LockCommand {
                 try await client.locks.release(name, token: token, fence: fence)
             }
             guard wasHeld else {
-                let under = fence.map { " with the fence \($0)" } ?? ""
+                let suffix = fence.map { " with the fence \($0)" } ?? ""
                 throw Failure(
-                    "the lock \(name) is not held by that token\(under): the lease expired or was broken", .no)
+                    "the lock \(name) is not held by that token\(suffix): the lease expired or was broken", .no)
             }
             Terminal.show("The lock \(name) is released.")
         }

@@ -12,15 +12,15 @@ struct LockListing: Answer {
         case isComplete = "complete"
     }
 
-    /// The default limit of a listing or count of locks.
+    /// The default maximum number of locks to list or count.
     static let standardLimit = 1000
 
     var table: String {
         var table = Table(["LOCK", "LABEL", "HOLDERS", "TIME LEFT", "FENCE", "WAITING"])
-        for reading in locks {
-            let lock = reading.lock
+        for details in locks {
+            let lock = details.lock
             table.add([
-                lock.name, lock.label ?? "", reading.holdersText, reading.timeLeft, reading.fence, "\(lock.waiters)",
+                lock.name, lock.label ?? "", details.holdersText, details.timeLeft, details.fence, "\(lock.waiters)",
             ])
         }
         return table.text

@@ -47,7 +47,7 @@ struct LockReading: Answer, Sendable {
         return ([overview] + [leaseTable, queueTable].compactMap(\.self)).joined(separator: "\n\n")
     }
 
-    /// The last fence that was granted; empty if Redis no longer remembers one.
+    /// The fence of the last grant, as text; empty if Redis no longer stores one.
     var fence: String { lock.fence.map { "\($0)" } ?? "" }
 
     private var leaseTable: String? {
@@ -75,12 +75,12 @@ struct GrantListing: Answer {
 
     var table: String {
         var table = Table(["LOCK", "LABEL", "MODE", "FENCE", "GRANTED", "WAITED", "ENDED"])
-        for reading in grants {
-            let (grant, mode) = (reading.grant, reading.grant.mode)
+        for details in grants {
+            let (grant, mode) = (details.grant, details.grant.mode)
             table.add([
                 grant.name, grant.label, mode.permits.map { "\(mode.word) \($0)" } ?? mode.word, "\(grant.fence)",
                 ReadableText.moment(epochMilliseconds: grant.grantedMilliseconds),
-                ReadableText.span(milliseconds: grant.waited.wholeMilliseconds), reading.ending,
+                ReadableText.span(milliseconds: grant.waited.wholeMilliseconds), details.ending,
             ])
         }
         return table.text
@@ -113,12 +113,12 @@ struct GrantReading: Encodable, Sendable {
 
 /// A lease that was granted.
 struct LockGrant: Answer {
-    /// The parts of a grant that scripts can print alone.
+    /// The parts of a grant that scripts can print by themselves.
     enum Part: String, CaseIterable, ExpressibleByArgument {
         case token, fence
     }
 
-    /// The member that distinguishes a grant from a refusal, where it is `false`.
+    /// The JSON member `acquired`, which is `false` in a refusal.
     private let isAcquired = true
     var name: String
     var token: String
@@ -154,7 +154,7 @@ struct LockGrant: Answer {
     }
 }
 
-/// The reason why a lock was not acquired, for programs.
+/// The reason why a lock was not acquired, as JSON for programs.
 struct LockRefusal: Encodable {
     private let isAcquired = false
     var name: String

@@ -16,14 +16,14 @@ struct Candidacy: Equatable, Sendable {
         case ask(Request)
         /// Run the command. The lease counts from the time at which the granted request was sent.
         case start
-        /// Give up, because another holds the lock and the wait is over.
+        /// Give up, because another client holds the lock and the wait is over.
         case giveUp
     }
 
-    /// The time until which to wait for a holder.
-    private let until: Instant
-    /// The time until which to retry while the sidecar or its Redis is unreachable. A run with a shorter wait still
-    /// survives a brief outage.
+    /// The time until which to wait while another holds the lock.
+    private let waitDeadline: Instant
+    /// The time until which to retry while the sidecar or its Redis is unreachable. It may be later than
+    /// `waitDeadline`, so that a run that does not wait survives a brief outage.
     private let outageDeadline: Instant
     /// The length of the requested lease, in milliseconds.
     private let ttl: Int64
@@ -34,24 +34,24 @@ struct Candidacy: Equatable, Sendable {
     /// The time at which to print that the run is waiting for the lock.
     private(set) var noticeAt: Instant
 
-    /// The longest wait of one request. A sidecar may cut longer ones.
-    private static let longestWait = LockSettings().maximumWait.wholeMilliseconds
-    /// The shortest pause between requests, in milliseconds, used if a sidecar answered without waiting.
-    private static let shortestPause: Int64 = 250
-    /// The longest pause between attempts while the sidecar or its Redis is unreachable, in milliseconds.
-    private static let longestPause: Int64 = 5000
+    /// The maximum wait of one request, in milliseconds. A sidecar may shorten longer waits.
+    private static let maximumRequestWait = LockSettings().maximumWait.wholeMilliseconds
+    /// The minimum pause between requests, in milliseconds, in case a sidecar answers without waiting.
+    private static let minimumPause: Int64 = 250
+    /// The maximum pause between attempts while the sidecar or its Redis is unreachable, in milliseconds.
+    private static let maximumPause: Int64 = 5000
     private static let noticeDelay: Int64 = 2000
-    /// The minimum time to retry while the sidecar or its Redis is unreachable, in milliseconds.
-    private static let patience: Int64 = 10_000
+    /// The minimum time for which to retry while the sidecar or its Redis is unreachable, in milliseconds.
+    private static let minimumOutageTime: Int64 = 10_000
 
     init(_ purpose: RunPlan.Purpose, ttl: Duration, now: Instant) {
         switch purpose {
         case .once(let wait):
-            until = now.advanced(byMilliseconds: wait.wholeMilliseconds)
-            outageDeadline = max(until, now.advanced(byMilliseconds: Self.patience))
+            waitDeadline = now.advanced(byMilliseconds: wait.wholeMilliseconds)
+            outageDeadline = max(waitDeadline, now.advanced(byMilliseconds: Self.minimumOutageTime))
             isLeading = false
         case .lead:
-            until = .distantFuture
+            waitDeadline = .distantFuture
             outageDeadline = .distantFuture
             isLeading = true
         }
@@ -59,7 +59,7 @@ struct Candidacy: Equatable, Sendable {
         noticeAt = now.advanced(byMilliseconds: Self.noticeDelay)
     }
 
-    /// The failures that repeat for the same request, so that a retry is pointless.
+    /// The failures for which a retry is pointless, because the same request would fail again.
     static let refusals: Set<ExitStatus> = [.invalid, .denied, .notSidecar, .otherVersion]
 
     /// Returns whether a failure may be temporary, because the sidecar or its Redis is unreachable. Once a sidecar has
@@ -79,14 +79,14 @@ struct Candidacy: Equatable, Sendable {
         failures = 0
         let age = now.millisecondsRoundedUp(since: sentAt)
         if isGranted {
-            // The lease counts from the time at which the request was sent, and waiting may have used up most of it. An
-            // owner that asks again gets the same lease extended, at once.
+            // The lease counts from the time at which the request was sent, and waiting may have used up most of it. A
+            // second request of the same owner extends the lease immediately.
             let isFresh = age <= ttl / 3
             let isUsable = request.wait == 0 && LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now) > 0
             return isFresh || isUsable ? .start : .ask(Request(wait: 0, at: now))
         }
-        guard now < until else { return .giveUp }
-        return .ask(self.request(at: age < Self.shortestPause ? now.advanced(byMilliseconds: Self.shortestPause) : now))
+        guard now < waitDeadline else { return .giveUp }
+        return .ask(self.request(at: age < Self.minimumPause ? now.advanced(byMilliseconds: Self.minimumPause) : now))
     }
 
     /// Handles a failure to reach the sidecar or its Redis.
@@ -95,11 +95,11 @@ struct Candidacy: Equatable, Sendable {
     mutating func failed(now: Instant) -> Instant? {
         guard isLeading || hasConnected, now < outageDeadline else { return nil }
         failures += 1
-        let pause = min(Self.longestPause, Self.shortestPause << Int64(min(failures, 8)))
+        let pause = min(Self.maximumPause, Self.minimumPause << Int64(min(failures, 8)))
         return min(outageDeadline, now.advanced(byMilliseconds: pause))
     }
 
-    /// Returns whether to print the notice now. Returns `true` only once.
+    /// Returns whether to print now that the run is waiting. Returns `true` at most once.
     mutating func isNoticeDue(now: Instant) -> Bool {
         guard noticeAt <= now else { return false }
         noticeAt = .distantFuture
@@ -107,6 +107,6 @@ struct Candidacy: Equatable, Sendable {
     }
 
     private func request(at time: Instant) -> Request {
-        Request(wait: min(Self.longestWait, max(0, until.millisecondsRoundedUp(since: time))), at: time)
+        Request(wait: min(Self.maximumRequestWait, max(0, waitDeadline.millisecondsRoundedUp(since: time))), at: time)
     }
 }

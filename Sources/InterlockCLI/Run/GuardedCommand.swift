@@ -8,13 +8,13 @@ import Subprocess
 /// error. The kernel kills it when this process dies for any reason.
 struct GuardedCommand: Sendable {
     var program: Program
-    /// The number of this process's last arguments that belong to the command.
+    /// The number of arguments of the command, which are the last arguments of this process.
     var wordCount: Int
     /// The signals that the command must ignore.
     var ignoredSignals: [Int32]
 
-    /// Starts the command, runs `supervise` with its process ID, and then reaps the process. Until then the system
-    /// cannot reuse the ID.
+    /// Starts the command, runs `supervise` with its process ID, and then reaps the process. The system does not reuse
+    /// the ID before the process is reaped.
     /// - Parameter supervise: a closure that returns after the command has ended.
     /// - Throws: `Failure` if the command cannot be started.
     func run(
@@ -39,8 +39,8 @@ struct GuardedCommand: Sendable {
     }
 
     /// The command line of the child. `setpriv` asks the kernel to kill the child when this process dies, then executes
-    /// this process's own program through `/proc`. That path exists only while this process lives, so the command
-    /// cannot start after its holder has died. See `RunChild`.
+    /// this process's program through `/proc`. That path exists only while this process lives, so the command cannot
+    /// start after the holder of the lock has died. See `RunChild`.
     private var words: [[UInt8]] {
         let parent = getpid()
         var words = ["--pdeathsig", "KILL", "--", "/proc/\(parent)/exe", RunChild.name, "--parent", "\(parent)"]
@@ -70,7 +70,7 @@ struct Program: Sendable {
         case absent
     }
 
-    /// Finds a program like `execvp`: a name with a slash is a path, and any other name is searched for on the `PATH`.
+    /// Finds a program like `execvp`: a name with a slash is a path, and any other name is looked up in `PATH`.
     /// - Throws: `Failure` with the exit code that a shell would use.
     static func find(
         _ name: String, searchPath: String? = ProcessEnvironment.variables["PATH"]

@@ -1,7 +1,7 @@
 import Glibc
 
-/// The terminal on standard input, if there is one. Its foreground process group alone may read from it and receives
-/// the signals of Ctrl-C and Ctrl-Z.
+/// The terminal on standard input, if there is one. Only its foreground process group may read from it and receives the
+/// signals of Ctrl-C and Ctrl-Z.
 enum JobTerminal {
     /// Whether standard input is a terminal and this process's group is in the foreground.
     static var isOurs: Bool {
@@ -18,8 +18,8 @@ enum JobTerminal {
         _ = tcsetpgrp(STDIN_FILENO, group)
     }
 
-    /// Runs `body` while this process ignores stops by the terminal. The process must keep renewing the lease while the
-    /// command runs, and must be able to take back the terminal from the background.
+    /// Runs `body` while this process ignores the terminal's stop signals. The process must keep renewing the lease
+    /// while the command runs, and must be able to take back the terminal from the background.
     static func withoutStops<Result>(_ body: () async throws -> Result) async rethrows -> Result {
         let handOver = signal(SIGTTOU, SIG_IGN)
         let stop = signal(SIGTSTP, SIG_IGN)
@@ -30,14 +30,14 @@ enum JobTerminal {
         return try await body()
     }
 
-    /// Stops this process and the rest of its group, as Ctrl-Z would have done if the command were not in the
-    /// foreground. Returns when the group is continued, or at once if there is no shell that could continue it.
+    /// Stops this process and the rest of its group, as Ctrl-Z would if the command were not in the foreground. Returns
+    /// when the group is continued, or immediately if there is no shell that could continue it.
     static func stopJob() {
         give(to: getpgrp())
         // SIGTSTP is still ignored in this process itself.
         _ = kill(0, SIGTSTP)
         signal(SIGTSTP, SIG_DFL)
-        // The signal goes to this thread, so that no code after it runs before the stop.
+        // `raise` signals this thread, so that the stop takes effect before the next line.
         var stop = sigset_t()
         sigemptyset(&stop)
         sigaddset(&stop, SIGTSTP)

@@ -52,7 +52,7 @@ struct LeaseWatch: Equatable, Sendable {
         if case .held(let deadline, _) = state { now < deadline } else { false }
     }
 
-    /// The end of the lease unless it is renewed; `nil` if it is lost.
+    /// The time at which the lease ends unless it is renewed; `nil` if it is lost.
     var deadline: Instant? {
         if case .held(let deadline, _) = state { deadline } else { nil }
     }
@@ -118,7 +118,7 @@ struct LeaseWatch: Equatable, Sendable {
         return .terminate
     }
 
-    /// Returns the time between two renewals: a third of the lease, and at most a second, so that a loss is noticed
+    /// Returns the time between two renewals: a third of the lease, but at most a second, so that a loss is noticed
     /// soon.
     private static func interval(ofTTL ttl: Int64) -> Int64 { min(ttl / 3, 1000) }
 

@@ -12,7 +12,7 @@ struct Mailbox: Sendable {
         /// The answer to the acquire that was sent at `sentAt`. The lease is `nil` if another holds the lock.
         case acquired(Result<Lease?, Failure>, sentAt: Instant)
         case renewed(RenewalOutcome, sentAt: Instant)
-        /// The released lease was held or not; `nil` if unknown.
+        /// The release ended: the lease was held until then or not; `nil` if unknown.
         case released(wasHeld: Bool?)
         /// The command was stopped, for example by Ctrl-Z.
         case commandStopped
@@ -32,12 +32,12 @@ struct Mailbox: Sendable {
         continuation.yield(event)
     }
 
-    /// Waits for the next event, at most until `deadline`.
+    /// Waits for the next event. Returns `alarm` at `deadline`.
     func next(by deadline: Instant) async -> Event {
         let timer = deadline == .distantFuture ? nil : alarm(at: deadline)
         defer { timer?.cancel() }
         for await event in events { return event }
-        // The stream lives as long as this value, and its reader's task is never cancelled.
+        // The stream is never finished, and its reader's task is never cancelled.
         preconditionFailure("the mailbox was closed")
     }
 
@@ -49,7 +49,7 @@ struct Mailbox: Sendable {
                 try await Task.sleep(for: pause)
                 post(.alarm)
             } catch {
-                // Another event arrived first.
+                // Cancelled.
             }
         }
     }

@@ -2,8 +2,8 @@ import ArgumentParser
 import Glibc
 import InterlockCommandLine
 
-/// The first stage of the process that `interlock run` starts. It performs the setup that only the process itself can
-/// do, then executes the command.
+/// The program that `interlock run` starts first. It performs the setup that only the child process itself can do, then
+/// executes the command.
 struct RunChild: ParsableCommand {
     static let name = "run-child"
 
@@ -35,7 +35,7 @@ struct RunChild: ParsableCommand {
             signal(SIGTTOU, SIG_DFL)
         }
         for number in ignoring { signal(number, SIG_IGN) }
-        // The thread that started this process blocks most signals, and `execv` would pass that mask on.
+        // The thread that started this process blocks most signals, and the command would inherit that mask.
         var none = sigset_t()
         sigemptyset(&none)
         pthread_sigmask(SIG_SETMASK, &none, nil)

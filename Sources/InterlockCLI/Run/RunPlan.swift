@@ -16,8 +16,8 @@ struct RunPlan: Sendable {
     var purpose: Purpose
     var mode: LockMode
     var ttl: Duration
-    /// The minimum time for which to keep the lease after a success, counted from the acquire; zero to release it at
-    /// once.
+    /// The minimum time for which to hold the lock after a success, measured from the acquisition; zero to release it
+    /// immediately.
     var atLeast: Duration
     /// Whether the command must be killed as soon as its lease ends.
     var isStrict: Bool
@@ -29,10 +29,10 @@ struct RunPlan: Sendable {
     var passesAPIKey: Bool
     var sidecar: SidecarOptions
 
-    /// The shortest lease that renewals over a network can reasonably keep.
+    /// The shortest lease that can reliably be renewed over a network.
     static let shortestTTL = DurationArgument(.milliseconds(200))
 
-    /// Returns a new random token. A holder with its own token can repeat a request whose outcome is unknown.
+    /// Returns a new random token. With it, a request whose outcome is unknown can be repeated.
     func drawToken() -> String {
         OwnerToken.make(
             label: label ?? Self.hostName,

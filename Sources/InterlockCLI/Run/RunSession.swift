@@ -7,7 +7,7 @@ import Subprocess
 
 /// Performs an `interlock run`: acquires the lock, runs the command under it, and releases the lock.
 struct RunSession {
-    /// The end of one attempt to hold the lock.
+    /// The result of a term: one attempt to acquire the lock and run the command.
     enum Term: Sendable {
         /// The command ended by itself.
         case finished(ExitCode)
@@ -44,11 +44,11 @@ struct RunSession {
         self.mailbox = mailbox
     }
 
-    /// Returns the name of the request, for messages.
-    private static func purpose(_ lock: String) -> String { "lock acquire \(lock)" }
+    /// Returns the name of the request to acquire the lock, for messages.
+    private static func requestName(_ lock: String) -> String { "lock acquire \(lock)" }
 
     /// Runs the command under the lock, repeatedly with `--lead`.
-    /// - Returns: the exit code, if there is nothing left to report.
+    /// - Returns: the exit code. Everything that must be reported has been printed.
     /// - Throws: `Failure`.
     func run() async throws -> ExitCode {
         while true {
@@ -66,13 +66,13 @@ struct RunSession {
         }
     }
 
-    /// Runs one term: from the first request for a lease until the lease is released or lost.
+    /// Runs one term, from the first request for a lease until the lease is released or lost.
     private func term() async throws -> Term {
         var candidacy = Candidacy(plan.purpose, ttl: plan.ttl, now: clock.now())
         let token = plan.drawToken()
         while true {
             do {
-                let term = try await plan.sidecar.withClient(Self.purpose(plan.name)) { client in
+                let term = try await plan.sidecar.withClient(Self.requestName(plan.name)) { client in
                     try await self.term(token: token, candidacy: &candidacy, over: client)
                 }
                 // The request may have been granted just before it was abandoned.
@@ -106,8 +106,8 @@ struct RunSession {
     private func term(
         token: String, candidacy: inout Candidacy, over client: SidecarClient
     ) async throws -> Term {
-        // The status is requested first and on the same connection, so it is known when the lock is granted. Signals
-        // are handled meanwhile.
+        // The status is requested first, so its answer is known when the lock is granted. It is not awaited yet, so
+        // that signals are handled meanwhile.
         let notice = Task { await RedisNotice.text(from: client) }
         try await checkAtLeast(over: client)
         switch try await acquire(token: token, candidacy: &candidacy, over: client) {
@@ -115,7 +115,7 @@ struct RunSession {
         case .held: return .held(try? await client.locks.information(about: plan.name))
         case .granted(let grant, let sentAt):
             if let notice = await notice.value { Terminal.report("interlock: warning: \(notice)") }
-            return try await serve(grant, sentAt: sentAt, over: client)
+            return try await runCommand(grant, sentAt: sentAt, over: client)
         }
     }
 
@@ -146,8 +146,8 @@ struct RunSession {
         }
     }
 
-    /// Checks before the command runs that the sidecar allows a lease of `--at-least`. Every version of the sidecar
-    /// checks a renewal's TTL first, and this renewal extends nothing because its token holds no lock.
+    /// Checks that the sidecar allows a lease of `--at-least`, by renewing a lease that does not exist: every version
+    /// of the sidecar checks the TTL first.
     /// - Throws: `Failure` if the sidecar does not allow it.
     private func checkAtLeast(over client: SidecarClient) async throws {
         guard plan.atLeast > plan.ttl else { return }
@@ -161,7 +161,7 @@ struct RunSession {
         }
     }
 
-    /// Requests the lease and posts the answer to the mailbox. Closing the client withdraws the request.
+    /// Requests the lease and posts the answer to the mailbox. The request is withdrawn when the client is closed.
     private func send(
         _ request: Candidacy.Request, token: String, sentAt: Instant, over client: SidecarClient
     ) {
@@ -172,7 +172,7 @@ struct RunSession {
                     label: plan.label)
                 mailbox.post(.acquired(.success(lease), sentAt: sentAt))
             } catch let error as InterlockError {
-                let failure = Failure(error, asking: Self.purpose(plan.name), at: client.configuration.address)
+                let failure = Failure(error, asking: Self.requestName(plan.name), at: client.configuration.address)
                 mailbox.post(.acquired(.failure(failure), sentAt: sentAt))
             } catch {
                 mailbox.post(.acquired(.failure(Failure("\(error)", .unavailable)), sentAt: sentAt))
@@ -181,7 +181,7 @@ struct RunSession {
     }
 
     /// Runs the command under the lease, then releases it.
-    private func serve(_ grant: Lease, sentAt: Instant, over client: SidecarClient) async throws -> Term {
+    private func runCommand(_ grant: Lease, sentAt: Instant, over client: SidecarClient) async throws -> Term {
         if plan.purpose == .lead { Terminal.report("interlock: leading \(plan.name), fence \(grant.fence)") }
         let watch = LeaseWatch(ttl: plan.ttl.wholeMilliseconds, sentAt: sentAt, isStrict: plan.isStrict)
         let end: Supervision.End
@@ -221,8 +221,8 @@ struct RunSession {
         return variables
     }
 
-    /// Extends the lease so that it expires by itself at `end`. While the sidecar or its Redis is unreachable, retries
-    /// until the current lease ends or a signal arrives.
+    /// Extends the lease so that it expires by itself at `end`. If the extension fails, retries until the current lease
+    /// ends or a signal arrives.
     /// - Returns: whether the lease was held, as far as known.
     private func keep(_ token: String, until end: Instant, leaseEndsAt deadline: Instant, over client: SidecarClient) async
         -> Bool
@@ -231,14 +231,14 @@ struct RunSession {
         while true {
             attempt += 1
             do {
-                let rest = Duration.milliseconds(max(1, end.millisecondsRoundedUp(since: clock.now())))
+                let remaining = Duration.milliseconds(max(1, end.millisecondsRoundedUp(since: clock.now())))
                 // The failure may be due to the connection, so retries use a new one.
                 let isHeld =
                     if attempt == 1 {
-                        try await renew(token, for: rest, over: client)
+                        try await renew(token, for: remaining, over: client)
                     } else {
                         try await plan.sidecar.withClient("lock renew \(plan.name)") {
-                            try await renew(token, for: rest, over: $0)
+                            try await renew(token, for: remaining, over: $0)
                         }
                     }
                 if isHeld { return true }
@@ -247,26 +247,28 @@ struct RunSession {
             } catch {
                 let next = clock.now().advanced(byMilliseconds: Self.renewalPause)
                 guard next < deadline else {
-                    return reportUnkept(deadline, "\(error)")
+                    return reportEarlyExpiry(deadline, "\(error)")
                 }
-                if let signal = await endingSignal(until: next) { return reportUnkept(deadline, "received signal \(signal)") }
+                if let signal = await endingSignal(until: next) {
+                    return reportEarlyExpiry(deadline, "received signal \(signal)")
+                }
             }
         }
     }
 
-    private func renew(_ token: String, for rest: Duration, over client: SidecarClient) async throws -> Bool {
+    private func renew(_ token: String, for remaining: Duration, over client: SidecarClient) async throws -> Bool {
         do {
-            return try await client.locks.renew(plan.name, token: token, ttl: rest) != nil
-        } catch let error as InterlockError where error.code == .invalid && rest < plan.ttl {
-            // The rest is below the sidecar's `locks.min_ttl`. The lock was acquired with `--ttl`, so that is within
-            // the limits.
+            return try await client.locks.renew(plan.name, token: token, ttl: remaining) != nil
+        } catch let error as InterlockError where error.code == .invalid && remaining < plan.ttl {
+            // The remaining time is below the sidecar's `locks.min_ttl`. The lock was acquired with `--ttl`, so that
+            // TTL is within the limits.
             return try await client.locks.renew(plan.name, token: token, ttl: plan.ttl) != nil
         }
     }
 
-    private func reportUnkept(_ deadline: Instant, _ reason: String) -> Bool {
-        let rest = ReadableText.span(milliseconds: max(0, deadline.millisecondsRoundedUp(since: clock.now())))
-        Terminal.report("interlock: the lock \(plan.name) may be free in \(rest), before --at-least has passed: \(reason)")
+    private func reportEarlyExpiry(_ deadline: Instant, _ reason: String) -> Bool {
+        let remaining = ReadableText.span(milliseconds: max(0, deadline.millisecondsRoundedUp(since: clock.now())))
+        Terminal.report("interlock: the lock \(plan.name) may be free in \(remaining), before --at-least has passed: \(reason)")
         return true
     }
 
@@ -300,7 +302,8 @@ struct RunSession {
         return nil
     }
 
-    /// Waits until `time`, or until a signal that ends the wait, which is returned.
+    /// Waits until `time`.
+    /// - Returns: the signal that ended the wait early, or `nil` if there was none.
     private func endingSignal(until time: Instant) async -> Int32? {
         while clock.now() < time {
             if case .signal(let signal) = await mailbox.next(by: time), RunSignals.isEnding(signal) { return signal }
@@ -324,7 +327,7 @@ enum RunHolder {
     static func words(_ lock: LockInformation?) -> String {
         // The lock may have been released meanwhile.
         guard let lock, lock.isHeld else { return "another client" }
-        // The label of a shared lock denotes a group of holders, which means nothing to people.
+        // The label of a shared lock denotes the group of its holders, which means nothing to people.
         let name = lock.mode == .exclusive ? lock.label : lock.leases.first?.label
         let others = lock.holders > 1 ? " and \(lock.holders - 1) more" : ""
         let time = lock.remaining.map {
@@ -334,8 +337,8 @@ enum RunHolder {
     }
 }
 
-/// The warning of `interlock run` about a Redis that other hosts may not share, so that the same job could run on two
-/// hosts at once.
+/// The warning of `interlock run` about a Redis that other hosts may not share, in which case the same job could run on
+/// two hosts concurrently.
 enum RedisNotice {
     /// Returns the warning, or `nil` if there is nothing to warn about, or the sidecar does not report its Redis or
     /// does not answer.

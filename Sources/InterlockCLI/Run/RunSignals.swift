@@ -1,9 +1,9 @@
 import Glibc
 import UnixSignals
 
-/// The signals that `interlock run` passes on to its command.
+/// The signals that `interlock run` forwards to its command.
 enum RunSignals {
-    private static let passedOn: [UnixSignal] = [
+    private static let forwarded: [UnixSignal] = [
         .sigint, .sigterm, .sighup, .sigquit, .sigusr1, .sigusr2, .sigwinch, .sigcont,
     ]
 
@@ -12,8 +12,8 @@ enum RunSignals {
 
     static func isEnding(_ signal: Int32) -> Bool { ending.contains(signal) }
 
-    /// The signals that this process inherited as ignored, for example SIGHUP under `nohup`. They stay ignored, here
-    /// and in the command.
+    /// Returns the signals that this process inherited as ignored, for example SIGHUP under `nohup`. They stay ignored
+    /// in this process and in the command.
     static func ignored() -> [Int32] {
         (Int32(1)...31).filter { number in
             var action = sigaction()
@@ -23,11 +23,11 @@ enum RunSignals {
         }
     }
 
-    /// Starts posting every other signal to the mailbox.
+    /// Starts to post the other forwarded signals to the mailbox.
     static func collect(except ignored: [Int32], in mailbox: Mailbox) async {
         // A process that ignores SIGCHLD is not notified when its children end.
         signal(SIGCHLD, SIG_DFL)
-        let signals = await UnixSignalsSequence(trapping: passedOn.filter { !ignored.contains($0.rawValue) })
+        let signals = await UnixSignalsSequence(trapping: forwarded.filter { !ignored.contains($0.rawValue) })
         Task {
             for await signal in signals { mailbox.post(.signal(signal.rawValue)) }
         }

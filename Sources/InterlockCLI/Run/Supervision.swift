@@ -7,14 +7,14 @@ import InterlockCommandLine
 import InterlockCore
 import Subprocess
 
-/// Keeps the lease that a command runs under, passes signals on to the command, and ends it when the lease is lost.
+/// Renews the lease that a command runs under, forwards signals to the command, and ends it when the lease is lost.
 struct Supervision {
     enum End: Sendable {
         /// The command ended by itself, and the lease was held as far as known.
         /// - Parameter deadline: the end of the lease.
         case ended(TerminationStatus, deadline: Instant)
         /// The lease was lost, and no process of the command is left.
-        /// - Parameter stoppedBy: the last signal that asked the command to end and was passed on to it.
+        /// - Parameter stoppedBy: the last forwarded signal that asked the command to end.
         case lost(stoppedBy: Int32?)
     }
 
@@ -85,7 +85,7 @@ struct Supervision {
             if RunSignals.isEnding(signal) { stoppedBy = signal }
             group.send(signal)
         case .commandStopped:
-            // If the command is not in the foreground, another process stopped it. Its lease is kept meanwhile.
+            // If the command is not in the foreground, another process stopped it. The lease is still renewed.
             guard JobTerminal.isHeld(by: group.id) else { return }
             JobTerminal.stopJob()
             continueCommand()
@@ -123,8 +123,7 @@ struct Supervision {
 
 /// Waits for the command to stop or end, on a dedicated thread, because only `waitid` reports stops.
 ///
-/// Other children are orphans: the first process of a container inherits processes whose parents have ended, and must
-/// reap them.
+/// Also reaps orphans: the first process of a container becomes the parent of processes whose parents have ended.
 enum CommandWait {
     /// Posts every stop of the process and finally its end. Does not reap the process.
     static func start(_ process: pid_t, postingTo mailbox: Mailbox) {
@@ -140,8 +139,8 @@ enum CommandWait {
         var information = siginfo_t()
         while waitid(P_ALL, 0, &information, WEXITED | WSTOPPED | WNOWAIT) != 0 {
             guard errno == EINTR else {
-                // The process is reaped only after its end was posted. If `waitid` fails nevertheless, the process has
-                // ended.
+                // The process is reaped only after its end is posted, so this call should not fail. If it does, there
+                // is no process to wait for.
                 mailbox.post(.commandEnded(.exited(EXIT_FAILURE)))
                 return false
             }
@@ -174,7 +173,7 @@ struct ProcessGroup: Sendable {
     let id: pid_t
 
     func send(_ signal: Int32) {
-        // The call fails only if no process is left, which is harmless.
+        // The call fails only if no process of the group is left, which is harmless.
         _ = kill(-id, signal)
     }
 

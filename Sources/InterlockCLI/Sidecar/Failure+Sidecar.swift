@@ -45,7 +45,7 @@ extension Failure {
         case .noKey:
             self.init("\(purpose): \(error.message); set INTERLOCK_API_KEY", status)
         case .notPermitted:
-            self.init("\(purpose): \(error.message); set INTERLOCK_API_KEY to such a key", status)
+            self.init("\(purpose): \(error.message); set INTERLOCK_API_KEY to one that has it", status)
         case _ where error.isAnswer:
             self.init("\(purpose): \(error.message)", status)
         case .answerTimedOut, .answerLost:
@@ -82,6 +82,6 @@ extension InterlockError {
     /// Whether the peer does not know the command, because it is an older sidecar or not a sidecar.
     fileprivate var isUnknownCommand: Bool { code == .other && message.hasPrefix("unknown command") }
 
-    /// Whether the peer rejects a login because it has no keys. The words are Redis's.
+    /// Whether the peer rejects a login because it has no keys. The text is that of Redis.
     fileprivate var isWithoutKeys: Bool { message.hasPrefix("AUTH <password> called without any password") }
 }

@@ -13,7 +13,7 @@ struct SidecarOptions: ParsableArguments {
             INTERLOCK_SIDECAR, then to \(SidecarAddress.standard). INTERLOCK_API_KEY holds the API key.
             """,
             valueName: "address"))
-    // A plain string, because a parser's error would repeat a key that the user put here by mistake.
+    // A plain string, because the error of an argument parser would repeat a key that the user passed here by mistake.
     var sidecar: String?
 
     @Option(
@@ -37,7 +37,7 @@ struct SidecarOptions: ParsableArguments {
     /// - Parameters:
     ///   - purpose: the name of the request for messages, for example `lock acquire orders`.
     ///   - configure: a closure that changes the client's configuration.
-    ///   - body: the calls.
+    ///   - body: a closure that makes the calls.
     /// - Throws: `Failure` if no sidecar answers, if it rejects the login, or if a call of `body` fails; otherwise any
     ///   error that `body` throws.
     func withClient<Result>(
@@ -106,7 +106,7 @@ extension CompletionKind {
     /// Shell completion for a service's name: the services of the sidecar in INTERLOCK_SIDECAR.
     static let serviceNames = names(listedBy: "breaker list")
 
-    /// Completes from the first column of a listing, which is empty if no sidecar answers.
+    /// Completes from the first column of a listing. Completes nothing if no sidecar answers.
     private static func names(listedBy command: String) -> CompletionKind {
         .shellCommand("interlock \(command) 2>/dev/null | awk 'NR > 1 { print $1 }'")
     }

@@ -3,24 +3,25 @@ import InterlockCore
 
 /// A description of a wait that ended without success.
 struct WaitSummary {
-    private let asked: Duration
-    /// The longest wait that the sidecar allows; `nil` if it did not cut this one.
+    private let requested: Duration
+    /// The maximum wait that the sidecar allows; `nil` if it did not shorten this one.
     private let limit: Duration?
 
-    /// Asks the sidecar whether it cut the wait. Returns `nil` if there was no wait.
-    init?(_ asked: Duration, at client: SidecarClient) async {
-        guard asked > .zero else { return nil }
-        self.asked = asked
+    /// Asks the sidecar for its maximum wait, to find out whether it shortened this one. Returns `nil` if there was
+    /// none.
+    init?(_ requested: Duration, at client: SidecarClient) async {
+        guard requested > .zero else { return nil }
+        self.requested = requested
         // The command fails in any case, so an error here only costs the explanation.
         let maximum = (try? await client.status())?.maximumWait
-        limit = maximum.flatMap { $0 < asked ? $0 : nil }
+        limit = maximum.flatMap { $0 < requested ? $0 : nil }
     }
 
     /// The length of the wait: `2s (you requested 20s, but the sidecar's locks.max_wait is 2s)`.
     var description: String {
-        let length = DurationText.shortest(limit ?? asked)
+        let length = DurationText.shortest(limit ?? requested)
         guard limit != nil else { return length }
-        return "\(length) (you requested \(DurationText.shortest(asked)), but the sidecar's locks.max_wait is \(length))"
+        return "\(length) (you requested \(DurationText.shortest(requested)), but the sidecar's locks.max_wait is \(length))"
     }
 
     /// Whether a longer wait is possible.

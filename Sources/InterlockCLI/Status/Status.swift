@@ -27,14 +27,14 @@ struct Status: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let reading = try await sidecar.withClient("status") {
+        let summary = try await sidecar.withClient("status") {
             try await SidecarReading(from: $0, countsFleet: !live)
         }
-        try Terminal.show(reading, asJSON: output.json)
-        for warning in reading.warnings { Terminal.report("interlock: warning: \(warning)") }
-        guard live || reading.status.redis.isUp else {
+        try Terminal.show(summary, asJSON: output.json)
+        for warning in summary.warnings { Terminal.report("interlock: warning: \(warning)") }
+        guard live || summary.status.redis.isUp else {
             throw Failure(
-                "the sidecar at \(reading.address) cannot reach its Redis: \(reading.status.redis.failure ?? "")",
+                "the sidecar at \(summary.address) cannot reach its Redis: \(summary.status.redis.failure ?? "")",
                 .unavailable)
         }
     }
@@ -54,7 +54,7 @@ struct SidecarReading: Answer {
     /// The sidecars that define services differently.
     private var sidecarsDiffering: [FleetMember] { members.filter { !$0.differing.isEmpty } }
 
-    /// Queries a sidecar. Without Redis, the result is limited to the sidecar's own knowledge.
+    /// Queries a sidecar. Without Redis, the result is limited to the sidecar's own state.
     /// - Parameter countsFleet: whether to count the locks of the whole fleet, which queries Redis.
     init(from client: SidecarClient, countsFleet: Bool) async throws {
         address = client.configuration.address.description
@@ -96,14 +96,14 @@ struct SidecarReading: Answer {
         }
         if !status.servicesDiffering.isEmpty {
             warnings.append(
-                "\(status.servicesDiffering.joined(separator: ", ")): configured differently on \(whoDiffers); compare "
+                "\(status.servicesDiffering.joined(separator: ", ")): configured differently on \(differingHosts); compare "
                     + "`interlock config show` on both hosts, then reload")
         }
         return warnings
     }
 
     /// The sidecars that differ, each as `web-2 (catalog, search)`.
-    private var whoDiffers: String {
+    private var differingHosts: String {
         guard !sidecarsDiffering.isEmpty else { return "other sidecars" }
         return ShortList.text(
             sidecarsDiffering.map { "\($0.host ?? $0.id) (\($0.differing.joined(separator: ", ")))" })
@@ -183,16 +183,16 @@ extension SidecarStatus.Primary {
     fileprivate var summary: String {
         let position = address.map { "\(name) is \($0)" } ?? "\(name) is unknown"
         let age = epoch.map { ", epoch \($0)" } ?? ""
-        let heard = "\(sentinelsAnswering) of \(sentinels) Sentinels answer"
-        guard switches > 0 else { return "\(position)\(age); \(heard)" }
+        let answering = "\(sentinelsAnswering) of \(sentinels) Sentinels answer"
+        guard switches > 0 else { return "\(position)\(age); \(answering)" }
         let times = switches == 1 ? "once" : "\(switches) times"
         let took = lastSwitch.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
-        return "\(position)\(age); \(heard); switched \(times)\(took)"
+        return "\(position)\(age); \(answering); switched \(times)\(took)"
     }
 }
 
 extension SidecarStatus.Cluster {
-    /// The number of hash slots of a whole cluster.
+    /// The number of hash slots in a cluster.
     fileprivate static let slots: Int64 = 16_384
 
     fileprivate var json: JSONValue {
@@ -216,7 +216,7 @@ extension SidecarStatus.Cluster {
     }
 }
 
-/// A list for people that stays short in a large fleet.
+/// Text for a list of sidecars that stays short in a large fleet.
 enum ShortList {
     /// The number of items that are shown.
     static let limit = 8

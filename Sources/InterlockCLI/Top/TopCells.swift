@@ -31,8 +31,8 @@ struct TopCells {
         (amount(of: column, in: row) ?? -1, text(of: column, in: row).lowercased())
     }
 
-    /// Returns the number that a cell shows; `nil` if it shows none. Values may come from other software, so any number
-    /// is possible.
+    /// Returns the number that a cell shows, or `nil` if it shows none. Values may come from other software, so any
+    /// number is possible.
     private func amount(of column: ViewModel.Column, in row: JSONValue) -> Double? {
         let (row, now) = (Optional(row), Double(self.now))
         let (value, other) = (row[path: column.path].number, row[path: column.other].number)
@@ -49,7 +49,7 @@ struct TopCells {
 }
 
 extension ViewModel {
-    /// Returns the model of the table whose rows can be sorted and chosen.
+    /// Returns the model of the table whose rows can be sorted and selected.
     static func main(of view: LiveView.Name) -> ViewModel {
         switch view {
         case .overview: fleet
@@ -66,7 +66,7 @@ extension ViewModel {
     /// The columns that a single frame can fill.
     var shown: [Column] { columns.filter { $0.kind != .peak } }
 
-    /// The former words for columns, which `--sort` accepts for one more version.
+    /// The former names of columns, which `--sort` accepts for one more version.
     private static let formerWords = [
         "AGE": "UPDATED", "READ": "UPDATED", "DIFFERS": "CONFIGURED", "FAILED": "FAILING", "UNDERWAY": "IN PROGRESS",
         "UNDER WAY": "IN PROGRESS", "UNDER": "IN PROGRESS", "TYPE": "EVENT", "UP FOR": "UPTIME", "TOLD BY": "SOURCE",
@@ -74,7 +74,7 @@ extension ViewModel {
         "ROOM": "RETRY", "ROOM AGAIN IN": "RETRY",
     ]
 
-    /// Returns the index of the shown column whose title is this word, or begins with it.
+    /// Returns the index of the shown column whose title equals this word or begins with it.
     func column(_ word: String) -> Int? {
         let (titles, word) = (shown.map { $0.title.uppercased() }, word.uppercased())
         func index(of word: String) -> Int? { titles.firstIndex(of: word) ?? titles.firstIndex { $0.hasPrefix(word) } }

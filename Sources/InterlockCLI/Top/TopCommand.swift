@@ -45,9 +45,9 @@ struct TopCommand: AsyncParsableCommand {
     var reverse = false
 
     @Option(
-        help: .duration("How often to refresh, from 100ms to 1h.", default: TopCommand.standardPause),
+        help: .duration("How often to refresh, from 100ms to 1h.", default: TopCommand.defaultInterval),
         transform: DurationArgument.init(argument:))
-    var every = TopCommand.standardPause
+    var every = TopCommand.defaultInterval
 
     @Flag(help: "Print one frame and exit.")
     var once = false
@@ -55,7 +55,7 @@ struct TopCommand: AsyncParsableCommand {
     @OptionGroup var sidecar: SidecarOptions
     @OptionGroup var output: OutputOptions
 
-    private static let standardPause = DurationArgument(.seconds(1))
+    private static let defaultInterval = DurationArgument(.seconds(1))
 
     func validate() throws {
         guard (100...3_600_000).contains(every.milliseconds) else {
@@ -74,8 +74,8 @@ struct TopCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let isShown = !once && !output.json
-        guard !isShown || (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) else {
+        let isInteractive = !once && !output.json
+        guard !isInteractive || (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) else {
             throw Failure("`interlock top` needs a terminal; use --once to print one frame, or --json", .usage)
         }
         let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup, .sigquit, .sigwinch)
@@ -84,7 +84,7 @@ struct TopCommand: AsyncParsableCommand {
             sort: sort.flatMap(ViewModel.main(of: view).column), isReversed: reverse)
         let (once, isJSON, pause) = (once, output.json, every.duration)
         try await sidecar.withClient("top") { client in
-            if isShown {
+            if isInteractive {
                 // The first frame is read before the screen changes, so an error is printed as ordinary text.
                 let first = try await client.view(screen.query.words)
                 try await TopSession(client: client, screen: screen, pause: pause).run(beginningWith: first, until: signals)
@@ -126,7 +126,7 @@ struct TopCommand: AsyncParsableCommand {
 
 extension LiveView.Name: ExpressibleByArgument {}
 
-/// The arguments of `LIVE.VIEW`: a view, the name it shows or searches, and the page.
+/// The arguments of `LIVE.VIEW`: the view, its name or search text, and the page.
 struct TopQuery: Equatable, Sendable {
     var view: LiveView.Name
     var name: String?
@@ -134,7 +134,7 @@ struct TopQuery: Equatable, Sendable {
     var cursor = "0"
     var from = 0
 
-    /// Whether the sidecar searches this view. In the others, `interlock top` filters the answer.
+    /// Returns whether the sidecar searches this view. `interlock top` filters the rows of other views itself.
     static func isSearched(_ view: LiveView.Name) -> Bool { view == .locks || view == .services }
 
     /// The arguments, encoded as words of the command.
@@ -148,11 +148,11 @@ struct TopQuery: Equatable, Sendable {
     }
 }
 
-/// A flag for a pending signal, which is not sent again until it has been handled.
-private final class Pending: Sendable {
+/// A flag that is set while a signal is pending, so that the signal is not sent again before it is handled.
+private final class PendingFlag: Sendable {
     private let isPending = Atomic(false)
 
-    /// Returns `true` if the signal was not pending.
+    /// Marks the signal as pending. Returns `true` if it was not pending before.
     func begin() -> Bool { !isPending.exchange(true, ordering: .relaxed) }
 
     func end() { isPending.store(false, ordering: .relaxed) }
@@ -163,16 +163,16 @@ private struct TopSession {
     private enum Signal: Sendable {
         case typed([UInt8])
         case answered(TopQuery, Result<String, InterlockError>)
-        /// The sidecar must be asked again.
-        case due
-        /// Remaining times have changed.
-        case passed
+        /// The next frame is due.
+        case refreshDue
+        /// Time has passed, so relative times must be redrawn.
+        case clockTick
         case resized
         case ended
     }
 
-    /// The time after which the screen is redrawn if nothing happens.
-    private static let redraw = Duration.milliseconds(500)
+    /// The interval at which the screen is redrawn between frames.
+    private static let redrawInterval = Duration.milliseconds(500)
 
     let client: SidecarClient
     var screen: TopScreen
@@ -182,12 +182,12 @@ private struct TopSession {
         let terminal = try TopTerminal.taken()
         defer { terminal.leave() }
         let (stream, continuation) = AsyncStream.makeStream(of: Signal.self, bufferingPolicy: .unbounded)
-        // Periodic signals are pending at most once, so they cannot pile up while the loop is busy.
-        let (isDue, hasPassed) = (Pending(), Pending())
+        // Periodic signals are pending at most once, so that they do not pile up while the loop is busy.
+        let (isDue, hasTicked) = (PendingFlag(), PendingFlag())
         let keys = DispatchSource.makeReadSource(fileDescriptor: STDIN_FILENO)
         keys.setEventHandler {
             let bytes = TopTerminal.read()
-            // An empty read means that the terminal is gone.
+            // An empty read means that the terminal was closed.
             continuation.yield(bytes.isEmpty ? .ended : .typed(bytes))
         }
         keys.resume()
@@ -203,21 +203,21 @@ private struct TopSession {
                 // Requests a frame at the user's interval, until the group is canceled.
                 while true {
                     try await Task.sleep(for: pause)
-                    if isDue.begin() { continuation.yield(.due) }
+                    if isDue.begin() { continuation.yield(.refreshDue) }
                 }
             }
             group.addTask {
                 // Remaining times are redrawn between frames.
                 while true {
-                    try await Task.sleep(for: Self.redraw)
-                    if hasPassed.begin() { continuation.yield(.passed) }
+                    try await Task.sleep(for: Self.redrawInterval)
+                    if hasTicked.begin() { continuation.yield(.clockTick) }
                 }
             }
-            var (asked, answered): (TopQuery?, TopQuery?) = (nil, screen.query)
+            var (pendingQuery, answeredQuery): (TopQuery?, TopQuery?) = (nil, screen.query)
             func view() {
                 let query = screen.query
-                guard asked != query else { return }
-                asked = query
+                guard pendingQuery != query else { return }
+                pendingQuery = query
                 group.addTask { [client] in
                     do {
                         let text = try await client.view(query.words)
@@ -230,15 +230,15 @@ private struct TopSession {
             events: for await signal in stream {
                 switch signal {
                 case .ended: break events
-                case .due:
+                case .refreshDue:
                     isDue.end()
                     view()
-                case .passed: hasPassed.end()
+                case .clockTick: hasTicked.end()
                 case .resized: break
                 case .answered(let query, let result):
-                    if asked == query { asked = nil }
+                    if pendingQuery == query { pendingQuery = nil }
                     guard query == screen.query else { continue }
-                    answered = query
+                    answeredQuery = query
                     switch result {
                     case .success(let text):
                         if let frame = try? TopFrame(text) {
@@ -252,7 +252,7 @@ private struct TopSession {
                     }
                 case .typed(let bytes):
                     for key in TopKey.keys(bytes) where screen.press(key, rows: TopTerminal.size.rows) { break events }
-                    if screen.query != answered || screen.frame == nil { view() }
+                    if screen.query != answeredQuery || screen.frame == nil { view() }
                 }
                 terminal.draw(&screen)
             }

@@ -14,11 +14,11 @@ struct TopFrame: Sendable {
         parts["limits"] = parts["limits"].map { limits in
             limits.adding("rows", ViewModel.limitRows(read: limits["limits"], known: parts["service"]["limits"]))
         }
-        // An older sidecar sends its parts without words.
+        // An older sidecar sends its parts without `words`.
         for (name, part) in parts { parts[name] = ViewModel.completed(name, part) }
         object = .object(parts)
     }
 
-    /// The time of the sidecar's host, in milliseconds.
+    /// The current time by the clock of the sidecar's host, in milliseconds since 1970.
     var now: Int64 { (object["now_ms"].integer ?? 0) &+ (ContinuousClock.now - readAt).wholeMilliseconds }
 }

@@ -3,7 +3,8 @@ import InterlockCore
 import SidecarConsole
 import SidecarListeners
 
-/// The screen of `interlock top` and the meaning of its keys. Independent of the terminal, except for its size.
+/// The content of the screen of `interlock top`, and the handling of its keys. Independent of the terminal, except for
+/// its size.
 struct TopScreen: Sendable {
     struct Line: Equatable, Sendable {
         enum Style: Sendable {
@@ -17,20 +18,20 @@ struct TopScreen: Sendable {
     private(set) var query: TopQuery
     /// The answer to the current query; `nil` if there is none yet.
     private(set) var frame: TopFrame?
-    /// The last description of the sidecar.
+    /// The latest state of the sidecar, which is shown above every view.
     private var sidecar: JSONValue?
     /// The reason why the last query failed; `nil` if it succeeded.
     var trouble: String?
     /// The index of the column to sort by; `nil` if rows keep the order of the frame.
     private var sort: Int?
     private var isReversed: Bool
-    private var chosen = 0
+    private var selected = 0
     /// The index of the first visible row of the table.
     private var top = 0
     private var isTyping = false
     private var showsKeys = false
-    /// The queries to go back to, the latest last.
-    private var trail: [TopQuery] = []
+    /// The queries to return to, the latest last.
+    private var history: [TopQuery] = []
 
     private static let views: [LiveView.Name] = [.overview, .locks, .services, .grants, .events, .domains]
     private static let keys: [(String, String)] = [
@@ -51,7 +52,7 @@ struct TopScreen: Sendable {
         self.frame = frame
         sidecar = frame.object["sidecar"]
         trouble = nil
-        chosen = max(0, min(chosen, table.rows.count - 1))
+        selected = max(0, min(selected, table.rows.count - 1))
     }
 
     // MARK: Keys
@@ -71,14 +72,14 @@ struct TopScreen: Sendable {
         case .character("?"): showsKeys = true
         case .character("/"): isTyping = true
         case .character(let digit) where ("1"..."6").contains(digit):
-            show(at: TopQuery(view: Self.views[Int(digit.wholeNumberValue ?? 1) - 1]), leavingTrail: false)
+            navigate(to: TopQuery(view: Self.views[Int(digit.wholeNumberValue ?? 1) - 1]), recordsHistory: false)
         case .tab:
             let index = Self.views.firstIndex(of: query.view).map { ($0 + 1) % Self.views.count } ?? 0
-            show(at: TopQuery(view: Self.views[index]), leavingTrail: false)
-        case .up, .character("k"): choose(chosen - 1, of: count)
-        case .down, .character("j"): choose(chosen + 1, of: count)
-        case .pageUp: choose(chosen - max(1, rows - 8), of: count)
-        case .pageDown: choose(chosen + max(1, rows - 8), of: count)
+            navigate(to: TopQuery(view: Self.views[index]), recordsHistory: false)
+        case .up, .character("k"): choose(selected - 1, of: count)
+        case .down, .character("j"): choose(selected + 1, of: count)
+        case .pageUp: choose(selected - max(1, rows - 8), of: count)
+        case .pageDown: choose(selected + max(1, rows - 8), of: count)
         case .home: choose(0, of: count)
         case .end: choose(count - 1, of: count)
         case .enter: open()
@@ -107,26 +108,26 @@ struct TopScreen: Sendable {
         query.cursor = "0"
         query.from = 0
         if TopQuery.isSearched(query.view) {
-            if query != self.query { show(at: query, leavingTrail: false) }
+            if query != self.query { navigate(to: query, recordsHistory: false) }
         } else {
             self.query = query
-            chosen = 0
+            selected = 0
         }
         return false
     }
 
-    private mutating func show(at next: TopQuery, leavingTrail: Bool) {
+    private mutating func navigate(to next: TopQuery, recordsHistory: Bool) {
         guard next != query else { return }
-        if leavingTrail { trail.append(query) } else if next.view != query.view { trail = [] }
+        if recordsHistory { history.append(query) } else if next.view != query.view { history = [] }
         if next.view != query.view { (sort, isReversed) = (nil, false) }
         // A search and a page keep the old frame until the sidecar has answered.
         if next.view != query.view || next.name != query.name { frame = nil }
         query = next
-        chosen = 0
+        selected = 0
         top = 0
     }
 
-    private mutating func choose(_ index: Int, of count: Int) { chosen = max(0, min(index, count - 1)) }
+    private mutating func choose(_ index: Int, of count: Int) { selected = max(0, min(index, count - 1)) }
 
     private mutating func sortByNext(_ step: Int) {
         let count = ViewModel.main(of: query.view).shown.count
@@ -135,20 +136,20 @@ struct TopScreen: Sendable {
 
     private mutating func open() {
         let rows = table.rows
-        guard rows.indices.contains(chosen) else { return }
+        guard rows.indices.contains(selected) else { return }
         for column in ViewModel.main(of: query.view).columns {
-            guard column.kind == .lock || column.kind == .service, let name = Optional(rows[chosen])[path: column.path].text
+            guard column.kind == .lock || column.kind == .service, let name = Optional(rows[selected])[path: column.path].text
             else { continue }
-            show(at: TopQuery(view: column.kind == .lock ? .lock : .service, name: name), leavingTrail: true)
+            navigate(to: TopQuery(view: column.kind == .lock ? .lock : .service, name: name), recordsHistory: true)
         }
     }
 
     private mutating func back() {
-        let before = trail.popLast()
+        let before = history.popLast()
         guard let before else { return }
-        let trail = trail
-        show(at: before, leavingTrail: false)
-        self.trail = trail
+        let history = history
+        navigate(to: before, recordsHistory: false)
+        self.history = history
     }
 
     private mutating func nextPage() {
@@ -164,13 +165,13 @@ struct TopScreen: Sendable {
             next.from = end
         case .overview, .lock, .service, .domains, .grants, .events: return
         }
-        show(at: next, leavingTrail: false)
+        navigate(to: next, recordsHistory: false)
     }
 
     private mutating func firstPage() {
         var next = query
         (next.cursor, next.from) = ("0", 0)
-        show(at: next, leavingTrail: false)
+        navigate(to: next, recordsHistory: false)
     }
 }
 
@@ -185,7 +186,7 @@ extension TopScreen {
 
     private func rows(_ model: ViewModel) -> [JSONValue]? { model.rows(in: frame?.object) }
 
-    /// The table whose rows can be sorted and chosen.
+    /// The table whose rows can be sorted and selected.
     private var table: (model: ViewModel, rows: [JSONValue]) {
         let model = ViewModel.main(of: query.view)
         let columns = model.shown
@@ -195,9 +196,9 @@ extension TopScreen {
             rows = rows.filter { row in columns.contains { cells.text(of: $0, in: row).contains(query.search) } }
         }
         if let sort, columns.indices.contains(sort) {
-            let order = rows.map { cells.order(of: columns[sort], in: $0) }
+            let sortKeys = rows.map { cells.order(of: columns[sort], in: $0) }
             rows = rows.indices.sorted { one, other in
-                order[one] == order[other] ? one < other : (order[one] < order[other]) != isReversed
+                sortKeys[one] == sortKeys[other] ? one < other : (sortKeys[one] < sortKeys[other]) != isReversed
             }.map { rows[$0] }
         } else if isReversed {
             rows.reverse()
@@ -206,14 +207,14 @@ extension TopScreen {
     }
 
     /// Returns all lines of a frame, for output without a screen.
-    /// - Parameter columns: the width of the terminal; `nil` if lines stay whole.
+    /// - Parameter columns: the width of the terminal; `nil` if lines are not truncated.
     func page(columns: Int?) -> [String] {
         let (model, rows) = table
-        let lines = head(columns) + [Line(text: "")] + above(columns) + rendered(model, rows, isChosen: nil) + below
+        let lines = head(columns) + [Line(text: "")] + above(columns) + rendered(model, rows, selectedRow: nil) + below
         return lines.map { TopTerminal.fitting($0.text, columns: columns) }
     }
 
-    /// Returns the whole screen, one line per row.
+    /// Returns the lines of the screen, one for each row of the terminal.
     mutating func lines(columns: Int, rows: Int) -> [Line] {
         var lines = head(columns)
         lines.append(Line(text: views))
@@ -223,13 +224,13 @@ extension TopScreen {
         } else {
             lines += above(columns)
             let (model, tableRows) = table
-            let all = rendered(model, tableRows, isChosen: chosen)
+            let all = rendered(model, tableRows, selectedRow: selected)
             let below = below
-            // The table gets the remaining rows, at least those for its title and three rows.
-            let room = max(4, rows - 1 - lines.count - below.count) - 1
-            top = max(0, min(top, chosen, max(0, all.count - 1 - room)))
-            if chosen >= top + room { top = chosen - room + 1 }
-            lines += all.prefix(1) + all.dropFirst(1 + top).prefix(room) + below
+            // The table gets the remaining rows, but at least four: its titles and three rows.
+            let visibleRows = max(4, rows - 1 - lines.count - below.count) - 1
+            top = max(0, min(top, selected, max(0, all.count - 1 - visibleRows)))
+            if selected >= top + visibleRows { top = selected - visibleRows + 1 }
+            lines += all.prefix(1) + all.dropFirst(1 + top).prefix(visibleRows) + below
         }
         lines = Array(lines.prefix(max(0, rows - 1)))
         while lines.count < rows - 1 { lines.append(Line(text: "")) }
@@ -248,11 +249,11 @@ extension TopScreen {
         let isUp = redis["up"].flag
         let failure = redis["failure"].text.map { ": \($0)" } ?? ""
         let scope = redis["scope"].text.flatMap { RedisScope(rawValue: $0)?.notice }.map { "; \($0)" } ?? ""
-        let who =
+        let identity =
             "Interlock \(sidecar["version"].text ?? ""), sidecar \(sidecar["id"].text ?? "") on \(sidecar["host"].text ?? "")"
         var lines =
             [
-                Line(text: "\(who), \(ReadableText.moment(epochMilliseconds: now))".printable, style: .bold),
+                Line(text: "\(identity), \(ReadableText.moment(epochMilliseconds: now))".printable, style: .bold),
                 Line(
                     text: "Redis \(isUp ? "up" : "DOWN") at \(redis["address"].text ?? "")\(failure)\(scope)".printable,
                     style: isUp ? .plain : .bold),
@@ -298,7 +299,7 @@ extension TopScreen {
         return lines + (lines.isEmpty ? [] : [Line(text: "")]) + [titled(table)]
     }
 
-    /// Returns the range of services that is shown, or how to reach the next page of locks.
+    /// Returns the range of the services shown, or the key for the next page of locks.
     private func page(_ part: JSONValue?) -> String {
         if let from = part["from"].integer, let total = part["total"].integer {
             return " \(min(total, from &+ 1)) to \(from &+ Int64(part["services"].list.count)) of \(total)"
@@ -320,12 +321,12 @@ extension TopScreen {
     /// The table of limited services; no lines if there are none, or if the sidecar is too old to list them.
     private var limited: [Line] { rows(.limited)?.isEmpty == false ? secondary(.limited) + [Line(text: "")] : [] }
 
-    /// Returns a table that can be neither sorted nor chosen from, with its title; only the model's text if it is
-    /// empty.
+    /// Returns a table that can be neither sorted nor selected from, with its title; only the model's text if the table
+    /// is empty.
     private func secondary(_ model: ViewModel) -> [Line] {
         guard let rows = rows(model) else { return [] }
         guard !rows.isEmpty else { return [Line(text: model.empty)] }
-        return [Line(text: ""), Line(text: model.title, style: .bold)] + rendered(model, rows, isChosen: -1, isSorted: false)
+        return [Line(text: ""), Line(text: model.title, style: .bold)] + rendered(model, rows, selectedRow: -1, isSorted: false)
     }
 
     /// Returns the facts of a part, in as few lines as possible.
@@ -346,7 +347,7 @@ extension TopScreen {
     }
 
     /// Returns the column titles, then one line per row.
-    private func rendered(_ model: ViewModel, _ rows: [JSONValue], isChosen: Int?, isSorted: Bool = true) -> [Line] {
+    private func rendered(_ model: ViewModel, _ rows: [JSONValue], selectedRow: Int?, isSorted: Bool = true) -> [Line] {
         let (columns, formatted) = (model.shown, cells(model))
         let titles = columns.enumerated().map { index, column in
             column.title.uppercased() + (isSorted && index == sort ? (isReversed ? "^" : "v") : "")
@@ -355,7 +356,9 @@ extension TopScreen {
             columns.map { formatted.text(of: $0, in: row, at: index).printable }
         }
         let widths = columns.indices.map { index in
-            min(Self.widest, max(TopTerminal.width(titles[index]), cells.map { TopTerminal.width($0[index]) }.max() ?? 0))
+            min(
+                Self.maximumColumnWidth,
+                max(TopTerminal.width(titles[index]), cells.map { TopTerminal.width($0[index]) }.max() ?? 0))
         }
         func line(_ cells: [String]) -> String {
             zip(columns, zip(cells, widths)).enumerated().map { index, item in
@@ -366,11 +369,11 @@ extension TopScreen {
             }.joined(separator: "  ")
         }
         return [Line(text: line(titles), style: .bold)]
-            + cells.enumerated().map { Line(text: line($1), style: $0 == isChosen ? .reverse : .plain) }
+            + cells.enumerated().map { Line(text: line($1), style: $0 == selectedRow ? .reverse : .plain) }
     }
 
-    /// The maximum width of every column but the last; longer texts are cut.
-    private static let widest = 40
+    /// The maximum width of every column but the last. Longer texts are truncated.
+    private static let maximumColumnWidth = 40
     private static let bars = Array(" \u{2581}\u{2582}\u{2583}\u{2584}\u{2585}\u{2586}\u{2587}\u{2588}")
     private static let seconds = 60
 

@@ -2,8 +2,7 @@ import Glibc
 import InterlockCommandLine
 import InterlockOutput
 
-/// The terminal while `interlock top` uses it: the alternate screen, without echo and cursor. The previous state is
-/// restored at the end.
+/// The terminal while `interlock top` runs: the alternate screen, without echo and cursor.
 struct TopTerminal {
     private let settings: termios
 
@@ -22,17 +21,18 @@ struct TopTerminal {
         return TopTerminal(settings: settings)
     }
 
-    /// Restores the terminal.
+    /// Restores the previous state of the terminal.
     func leave() {
         Self.write("\u{1B}[0m\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l")
         Terminal.flush()
         var settings = settings
-        // TCSAFLUSH waits until the output is written, which could block forever if the terminal is paused.
+        // TCSAFLUSH waits until the output is written, which may never happen if the terminal is paused.
         tcsetattr(STDIN_FILENO, LineWriter.standardOutput.isBusy ? TCSANOW : TCSAFLUSH, &settings)
     }
 
     func draw(_ screen: inout TopScreen) {
-        // A paused terminal (Ctrl-S), or one behind a stalled network, has not taken the last frame: skip this one.
+        // If the terminal is paused (Ctrl-S) or its network is stalled, the last frame is not written yet: skip this
+        // one.
         guard !LineWriter.standardOutput.isBusy else { return }
         let (columns, rows) = Self.size
         var text = ""
@@ -49,14 +49,14 @@ struct TopTerminal {
         Self.write(text)
     }
 
-    /// The current size of the terminal; the common one if it is unknown.
+    /// The current size of the terminal; 80 by 24 if it is unknown.
     static var size: (columns: Int, rows: Int) {
         var size = winsize()
         guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else { return (80, 24) }
         return (Int(size.ws_col), Int(size.ws_row))
     }
 
-    /// The maximum width of a line; `nil` if the output is not a terminal, so lines stay whole.
+    /// The maximum width of a line; `nil` if the output is not a terminal, so that lines are not truncated.
     static var columns: Int? { isatty(STDOUT_FILENO) == 1 ? size.columns : nil }
 
     /// Returns the typed bytes; empty at the end of the input.
@@ -68,27 +68,27 @@ struct TopTerminal {
 
     private static func write(_ text: String) { LineWriter.standardOutput.add(bytes: Array(text.utf8)) }
 
-    /// Returns the number of terminal cells that a text takes.
+    /// Returns the number of terminal cells that a text occupies.
     static func width(_ text: String) -> Int {
         guard !text.utf8.allSatisfy({ (0x20..<0x7F).contains($0) }) else { return text.utf8.count }
         return text.unicodeScalars.reduce(0) { $0 + width($1) }
     }
 
-    /// Returns the longest prefix that fits.
+    /// Returns the longest prefix of a text that fits into the columns.
     static func fitting(_ text: String, columns: Int?) -> String {
         guard let columns, width(text) > columns else { return text }
-        var taken = 0
+        var usedColumns = 0
         var fitting = ""
         for scalar in text.unicodeScalars {
-            taken += width(scalar)
-            guard taken <= columns else { break }
+            usedColumns += width(scalar)
+            guard usedColumns <= columns else { break }
             fitting.unicodeScalars.append(scalar)
         }
         return fitting
     }
 
-    /// Returns the width of one character. East Asian scripts and emoji take two cells, roughly (Unicode Standard Annex
-    /// 11).
+    /// Returns the approximate width of a character. East Asian scripts and emoji occupy two cells (Unicode Standard
+    /// Annex 11).
     private static func width(_ scalar: Unicode.Scalar) -> Int {
         switch scalar.properties.generalCategory {
         case .nonspacingMark, .enclosingMark, .format: return 0

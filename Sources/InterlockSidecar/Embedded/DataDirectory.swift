@@ -1,33 +1,33 @@
 internal import Glibc
 internal import SidecarSettings
 
-/// The folder that contains the data of the embedded Redis. Only one sidecar may use it, because two servers would
-/// destroy the append-only file.
+/// The directory that contains the data of the embedded Redis. Only one sidecar may use it, because two servers would
+/// corrupt the append-only file.
 struct DataDirectory {
     let path: String
-    /// The descriptor that holds the lock while the process lives. Child processes do not inherit it.
+    /// The descriptor that holds the directory's lock until the process ends. Child processes do not inherit it.
     private let lockDescriptor: Int32
 
-    /// The longest path of a Unix socket, in bytes.
-    private static let longestSocketPath = 107
+    /// The maximum length of a Unix socket's path, in bytes.
+    private static let maximumSocketPathBytes = 107
 
     var socketPath: String { path + "/redis.sock" }
     var logPath: String { path + "/redis.log" }
 
-    /// Creates the folder for this user only, if it does not exist, and locks it.
+    /// Creates the directory, accessible only to this user, if it does not exist, and locks it.
     /// - Throws: `SidecarError` that states the remedy.
     init(path: String) throws(SidecarError) {
         self.path = path
         guard path.hasPrefix("/") else { throw SidecarError("the data directory must be an absolute path, got \(path)") }
-        guard path.utf8.count + "/redis.sock".utf8.count <= Self.longestSocketPath else {
+        guard path.utf8.count + "/redis.sock".utf8.count <= Self.maximumSocketPathBytes else {
             throw SidecarError("the path of the data directory is too long for a Unix socket; choose a shorter one: \(path)")
         }
         try Self.create(path)
         try Self.checkIsPrivate(path)
-        // A link could have been planted before the folder was private, so links are rejected.
+        // Another user could have planted a link before the directory was private, so links are rejected.
         for file in [path + "/redis.log", path + "/redis.sock"] where Self.isLink(file) {
             throw SidecarError(
-                "\(file) is a link, which Redis would follow: remove it, or choose another folder with --data-dir")
+                "\(file) is a symbolic link, which Redis would follow; remove it, or choose another directory with --data-dir")
         }
         lockDescriptor = open(path + "/interlock.lock", O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard lockDescriptor >= 0 else { throw Self.failure("cannot write to", path) }
@@ -35,7 +35,7 @@ struct DataDirectory {
             close(lockDescriptor)
             throw SidecarError(
                 "another sidecar uses the data directory \(path); share its Redis with --redis unix://\(path)/redis.sock, "
-                    + "or choose a different folder with --data-dir")
+                    + "or choose another directory with --data-dir")
         }
     }
 
@@ -44,7 +44,7 @@ struct DataDirectory {
     static func standardPath(environment: [String: String]) throws(SidecarError) -> String {
         if let state = environment["XDG_STATE_HOME"], state.hasPrefix("/") { return state + "/interlock" }
         guard let home = environment["HOME"], home.hasPrefix("/") else {
-            throw SidecarError("neither XDG_STATE_HOME nor HOME is set: choose the data directory with --data-dir")
+            throw SidecarError("neither XDG_STATE_HOME nor HOME is set; choose the data directory with --data-dir")
         }
         return home + "/.local/state/interlock"
     }
@@ -57,7 +57,8 @@ struct DataDirectory {
         }
     }
 
-    /// Checks that only this user has access to the folder. The permissions of an existing folder are not changed.
+    /// Checks that only this user has access to the directory. The permissions of an existing directory are not
+    /// changed.
     private static func checkIsPrivate(_ path: String) throws(SidecarError) {
         var status = stat()
         guard stat(path, &status) == 0 else { throw failure("cannot read", path) }
@@ -66,13 +67,13 @@ struct DataDirectory {
         }
         guard status.st_uid == geteuid() else {
             throw SidecarError(
-                "the data directory \(path) belongs to another user (uid \(status.st_uid)): change its owner, or choose another with "
+                "the data directory \(path) belongs to another user (uid \(status.st_uid)); change its owner, or choose another with "
                     + "--data-dir")
         }
         guard status.st_mode & 0o077 == 0 else {
             let mode = String(status.st_mode & 0o7777, radix: 8)
             throw SidecarError(
-                "the data directory \(path) is accessible to others (mode \(mode)): run `chmod 700 \(path)`, or choose another with "
+                "the data directory \(path) is accessible to others (mode \(mode)); run `chmod 700 \(path)`, or choose another with "
                     + "--data-dir")
         }
     }
@@ -82,7 +83,7 @@ struct DataDirectory {
         return lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFLNK
     }
 
-    private static func failure(_ what: String, _ path: String) -> SidecarError {
-        SidecarError("\(what) the data directory \(path): \(String(cString: strerror(errno))); choose another with --data-dir")
+    private static func failure(_ problem: String, _ path: String) -> SidecarError {
+        SidecarError("\(problem) the data directory \(path): \(String(cString: strerror(errno))); choose another with --data-dir")
     }
 }

@@ -7,7 +7,7 @@ internal import ServiceLifecycle
 internal import SidecarListeners
 internal import SidecarTelemetry
 
-/// Detects outages independently of user traffic: probes each service that configures a probe, and reports to its
+/// Detects outages independently of user traffic: probes each service that has a probe, and reports the results to its
 /// breaker.
 final class OutageMonitor: Service {
     private let coordinator: Coordinator
@@ -15,7 +15,7 @@ final class OutageMonitor: Service {
     private let eventLoopGroup: any EventLoopGroup
     private let reports: OutageReports
     private let logger: Logger
-    private let watched = ProbeReadings()
+    private let currentReadings = ProbeReadings()
     private let changes: AsyncStream<[ServiceDefinition]>
     private let change: AsyncStream<[ServiceDefinition]>.Continuation
 
@@ -39,12 +39,12 @@ final class OutageMonitor: Service {
     }
 
     /// The current reading of each probed service.
-    var readings: [ProbeReading] { watched.all }
+    var readings: [ProbeReading] { currentReadings.all }
 
     /// Returns the current reading of a service, or `nil` if the service is not probed.
-    func reading(ofService name: String) -> ProbeReading? { watched[name] }
+    func reading(ofService name: String) -> ProbeReading? { currentReadings[name] }
 
-    /// Applies new definitions. Probing continues undisturbed for services whose probe did not change.
+    /// Applies new definitions. Does not interrupt the probes of services whose settings did not change.
     func reload(services: [ServiceDefinition]) {
         change.yield(services)
     }
@@ -58,7 +58,7 @@ final class OutageMonitor: Service {
             await end(ended.values.map(\.task))
             for name in ended.keys {
                 tasks[name] = nil
-                watched.remove(name)
+                currentReadings.remove(name)
                 if wanted[name] == nil { ProbeMetrics(service: name).destroy() }
             }
             for (name, service) in wanted where tasks[name] == nil {
@@ -70,7 +70,7 @@ final class OutageMonitor: Service {
     }
 
     /// Cancels the tasks and waits for them. Each releases its lease before it ends, so that another sidecar takes over
-    /// at once.
+    /// immediately.
     private func end(_ tasks: [Task<Void, Never>]) async {
         for task in tasks { task.cancel() }
         for task in tasks { await task.value }
@@ -88,7 +88,8 @@ final class OutageMonitor: Service {
                 : try ProbeElection(
                     service: service.name, interval: settings.interval, locks: locks, coordinator: coordinator)
             return ServiceWatch(
-                service: service.name, settings: settings, probe: probe, election: election, reports: reports, readings: watched,
+                service: service.name, settings: settings, probe: probe, election: election, reports: reports,
+                readings: currentReadings,
                 logger: logger)
         } catch {
             logger.log(.probeImpossible, ["service": service.name, "error": "\(error)"])
@@ -97,7 +98,7 @@ final class OutageMonitor: Service {
     }
 }
 
-/// The settings that determine a service's probes. Probing continues undisturbed while they stay the same.
+/// The settings that determine a service's probes. A reload that does not change them does not interrupt the probes.
 private struct ProbedService: Hashable {
     let name: String
     let url: String?
@@ -124,7 +125,6 @@ enum OutageEffect: Sendable {
     case openByOutage
     /// An outage would open the breaker, or become the cause if it is already open.
     case undecided
-    /// An outage has no effect, because an operator has forced the breaker, or because the configuration makes it
-    /// metrics-only.
+    /// An outage has no effect, because an operator has forced the breaker or it is configured as metrics-only.
     case overridden
 }

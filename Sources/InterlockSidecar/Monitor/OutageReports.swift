@@ -5,7 +5,7 @@ internal import InterlockCore
 struct OutageReports: Sendable {
     /// Reports the result of probes to a service's breaker, and returns the breaker's new state.
     let report: @Sendable (_ service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State
-    /// Returns the effect of an outage on a service's breaker, as far as this sidecar knows, without a call to Redis.
+    /// Returns the effect of an outage on a service's breaker, from this sidecar's own state, without a call to Redis.
     let effect: @Sendable (_ service: String) async -> OutageEffect
 }
 

@@ -7,7 +7,7 @@ internal import NIOHTTP1
 internal import NIOPosix
 internal import SidecarSettings
 
-/// A service's probe, which can be repeated.
+/// A service's probe. Each call to `ask` probes once.
 struct Probe: Sendable {
     private enum Method: Sendable {
         case http(HTTPProbe)
@@ -22,7 +22,7 @@ struct Probe: Sendable {
     ///   - url: the service's URL, which is the base of a path.
     ///   - certificateAuthority: a file of certificates in PEM; `nil` for the system's.
     ///   - speaksHTTP2: whether the proxy uses HTTP/2 for the service. A probe of the same server then uses it too.
-    /// - Throws: an error if the settings are invalid, which a parsed configuration rules out.
+    /// - Throws: an error if the settings are invalid, which does not happen with a parsed configuration.
     init(
         _ settings: ProbeSettings, url: String?, certificateAuthority: String?, speaksHTTP2: Bool = false,
         eventLoopGroup: any EventLoopGroup
@@ -30,11 +30,11 @@ struct Probe: Sendable {
         deadline = ProbeDeadline(timeout: settings.timeout, eventLoopGroup: eventLoopGroup)
         switch settings.target {
         case .http(let address):
-            let asked = try Self.url(address, below: url)
+            let probeURL = try Self.url(address, below: url)
             method = .http(
                 HTTPProbe(
-                    url: asked, judge: try ProbeJudge(settings.expectation), certificateAuthority: certificateAuthority,
-                    speaksHTTP2: speaksHTTP2 && Self.isSameServer(asked, url), settings: settings,
+                    url: probeURL, judge: try ProbeJudge(settings.expectation), certificateAuthority: certificateAuthority,
+                    speaksHTTP2: speaksHTTP2 && Self.isSameServer(probeURL, url), settings: settings,
                     eventLoopGroup: eventLoopGroup))
         case .tcp(let host, let port):
             method = .tcp(TCPProbe(host: host, port: port, timeout: settings.timeout, eventLoopGroup: eventLoopGroup))
@@ -51,11 +51,11 @@ struct Probe: Sendable {
         }
     }
 
-    private static func isSameServer(_ asked: String, _ url: String?) -> Bool {
-        guard let asked = URL(string: asked), let url = url.flatMap({ URL(string: $0) }) else { return false }
+    private static func isSameServer(_ probeURL: String, _ url: String?) -> Bool {
+        guard let probeURL = URL(string: probeURL), let url = url.flatMap({ URL(string: $0) }) else { return false }
         func port(_ url: URL) -> Int { url.port ?? HTTPOrigin.standardPort(isTLS: url.scheme?.lowercased() == "https") }
-        return asked.scheme?.lowercased() == url.scheme?.lowercased() && asked.host?.lowercased() == url.host?.lowercased()
-            && port(asked) == port(url)
+        return probeURL.scheme?.lowercased() == url.scheme?.lowercased() && probeURL.host?.lowercased() == url.host?.lowercased()
+            && port(probeURL) == port(url)
     }
 
     /// Returns the URL to request: a path below the service's URL, or the address itself if it is a URL.
@@ -66,7 +66,8 @@ struct Probe: Sendable {
     }
 }
 
-/// A `GET` on a new connection, so that connecting is probed too. Redirects are judged and not followed.
+/// A `GET` on a new connection, so that connecting is probed too. Redirects are judged like any other answer, not
+/// followed.
 struct HTTPProbe: Sendable {
     let url: String
     let judge: ProbeJudge
@@ -88,7 +89,7 @@ struct HTTPProbe: Sendable {
             tls: isTLS
                 ? try HTTPOrigin.clientTLS(certificateAuthority: certificateAuthority, speaksHTTP2: speaksHTTP2) : nil,
             speaksHTTP2: speaksHTTP2)
-        // `ProbeDeadline` enforces the probe's timeout. These longer limits only clean up what outlives it.
+        // `ProbeDeadline` enforces the probe's timeout. These longer timeouts only clean up after it.
         let answer = try await HTTPFetch.answer(
             to: Self.request(url, origin), from: origin,
             settings: .init(
@@ -128,7 +129,7 @@ struct TCPProbe: Sendable {
         // A separate promise lets cancellation take effect during name resolution, which cannot be stopped.
         let ended = eventLoopGroup.any().makePromise(of: (any Channel).self)
         let connected = ClientBootstrap(group: eventLoopGroup)
-            // `ProbeDeadline` enforces the probe's timeout. This longer limit only cleans up what outlives it.
+            // `ProbeDeadline` enforces the probe's timeout. This longer timeout only cleans up after it.
             .connectTimeout(TimeAmount(timeout * 2))
             .channelInitializer { channel in
                 attempts.add(channel)
@@ -148,7 +149,7 @@ struct TCPProbe: Sendable {
     }
 }
 
-/// The concurrent connection attempts, one for each address, which can be cancelled together.
+/// The concurrent connection attempts of a probe, one for each address. They are cancelled together.
 private final class ConnectionAttempts: Sendable {
     private struct State {
         var channels: [any Channel] = []
@@ -178,7 +179,7 @@ private final class ConnectionAttempts: Sendable {
 package struct ProbeAnswer: Sendable {
     var status: Int
     var headers: [(name: String, value: String)]
-    /// The beginning of the body, as far as it is inspected.
+    /// The beginning of the body, up to `ProbeExpectation.inspectedBytes`.
     var body: [UInt8]
     /// Whether the body was longer.
     var isCut: Bool

@@ -7,21 +7,21 @@ struct ProbeDeadline: Sendable {
     private let eventLoopGroup: any EventLoopGroup
 
     private static let clock = ContinuousClock()
-    private static let smallestTolerance = Duration.milliseconds(100)
+    private static let minimumTolerance = Duration.milliseconds(100)
 
     init(timeout: Duration, eventLoopGroup: any EventLoopGroup) {
         self.timeout = timeout
         self.eventLoopGroup = eventLoopGroup
     }
 
-    /// The longest delay of this sidecar with which a timeout still counts against the service.
-    private var tolerance: Duration { max(Self.smallestTolerance, timeout / 2) }
+    /// The maximum delay of this sidecar at which a timeout still counts against the service.
+    private var tolerance: Duration { max(Self.minimumTolerance, timeout / 2) }
 
-    /// Runs one probe. If the time is over, the probe is cancelled and the finding is bad. If the task is cancelled,
+    /// Runs one probe. If the timeout expires, the probe is cancelled and the finding is bad. If the task is cancelled,
     /// the finding is unjudged.
     func within(_ probe: @escaping @Sendable () async throws -> ProbeFinding) async -> ProbeFinding {
         let end = Self.clock.now + timeout
-        let ending = await withTaskGroup(of: Ending.self) { group in
+        let outcome = await withTaskGroup(of: Outcome.self) { group in
             group.addTask {
                 do {
                     return .found(try await probe())
@@ -42,10 +42,11 @@ struct ProbeDeadline: Sendable {
             group.cancelAll()
             return first
         }
-        // No finding can be trusted after cancellation, because a cancelled body may end like any other.
-        guard let ending, !Task.isCancelled else { return .unjudged("the probe was stopped") }
+        // After cancellation no finding can be trusted, because a cancelled probe may fail as if the service had
+        // failed.
+        guard let outcome, !Task.isCancelled else { return .unjudged("the probe was stopped") }
         let lateness: Duration
-        switch ending {
+        switch outcome {
         case .found(let finding):
             return finding
         case .deadlineReached(let late, let lag):
@@ -59,17 +60,17 @@ struct ProbeDeadline: Sendable {
         return .bad("no complete response within \(DurationText.shortest(timeout))")
     }
 
-    /// Measures the delay of this sidecar only, without the time that a cancelled probe takes to end.
-    private func deadlineReached(since end: ContinuousClock.Instant) -> Ending {
+    /// Measures the delay of this sidecar, without the time that the cancelled probe takes to end.
+    private func deadlineReached(since end: ContinuousClock.Instant) -> Outcome {
         let now = Self.clock.now
         return .deadlineReached(lateness: now - end, lag: eventLoopGroup.any().submit { Self.clock.now - now })
     }
 }
 
-/// The end of the wait for a probe.
-private enum Ending: Sendable {
+/// The outcome of the race between a probe and its timeout.
+private enum Outcome: Sendable {
     case found(ProbeFinding)
-    /// The time is over: `lateness` is the delay with which this sidecar noticed, and `lag` the delay of a task on the
-    /// event loop.
+    /// The timeout expired: `lateness` is the delay with which this sidecar noticed, and `lag` is the delay of a task
+    /// on the event loop.
     case deadlineReached(lateness: Duration, lag: EventLoopFuture<Duration>)
 }

@@ -5,13 +5,13 @@ internal import SidecarSettings
 /// The election of the sidecar that probes a service for the fleet. The elected sidecar holds the lease of an internal
 /// lock.
 struct ProbeElection: Sendable {
-    private static let shortestLease: Int64 = 1000
-    private static let longestLease: Int64 = 30_000
+    private static let minimumLease: Int64 = 1000
+    private static let maximumLease: Int64 = 30_000
 
     private let coordinator: Coordinator
     private let lock: ResourceName
-    /// The lease's length in milliseconds: the probe interval, but 1 to 30 seconds and at most `locks.max_ttl`. A
-    /// sidecar that dies is replaced within that time.
+    /// The length of the lease, in milliseconds: the probe interval, clamped to 1 to 30 seconds and to `locks.max_ttl`.
+    /// A sidecar that dies is replaced within that time.
     private let ttl: Int64
     private let wait: Int64
 
@@ -22,14 +22,13 @@ struct ProbeElection: Sendable {
         }
         self.lock = lock
         self.coordinator = coordinator
-        let wanted = max(Self.shortestLease, min(interval.wholeMilliseconds, Self.longestLease))
+        let wanted = max(Self.minimumLease, min(interval.wholeMilliseconds, Self.maximumLease))
         ttl = min(wanted, locks.maximumTTL.wholeMilliseconds)
         wait = locks.maximumWait.wholeMilliseconds
     }
 
     /// Stands for election.
-    /// - Parameter waits: whether to wait, for as long as `locks.max_wait` allows and at least for a quarter of the
-    ///   lease.
+    /// - Parameter waits: whether to wait for the lock, for `locks.max_wait`, but at least for a quarter of the lease.
     /// - Returns: the lease if this sidecar is elected, or `nil` if another is.
     /// - Throws: `InterlockError` if no election is possible now.
     func stand(waits: Bool) async throws -> Lease? {
@@ -38,20 +37,20 @@ struct ProbeElection: Sendable {
         return try await coordinator.acquireLock(LockRequest(name: lock, ttl: ttl, wait: waits ? wait : 0))
     }
 
-    /// The minimum time between two requests of a candidate, in milliseconds.
+    /// The minimum time between two requests for the lock, in milliseconds.
     private var pause: Int64 { ttl / 4 }
 
-    /// The time within which all other candidates stand for election again; zero if they wait in the lock's queue
-    /// continuously.
+    /// The time within which every other candidate stands for election again; zero if all of them wait in the lock's
+    /// queue continuously.
     var turnTime: Duration { .milliseconds(wait < pause ? 2 * pause : 0) }
 
-    /// Whether an election is possible, because Redis is connected.
+    /// Whether an election is possible: it requires a connection to Redis.
     var isPossible: Bool {
         get async { await coordinator.isReady }
     }
 
-    /// Runs `body` while the lease is held. If the lease is lost, `body` is cancelled at once. If this task is
-    /// cancelled, the lease is released, so that another sidecar takes over without waiting.
+    /// Runs `body` while the lease is held. If the lease is lost, `body` is cancelled immediately. If this task is
+    /// cancelled, the lease is released, so that another sidecar takes over without waiting for its expiry.
     /// - Returns: the result of `body`, or `nil` if the lease was lost first.
     func whileElected<Result: Sendable>(_ lease: Lease, _ body: @escaping @Sendable () async -> Result?) async -> Result? {
         let result = await withTaskGroup(of: Result?.self) { group in

@@ -8,7 +8,7 @@ internal import NIOSSL
 internal import RedisClient
 
 extension ProbeFinding {
-    /// Creates the finding of a probe that failed: bad, unless the error is this sidecar's own.
+    /// Creates the finding of a failed probe: bad, or unjudged if this sidecar caused the error.
     init(_ error: any Error) {
         switch error {
         case is CancellationError: self = .unjudged("the probe was stopped")
@@ -34,7 +34,8 @@ extension ProbeFinding {
         }
     }
 
-    /// Creates the finding if all connection attempts failed: unjudged if any error is this sidecar's own.
+    /// Creates the finding of a probe whose connection attempts all failed: unjudged if this sidecar caused one of the
+    /// errors.
     private init(_ error: NIOConnectionError) {
         let attempts = error.connectionErrors.map { ProbeFinding($0.error) }
         if let own = attempts.first(where: { if case .unjudged = $0 { true } else { false } }) {

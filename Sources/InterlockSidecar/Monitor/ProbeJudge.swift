@@ -10,7 +10,7 @@ package struct ProbeJudge: Sendable {
     }
 
     /// The maximum nesting depth of a JSON body.
-    private static let deepestJSON = 32
+    private static let maximumJSONDepth = 32
 
     private let expectation: ProbeExpectation
     private let rules: [Rule]
@@ -50,7 +50,7 @@ package struct ProbeJudge: Sendable {
     private func violation(of rule: Rule, in answer: ProbeAnswer) -> ProbeReason? {
         switch rule {
         case .contains(let text):
-            return answer.body.firstRange(of: Array(text.utf8)) != nil ? nil : "the body lacks \"\(text.prefix(100))\""
+            return answer.body.firstRange(of: Array(text.utf8)) != nil ? nil : "the body does not contain \"\(text.prefix(100))\""
         case .json(let path, let name, let text):
             return violation(of: path, name, text, in: answer)
         }
@@ -60,16 +60,16 @@ package struct ProbeJudge: Sendable {
         guard !answer.isCut else {
             return "the body is longer than \(ProbeExpectation.inspectedBytes / 1024) KiB, too long to check as JSON"
         }
-        guard let document = try? JSONValue(reading: answer.body, deepest: Self.deepestJSON) else {
+        guard let document = try? JSONValue(reading: answer.body, deepest: Self.maximumJSONDepth) else {
             return "the body is not JSON"
         }
         let repeated = RepeatedMembers.names(in: answer.body)
         if let member = path.steps.compactMap(\.member).first(where: repeated.contains) {
-            return "\(name.prefix(80)): an object of the body has \"\(member.prefix(40))\" twice"
+            return "\(name.prefix(80)): an object in the body repeats the member \"\(member.prefix(40))\""
         }
-        guard let value = path.value(in: document) else { return "the body has nothing at \(name.prefix(80))" }
+        guard let value = path.value(in: document) else { return "the body has no value at \(name.prefix(80))" }
         guard !value.reads(as: text) else { return nil }
-        let shown = if case .text(let own) = value { "\"\(own.prefix(40))\"" } else { value.kind }
+        let shown = if case .text(let string) = value { "\"\(string.prefix(40))\"" } else { value.kind }
         return "\(name.prefix(80)) is \(shown), expected \"\(text.prefix(40))\""
     }
 }
@@ -114,7 +114,7 @@ extension JSONValue {
         case .flag(let flag): text == "\(flag)"
         case .integer(let integer): text == "\(integer)" || Double(text).flatMap(Int64.init(exactly:)) == integer
         case .number(let number): Double(text) == number
-        case .text(let own): ExactText(own) == ExactText(text)
+        case .text(let string): ExactText(string) == ExactText(text)
         case .list, .object: false
         }
     }

@@ -1,15 +1,15 @@
 internal import FoundationEssentials
 
-/// Finds member names that an object of a JSON document repeats. RFC 8259, section 4, leaves open which of them counts,
-/// and decoders silently keep one.
+/// Finds duplicate member names in a JSON document. RFC 8259, section 4, does not define which of them counts, and
+/// decoders silently keep one.
 enum RepeatedMembers {
     private enum Container {
         case list
-        /// An object: the names so far, and whether the next text is a name.
+        /// An object: the names found so far, and whether the next string is a name.
         case object(names: Set<String>, expectsName: Bool)
     }
 
-    /// Returns the names that any object has twice. O(n).
+    /// Returns the names that occur more than once in an object. O(n).
     ///
     /// - Parameter document: a document that a decoder has accepted.
     static func names(in document: [UInt8]) -> Set<String> {
@@ -42,7 +42,7 @@ enum RepeatedMembers {
         return repeated
     }
 
-    /// Returns the index of the quote that ends a text.
+    /// Returns the index of the quote that ends a string.
     private static func endOfText(in document: [UInt8], from start: Int) -> Int {
         var index = start + 1
         while index < document.count, document[index] != UInt8(ascii: "\"") {
@@ -51,7 +51,7 @@ enum RepeatedMembers {
         return index
     }
 
-    /// Returns the content of a quoted text, with its escapes decoded.
+    /// Returns the content of a quoted string, with its escapes decoded.
     private static func text(_ quoted: ArraySlice<UInt8>) -> String {
         guard quoted.contains(UInt8(ascii: "\\")) else { return String(decoding: quoted.dropFirst().dropLast(), as: UTF8.self) }
         return (try? JSONDecoder().decode(String.self, from: Data(quoted))) ?? ""

@@ -5,8 +5,8 @@ internal import Logging
 internal import SidecarListeners
 internal import SidecarTelemetry
 
-/// Probes one service until its task is cancelled: at the configured interval, while this sidecar is elected, and never
-/// concurrently.
+/// Probes one service at the configured interval while this sidecar is elected, until the task is cancelled. Probes
+/// never overlap.
 struct ServiceWatch: Sendable {
     private let service: String
     private let settings: ProbeSettings
@@ -18,12 +18,12 @@ struct ServiceWatch: Sendable {
     private let logger: Logger
 
     private static let clock = ContinuousClock()
-    /// The maximum random delay before the first probe, as a fraction of the interval and capped at `longestJitter`.
+    /// The maximum random delay before the first probe, as a fraction of the interval and capped at `maximumJitter`.
     /// The delay keeps sidecars that start together from probing in step.
-    private static let greatestJitter = 0.1
-    private static let longestJitter = Duration.seconds(1)
-    /// The pause between two elections while Redis is unreachable.
-    private static let longestPause = Duration.milliseconds(250)
+    private static let maximumJitterFraction = 0.1
+    private static let maximumJitter = Duration.seconds(1)
+    /// The maximum pause between two elections while Redis is unreachable.
+    private static let electionRetryDelay = Duration.milliseconds(250)
 
     /// - Parameter election: the election of the sidecar that probes; `nil` if every sidecar does.
     init(
@@ -45,8 +45,8 @@ struct ServiceWatch: Sendable {
     /// Runs until the task is cancelled.
     func run() async {
         readings.update(service) { _ in }
-        let jitter = min(settings.interval * Self.greatestJitter, Self.longestJitter)
-        // Sidecars that start together must not probe in step. After cancellation, the loops below end at once.
+        let jitter = min(settings.interval * Self.maximumJitterFraction, Self.maximumJitter)
+        // After cancellation, the loops below end immediately.
         try? await Task.sleep(for: jitter * Double.random(in: 0...1), clock: Self.clock)
         if let election {
             await runElections(election)
@@ -58,8 +58,8 @@ struct ServiceWatch: Sendable {
     // MARK: Election
 
     private enum ElectionResult {
-        /// The election is won; `atOnce` means that the lock was free.
-        case elected(Lease, atOnce: Bool)
+        /// This sidecar is elected; `immediately` means that the lock was free.
+        case elected(Lease, immediately: Bool)
         /// Another sidecar has won the election.
         case otherElected
         /// Redis is unreachable.
@@ -69,22 +69,23 @@ struct ServiceWatch: Sendable {
     private func runElections(_ election: ProbeElection) async {
         var redisDownSince: ContinuousClock.Instant?
         var localWatch: OutageWatch?
-        // An outage that this sidecar suspects and another one must confirm.
+        // An outage that this sidecar suspects and that another one must confirm.
         var suspicion: OutageWatch?
         while !Task.isCancelled {
-            // An unreachable Redis must not delay a sidecar that probes alone.
-            let mayAsk = localWatch == nil ? true : await election.isPossible
-            switch mayAsk ? await runElection(in: election) : .redisUnreachable {
-            case .elected(let lease, let atOnce):
+            // A sidecar that probes for itself must not be delayed by an unreachable Redis.
+            let canElect = localWatch == nil ? true : await election.isPossible
+            switch canElect ? await runElection(in: election) : .redisUnreachable {
+            case .elected(let lease, let immediately):
                 (redisDownSince, localWatch) = (nil, nil)
-                if !atOnce { suspicion = nil }
+                if !immediately { suspicion = nil }
                 logger.log(.probeElected)
                 suspicion = await election.whileElected(lease) { [suspicion] in await runProbeLoop(as: .elected, from: suspicion)
                 }
                 guard suspicion != nil else { continue }
                 logger.log(.probeDoubted)
                 // The pause gives the other candidates time to be elected. Cancellation ends the loop.
-                try? await Task.sleep(for: max(election.turnTime, min(settings.interval, Self.longestJitter)), clock: Self.clock)
+                try? await Task.sleep(
+                    for: max(election.turnTime, min(settings.interval, Self.maximumJitter)), clock: Self.clock)
             case .otherElected:
                 (redisDownSince, localWatch, suspicion) = (nil, nil, nil)
             case .redisUnreachable:
@@ -92,10 +93,10 @@ struct ServiceWatch: Sendable {
                 let now = Self.clock.now
                 let since = redisDownSince ?? now
                 redisDownSince = since
-                let patience = since + settings.interval
-                guard now >= patience else {
+                let fallbackTime = since + settings.interval
+                guard now >= fallbackTime else {
                     // The pause before the next election. Cancellation ends the loop.
-                    try? await Task.sleep(until: min(patience, now + Self.longestPause), clock: Self.clock)
+                    try? await Task.sleep(until: min(fallbackTime, now + Self.electionRetryDelay), clock: Self.clock)
                     continue
                 }
                 var watch = localWatch ?? newWatch
@@ -110,9 +111,9 @@ struct ServiceWatch: Sendable {
 
     private func runElection(in election: ProbeElection) async -> ElectionResult {
         do {
-            if let lease = try await election.stand(waits: false) { return .elected(lease, atOnce: true) }
+            if let lease = try await election.stand(waits: false) { return .elected(lease, immediately: true) }
             readings.update(service) { $0.prober = .another }
-            if let lease = try await election.stand(waits: true) { return .elected(lease, atOnce: false) }
+            if let lease = try await election.stand(waits: true) { return .elected(lease, immediately: false) }
             return .otherElected
         } catch {
             logger.log(.electionFailed, ["error": "\(error)"])
@@ -127,7 +128,8 @@ struct ServiceWatch: Sendable {
     }
 
     /// Probes at the configured interval.
-    /// - Parameter suspicion: an earlier suspicion that no other sidecar confirmed; `nil` to start over.
+    /// - Parameter suspicion: the state of earlier probes that found an outage which no other sidecar has confirmed;
+    ///   `nil` to start over.
     /// - Returns: the state of the probes if another sidecar must confirm an outage, or `nil` if the task was
     ///   cancelled.
     @discardableResult
@@ -135,9 +137,9 @@ struct ServiceWatch: Sendable {
         var watch = suspicion ?? newWatch
         while !Task.isCancelled {
             let began = Self.clock.now
-            let isDoubted = await probeOnce(&watch, as: prober, isOnlyOne: prober != .elected || suspicion != nil)
-            if isDoubted { return watch }
-            // The rest of the interval. Cancellation ends the loop.
+            let needsConfirmation = await probeOnce(&watch, as: prober, isConclusive: prober != .elected || suspicion != nil)
+            if needsConfirmation { return watch }
+            // The remainder of the interval. Cancellation ends the loop.
             try? await Task.sleep(until: began + settings.interval, clock: Self.clock)
         }
         return nil
@@ -146,17 +148,17 @@ struct ServiceWatch: Sendable {
     /// Probes once and reports the result.
     /// - Returns: whether this sidecar suspects an outage that another must confirm.
     @discardableResult
-    private func probeOnce(_ watch: inout OutageWatch, as prober: ProbeReading.Prober, isOnlyOne: Bool = true) async -> Bool {
+    private func probeOnce(_ watch: inout OutageWatch, as prober: ProbeReading.Prober, isConclusive: Bool = true) async -> Bool {
         let began = Self.clock.now
         let finding = await probe.ask()
-        // A finding after cancellation or after a lost election must not be reported.
+        // After cancellation or the loss of the lease, the finding must not be reported.
         guard !Task.isCancelled else { return false }
         let duration = Self.clock.now - began
         metrics.record(finding, duration: duration)
         let effect = await reports.effect(service)
         var advice = watch.record(finding, isOpenByOutage: effect == .openByOutage)
         note(finding, duration: duration, watch: watch, prober: prober)
-        if !isOnlyOne, effect == .undecided, case .bad(let reason) = finding {
+        if !isConclusive, effect == .undecided, case .bad(let reason) = finding {
             advice = advice == nil ? .seconded(reason: reason.description) : .suspected(reason: reason.description)
         }
         guard let advice else { return false }
@@ -185,8 +187,8 @@ struct ServiceWatch: Sendable {
         case .good:
             if case .bad = before { logger.log(.probeGood) }
         case .bad(let reason):
-            let isNews = if case .bad = before { false } else { true }
-            logger.log(isNews ? .probeBad : .probeStillBad, ["reason": "\(reason)"])
+            let isChange = if case .bad = before { false } else { true }
+            logger.log(isChange ? .probeBad : .probeStillBad, ["reason": "\(reason)"])
         case .unjudged(let reason):
             logger.log(.probeUnjudged, ["reason": "\(reason)"])
         }

@@ -11,7 +11,7 @@ struct ServiceManager: Sendable, Equatable {
     }
 
     var address: Address
-    /// The longest time without a message after which the manager ends the process; `nil` if there is no watchdog.
+    /// The time without a message after which the manager ends the process; `nil` if there is no watchdog.
     var watchdog: Duration?
 }
 
@@ -20,7 +20,7 @@ extension ServiceManager {
     /// - Parameter processID: the ID of this process. A watchdog for another process is ignored.
     /// - Returns: `nil` if no manager listens, or if its address is of an unknown kind.
     init?(environment: [String: String], processID: Int32) {
-        guard let name = environment["NOTIFY_SOCKET"], name.utf8.count > 1, name.utf8.count <= Self.longestName else {
+        guard let name = environment["NOTIFY_SOCKET"], name.utf8.count > 1, name.utf8.count <= Self.maximumNameBytes else {
             return nil
         }
         switch name.first {
@@ -34,29 +34,29 @@ extension ServiceManager {
         }
     }
 
-    /// The longest name that fits into the 108 bytes of `sockaddr_un` with a NUL, which ends a path or starts an
-    /// abstract name.
-    private static let longestName = 107
+    /// The maximum length of a name. It must fit into the 108 bytes of `sockaddr_un` with a NUL, which ends a path or
+    /// starts an abstract name.
+    private static let maximumNameBytes = 107
 }
 
 /// The socket through which the service manager is notified.
 final class NotifySocket: Sendable {
     private let address: ServiceManager.Address
-    /// The descriptor, which stays open so that a sidecar without free file descriptors can still report that it is
-    /// alive.
+    /// The socket's descriptor. It stays open so that a sidecar without free file descriptors can still report that it
+    /// is alive.
     private let descriptor: Int32
 
-    /// The time to wait while the manager's queue is full, after which a message is dropped.
-    private static let patience = timeval(tv_sec: 1, tv_usec: 0)
+    /// The time after which a message is dropped if the manager's queue is full.
+    private static let sendTimeout = timeval(tv_sec: 1, tv_usec: 0)
 
     /// Returns `nil` if the system cannot create a socket.
     init?(to address: ServiceManager.Address) {
         self.address = address
         descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { return nil }
-        var patience = Self.patience
-        // A manager that does not read its socket would block the sidecar if there were no timeout.
-        setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+        var sendTimeout = Self.sendTimeout
+        // Without a timeout, a manager that does not read its socket would block the sidecar.
+        setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &sendTimeout, socklen_t(MemoryLayout<timeval>.size))
     }
 
     deinit {

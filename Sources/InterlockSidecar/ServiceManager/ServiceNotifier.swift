@@ -8,7 +8,7 @@ internal import SidecarTelemetry
 
 /// Reports the sidecar's state to the service manager that started this process.
 ///
-/// The watchdog's message is sent from the coordinator's event loop. A loop that is stuck sends nothing, and the
+/// The watchdog message is sent from the coordinator's event loop. If the loop is stuck, it sends nothing, and the
 /// manager restarts the sidecar.
 final class ServiceNotifier: Service {
     private let manager: ServiceManager
@@ -19,7 +19,7 @@ final class ServiceNotifier: Service {
     private let checks = NIOLockedValueBox<RepeatedTask?>(nil)
 
     /// The interval between checks of Redis if there is no watchdog.
-    private static let standardPause = Duration.seconds(5)
+    private static let defaultInterval = Duration.seconds(5)
 
     /// Returns `nil` if there is no service manager, or if it cannot be reached.
     init?(environment: [String: String], coordinator: Coordinator, logger: Logger) {
@@ -36,7 +36,7 @@ final class ServiceNotifier: Service {
 
     /// Checks the coordinator periodically until `end()`, and reports when the sidecar begins to shut down.
     func run() async throws {
-        let pause = TimeAmount(manager.watchdog.map { $0 / 2 } ?? Self.standardPause)
+        let pause = TimeAmount(manager.watchdog.map { $0 / 2 } ?? Self.defaultInterval)
         let task = coordinator.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: pause) { [weak self] _ in self?.check()
         }
         checks.withLockedValue { $0 = task }
@@ -44,8 +44,8 @@ final class ServiceNotifier: Service {
         report { $0.stopped() }
     }
 
-    /// Stops the periodic checks. They continue while the other services shut down, because the loop may get stuck then
-    /// too.
+    /// Stops the periodic checks. Must be called after the other services have shut down, because the loop may get
+    /// stuck during the shutdown too.
     func end() {
         checks.withLockedValue { $0.take() }?.cancel()
     }
@@ -61,7 +61,7 @@ final class ServiceNotifier: Service {
         report { $0.reloadBegan(at: microseconds) }
     }
 
-    /// - Parameter failure: the reason why the old configuration stays in force; `nil` if the new one is in force.
+    /// - Parameter failure: the reason why the old configuration stays in effect; `nil` if the new one was applied.
     func reloadEnded(failure: String?) { report { $0.reloadEnded(failure: failure) } }
 
     /// Checks Redis and reports its state. Called on the coordinator's event loop.

@@ -4,7 +4,7 @@ struct ServiceReport: Sendable {
     enum Line: Sendable, Equatable {
         /// `READY=1`: the sidecar has started, or has reloaded.
         case ready
-        /// `RELOADING=1` with the start of the reload on the monotonic clock, in µs, by which systemd distinguishes the
+        /// `RELOADING=1` with the start of the reload on the monotonic clock, in µs. With it, systemd distinguishes the
         /// reload that it requested from an earlier one.
         case reloading(at: UInt64)
         /// `STOPPING=1`: the sidecar is shutting down.
@@ -57,7 +57,7 @@ struct ServiceReport: Sendable {
     }
 
     /// Handles the end of a reload.
-    /// - Parameter failure: the reason why the old configuration stays in force; `nil` if the new one is in force.
+    /// - Parameter failure: the reason why the old configuration stays in effect; `nil` if the new one was applied.
     mutating func reloadEnded(failure: String?) -> [Line] {
         reloadFailure = failure
         guard state == .serving else { return [] }
@@ -67,12 +67,12 @@ struct ServiceReport: Sendable {
     /// Handles a check of Redis by the coordinator's event loop.
     mutating func checked(_ redis: RedisState) -> [Line] {
         self.redis = redis
-        // During a shutdown the status is no longer news, but the watchdog still needs its message.
+        // During a shutdown the status is not updated, but the watchdog still needs its message.
         return [.alive] + (state == .serving ? changedStatus() : [])
     }
 
-    /// Handles the first connection to Redis. Reports it at once, because the status would be out of date until the
-    /// next check.
+    /// Handles the first connection to Redis. Reports it immediately, because the status would otherwise be out of date
+    /// until the next check.
     mutating func redisConnected() -> [Line] {
         redis = .isUp
         return state == .serving ? changedStatus() : []

@@ -2,7 +2,7 @@
 enum YAMLError: Error {
     /// The text is not YAML.
     case malformed(String, line: Int?)
-    /// A mapping contains these keys more than once. There is at least one, and they are in the order of the text.
+    /// A mapping contains these keys more than once. At least one, in the order of the text.
     case repeatedKeys([RepeatedKey])
     /// The text has too many values, with aliases expanded.
     case tooManyValues

@@ -13,8 +13,7 @@ struct YAMLNode {
     }
 
     var content: Content
-    /// The line of the node, counted from 1, or that of the anchor for an alias; `nil` if the node was not read from a
-    /// text.
+    /// The line of the node, counted from 1; for an alias, the line of its anchor. `nil` if the node was not parsed.
     var line: Int?
 
     init(_ content: Content, line: Int? = nil) {

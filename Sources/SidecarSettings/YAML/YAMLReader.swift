@@ -1,6 +1,6 @@
 internal import CLibYAML
 
-/// Builds the tree of a YAML text. Limits the number of values, expands aliases, and rejects repeated keys.
+/// Parses a YAML text into a tree. Expands aliases, limits the size of the result, and rejects duplicate keys.
 struct YAMLReader {
     /// The maximum nesting depth, because readers of the tree are recursive.
     private static let maximumLevels = 64
@@ -87,7 +87,7 @@ struct YAMLReader {
         return entries
     }
 
-    /// Rejects repeated keys, quoted or not. Keys that are lists or mappings are rejected by the readers of the tree.
+    /// Rejects duplicate keys, quoted or not. Keys that are lists or mappings are rejected by the readers of the tree.
     private static func refuseRepeated(_ entries: [YAMLNode.Entry]) throws(YAMLError) {
         var known: [String: Int?] = [:]
         var repeated: [YAMLError.RepeatedKey] = []

@@ -1,6 +1,6 @@
 internal import CLibYAML
 
-/// Writes a tree as YAML: lists and mappings in block style, and all texts but plain ones in double quotes.
+/// Writes a tree as YAML: lists and mappings in block style, and all scalars that are not plain in double quotes.
 final class YAMLWriter {
     private let emitter = UnsafeMutablePointer<yaml_emitter_t>.allocate(capacity: 1)
     private var written: [UInt8] = []

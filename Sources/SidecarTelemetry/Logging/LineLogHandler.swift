@@ -15,7 +15,8 @@ package struct LineLogHandler: LogHandler {
     package var logLevel: Logger.Level
     package var metadata: Logger.Metadata = [:]
 
-    /// Creates the only handler of the process: it decides how the writer reports and counts dropped lines.
+    /// Creates the handler of the process. It must be the only one, because it sets how the writer reports dropped
+    /// lines.
     package init(_ settings: LogSettings, writer: LineWriter = .standardError) {
         format = settings.format
         self.writer = writer
@@ -46,7 +47,7 @@ package struct LineLogHandler: LogHandler {
 
 /// One line of the log, before it is formatted.
 package struct LogLine {
-    /// The event of lines that Interlock does not write, such as a library's.
+    /// The event of lines that a library writes.
     package static let otherEvent = "other"
 
     private let fields: [(name: String, value: String)]
@@ -79,7 +80,7 @@ package struct LogLine {
         }
     }
 
-    /// Returns the value bare if that is unambiguous; otherwise quoted, with JSON's escapes.
+    /// Returns the value without quotes if that is unambiguous, otherwise quoted with the escapes of JSON.
     private static func logfmt(_ value: String) -> String {
         let isBare =
             !value.isEmpty

@@ -44,7 +44,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
         case .failed: (.error, "Sidecar failed")
         case .listenerOpened: (.info, "Listening")
         case .openFiles:
-            // Logged at the start, when no client can be affected yet; `noDescriptors` is the warning.
+            // Logged at the start, before any client can be affected; `noDescriptors` is the warning.
             (
                 .info,
                 "The open-file limit is below what listen.max_connections needs; extra connections will hang. "

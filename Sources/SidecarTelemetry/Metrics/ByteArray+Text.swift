@@ -1,5 +1,5 @@
 extension [UInt8] {
-    /// Appends the text in one piece, which takes half as long as appending its view.
+    /// Appends the text as one contiguous buffer, which takes half as long as appending its UTF-8 view.
     package mutating func append(text: String) {
         var text = text
         text.withUTF8 { append(contentsOf: $0) }

@@ -7,7 +7,7 @@ final class IntegerCounter: CounterHandler, PrometheusSeries {
 
     var count: Int64 { value.load(ordering: .relaxed) }
 
-    /// Increments the counter, which never falls: amounts below 1 are ignored.
+    /// Increments the counter. Amounts below 1 are ignored, because a counter never decreases.
     func increment(by amount: Int64) {
         guard amount > 0 else { return }
         value.wrappingAdd(amount, ordering: .relaxed)
@@ -28,7 +28,7 @@ final class IntegerCounter: CounterHandler, PrometheusSeries {
 final class RealCounter: FloatingPointCounterHandler, PrometheusSeries {
     private let value = AtomicReal()
 
-    /// Increments the counter, which never falls: only positive, finite amounts count.
+    /// Increments the counter. Amounts that are not positive and finite are ignored, because a counter never decreases.
     func increment(by amount: Double) {
         guard amount > 0, amount.isFinite else { return }
         value.add(amount)
@@ -63,7 +63,7 @@ final class PrometheusGauge: RecorderHandler, MeterHandler, PrometheusSeries {
     }
 }
 
-/// A `Double` that any thread may change.
+/// An atomic `Double`.
 struct AtomicReal: ~Copyable, Sendable {
     private let bits = Atomic<UInt64>(0)
 

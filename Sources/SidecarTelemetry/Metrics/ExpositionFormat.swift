@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// The formats of metrics.
+/// The formats in which metrics are exposed.
 package enum ExpositionFormat: Sendable {
     /// <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
     case prometheus

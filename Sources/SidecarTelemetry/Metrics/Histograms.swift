@@ -3,20 +3,20 @@ package import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import Synchronization
 
-/// A recorded value and its trace.
+/// A recorded duration and its trace.
 struct Exemplar: Sendable {
     var trace: TraceContext.TraceID
     var nanoseconds: Int64
 }
 
-/// The counts of values in each bucket. A read is not atomic, so `_count` is summed from the buckets shown.
+/// The counts of values in each bucket. A read of all buckets is not atomic, so `_count` is the sum of the values read.
 private struct Buckets: Sendable {
     /// An atomic in its own allocation, because arrays hold only copyable elements.
     final class Cell: Sendable {
         let count = Atomic<Int64>(0)
     }
 
-    /// One count per bound, and a last one for values above them all.
+    /// One count per bound, and a last one for values above all bounds.
     private let cells: [Cell]
 
     init(bounds: Int) {
@@ -34,10 +34,10 @@ private struct Buckets: Sendable {
         to text: inout PrometheusText
     ) {
         var total: Int64 = 0
-        for (place, (cell, bound)) in zip(cells, bounds + [.infinity]).enumerated() {
+        for (index, (cell, bound)) in zip(cells, bounds + [.infinity]).enumerated() {
             total += cell.count.load(ordering: .relaxed)
             text.appendSample(
-                name: name, suffix: "_bucket", labels: labels, bucket: bound, value: "\(total)", exemplar: exemplars[place])
+                name: name, suffix: "_bucket", labels: labels, bucket: bound, value: "\(total)", exemplar: exemplars[index])
         }
         text.appendSample(name: name, suffix: "_sum", labels: labels, value: PrometheusText.number(sum))
         text.appendSample(name: name, suffix: "_count", labels: labels, value: "\(total)")
@@ -52,7 +52,7 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
 
     /// Whether the histogram is shown before anything is recorded.
     private let isShownEmpty: Bool
-    /// The bounds in nanoseconds, copied so that recording touches no lazy global.
+    /// The bounds in nanoseconds, copied so that recording does not access a lazily initialized global.
     private let nanoseconds = TimeHistogram.bounds.map { Int64(($0 * 1e9).rounded()) }
     private let buckets = Buckets(bounds: TimeHistogram.bounds.count)
     private let sum = Atomic<Int64>(0)
@@ -65,7 +65,7 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
 
     package func recordNanoseconds(_ duration: Int64) { recordNanoseconds(duration, count: 1) }
 
-    /// Records a duration, and its trace, if any, as an exemplar.
+    /// Records a duration, with its trace, if any, as an exemplar.
     package func recordNanoseconds(_ duration: Int64, trace: TraceContext?) {
         recordNanoseconds(duration, count: 1)
         if let trace { exemplify(by: trace, nanoseconds: duration) }

@@ -1,7 +1,7 @@
 internal import Glibc
 internal import Interlock
 
-/// Linux's figures about this process, under the names that every Prometheus client uses.
+/// The metrics of this process that Linux provides, under the names that all Prometheus clients use.
 enum ProcessMetrics {
     static func append(to text: inout PrometheusText) {
         guard let fields = statFields() else { return }
@@ -44,7 +44,7 @@ enum ProcessMetrics {
         return line.flatMap { Double($0.dropFirst(6)) }
     }
 
-    /// Counts the open descriptors, without the one that reads the folder.
+    /// Returns the number of open descriptors, without the one that reads the directory.
     private static func openDescriptors() -> Int? {
         guard let folder = opendir("/proc/self/fd") else { return nil }
         defer { closedir(folder) }

@@ -5,11 +5,11 @@ internal import NIOConcurrencyHelpers
 
 /// A swift-metrics backend for Prometheus.
 ///
-/// Recording takes a few atomic additions: no lock, no lookup, no allocation. Only creating a metric and reading all of
-/// them take the registry's lock. Series are limited: a metric that would exceed `maximumSamples`, or whose name has
-/// another type already, is not shown and is counted in `interlock_metrics_dropped_total`.
+/// Recording takes a few atomic additions: no lock, no lookup, no allocation. Only creating a metric and reading all
+/// metrics take the registry's lock. A metric that would exceed `maximumSamples`, or whose name already has another
+/// type, is not shown. It is counted in `interlock_metrics_dropped_total`.
 package final class PrometheusRegistry: MetricsFactory, Sendable {
-    /// The most lines with a value that all metrics together may have, apart from those of the process.
+    /// The maximum number of samples, which are lines with a value, of all metrics but those of the process.
     package let maximumSamples: Int
 
     private let dropped = IntegerCounter()
@@ -48,8 +48,8 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
             for (labels, series) in shown.sorted(by: { $0.key < $1.key }) {
                 series.appendSamples(name: name, labels: labels, to: &text)
             }
-            // The event loop may wait for this core, and would otherwise wait for the rest of a time slice, which can
-            // be the whole page.
+            // The event loop may be waiting for this core. Without the yield, it might wait for the rest of a time
+            // slice.
             sched_yield()
         }
         ProcessMetrics.append(to: &text)
@@ -57,7 +57,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         return text.text
     }
 
-    /// Returns a histogram that is shown once it has recorded a duration: there are many, and most stay empty.
+    /// Returns a histogram that is shown only after it has recorded a duration, because many histograms stay empty.
     package func latencies(_ label: String, _ dimensions: [(String, String)]) -> TimeHistogram {
         series(label, dimensions, .histogram) { TimeHistogram(isShownEmpty: false) }
     }

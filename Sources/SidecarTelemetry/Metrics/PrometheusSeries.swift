@@ -3,7 +3,7 @@ protocol PrometheusSeries: AnyObject, Sendable {
     /// The number of lines with a value.
     var sampleCount: Int { get }
 
-    /// Whether there is something to show.
+    /// Whether the series has a value to show.
     var isShown: Bool { get }
 
     /// Writes the lines with a value.

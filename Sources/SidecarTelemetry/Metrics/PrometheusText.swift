@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// An exposition in progress, with names, labels and numbers in the form of its format.
+/// A writer of an exposition, which formats names, labels and numbers.
 struct PrometheusText {
     private let format: ExpositionFormat
     private(set) var text = ""
@@ -11,12 +11,13 @@ struct PrometheusText {
 
     /// Returns `text` with `_` for every character that a metric's name may not contain.
     static func metricName(_ text: String) -> String {
-        sanitised(text) { $0 == ":" }
+        sanitized(text) { $0 == ":" }
     }
 
-    /// Returns `text` with `_` for every character that a label may not contain. `le` belongs to the histograms.
+    /// Returns `text` with `_` for every character that a label's name may not contain. Replaces `le`, which is
+    /// reserved for histograms.
     static func labelName(_ text: String) -> String {
-        text == "le" ? "exported_le" : sanitised(text) { _ in false }
+        text == "le" ? "exported_le" : sanitized(text) { _ in false }
     }
 
     /// Returns a label's value with backslashes, quotes and line feeds escaped.
@@ -47,8 +48,8 @@ struct PrometheusText {
         text += "# HELP \(family) \(MetricHelp.text(of: name))\n# TYPE \(family) \(type)\n"
     }
 
-    /// Returns the name and the type of a family in OpenMetrics: the name lacks the samples' suffix, and metrics that
-    /// only carry labels have a type of their own.
+    /// Returns the name and the type of a family in OpenMetrics: the name has no suffix, and metrics whose information
+    /// is in their labels have the type `info`.
     private static func openMetricsFamily(_ name: String, _ kind: MetricKind) -> (name: String, type: String) {
         switch kind {
         case .counter where name.hasSuffix("_total"): (String(name.dropLast("_total".count)), "counter")
@@ -62,9 +63,9 @@ struct PrometheusText {
         if format == .openMetrics { text += "# EOF\n" }
     }
 
-    /// Returns the bound of a bucket, which OpenMetrics always writes with a decimal point.
+    /// Returns the upper bound of a bucket, with a decimal point in OpenMetrics.
     private func bound(_ value: Double) -> String {
-        // Smaller numbers would be written with an exponent.
+        // Swift would write this number with an exponent.
         let number = value < 0.0001 ? "0.00005" : Self.number(value)
         return format == .openMetrics && value.isFinite && !number.contains(".") ? number + ".0" : number
     }
@@ -85,7 +86,7 @@ struct PrometheusText {
         text += "\n"
     }
 
-    private static func sanitised(_ text: String, _ isAlsoAllowed: (Unicode.Scalar) -> Bool) -> String {
+    private static func sanitized(_ text: String, _ isAlsoAllowed: (Unicode.Scalar) -> Bool) -> String {
         var name = ""
         for scalar in text.unicodeScalars {
             switch scalar {

@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// A finished step in the queue.
+/// A finished span in the queue.
 struct FinishedSpan: Sendable {
     var context: TraceContext
     /// The ID of the parent span; 0 if there is none.

@@ -1,4 +1,4 @@
-/// The tags of fields, by the encoding of their values.
+/// The tags of fields, by wire type.
 package enum ProtobufTag {
     package static func number(_ field: UInt64) -> UInt64 { field << 3 }
     /// Returns the tag of an 8-byte number, least significant byte first.

@@ -24,13 +24,13 @@ package struct ProtobufWriter {
         if !text.isEmpty { write(field, oneOf: text) }
     }
 
-    /// Writes a number of a `oneof`, where even 0 has a meaning.
+    /// Writes a number of a `oneof`, even if it is 0.
     mutating func write(_ field: UInt64, oneOf value: UInt64) {
         write(varint: ProtobufTag.number(field))
         write(varint: value)
     }
 
-    /// Writes a text of a `oneof`, where even an empty one has a meaning.
+    /// Writes a text of a `oneof`, even if it is empty.
     mutating func write(_ field: UInt64, oneOf text: String) {
         write(varint: ProtobufTag.content(field))
         write(varint: UInt64(text.utf8.count))
@@ -77,23 +77,23 @@ package struct ProtobufWriter {
 
     private mutating func begin(_ field: UInt64) -> Int {
         write(varint: ProtobufTag.content(field))
-        // The length is known only at the end, and nearly always fits into this byte.
+        // The length is not known yet. It nearly always fits into this byte.
         bytes.append(0)
         return bytes.count
     }
 
     private mutating func end(contentFrom start: Int) {
         var length = bytes.count - start
-        var place = start - 1
+        var index = start - 1
         // Each byte holds seven bits; the first byte is reserved already.
         let more = (Int.bitWidth - length.leadingZeroBitCount - 1) / 7
         if more > 0 { bytes.insert(contentsOf: repeatElement(0, count: more), at: start) }
         while length >= 0x80 {
-            bytes[place] = UInt8(truncatingIfNeeded: length) | 0x80
+            bytes[index] = UInt8(truncatingIfNeeded: length) | 0x80
             length >>= 7
-            place += 1
+            index += 1
         }
-        bytes[place] = UInt8(length)
+        bytes[index] = UInt8(length)
     }
 
     private mutating func write(varint value: UInt64) {

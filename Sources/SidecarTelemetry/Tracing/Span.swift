@@ -12,7 +12,7 @@ package final class Span: StepSpan {
         case integer(Int64)
     }
 
-    /// The trace, and the span's own ID, which callees receive as their parent.
+    /// The trace, and the span's ID, which is sent to callees as their parent.
     package let context: TraceContext
     private let tracer: Tracer
     private let parentID: UInt64
@@ -31,7 +31,7 @@ package final class Span: StepSpan {
         self.parentID = parentID
         self.startedAt = startedAt
         self.tracer = tracer
-        attributes.reserveCapacity(Self.usualAttributes)
+        attributes.reserveCapacity(Self.expectedAttributes)
     }
 
     /// Begins a step within this one.
@@ -47,23 +47,23 @@ package final class Span: StepSpan {
 
     package var now: Int64 { tracer.now() }
 
-    /// Whether the span continues a trace: its parent is the caller's span, or another of this sidecar.
+    /// Whether the span continues a trace. Its parent is then the caller's span or another span of this sidecar.
     package var hasParent: Bool { parentID != 0 }
 
-    private static let usualAttributes = 4
-    /// The most bytes of a text. Longer ones are cut, so that a queue of spans is bounded in size.
-    private static let longestText = 512
+    private static let expectedAttributes = 4
+    /// The maximum length of a text, in bytes. Longer texts are truncated, so that the size of the queue is bounded.
+    private static let maximumTextBytes = 512
 
-    private static func cut(_ text: String) -> String {
-        text.utf8.count <= longestText ? text : String(decoding: text.utf8.prefix(longestText), as: UTF8.self)
+    private static func truncated(_ text: String) -> String {
+        text.utf8.count <= maximumTextBytes ? text : String(decoding: text.utf8.prefix(maximumTextBytes), as: UTF8.self)
     }
 
-    package func set(_ name: String, _ value: String) { attributes.append((name, .text(Self.cut(value)))) }
+    package func set(_ name: String, _ value: String) { attributes.append((name, .text(Self.truncated(value)))) }
 
     package func set(_ name: String, _ value: Int64) { attributes.append((name, .integer(value))) }
 
     /// Marks the step as failed. The first reason is kept.
-    package func fail(_ reason: String) { failure = failure ?? Self.cut(reason) }
+    package func fail(_ reason: String) { failure = failure ?? Self.truncated(reason) }
 
     deinit {
         givenUp()

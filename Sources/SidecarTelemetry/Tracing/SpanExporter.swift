@@ -12,24 +12,24 @@ internal import ServiceLifecycle
 package import SidecarSettings
 internal import SwiftProtobuf
 
-/// Sends spans to a collector, by OTLP over HTTP in protobuf. Runs outside the coordinator's event loop.
+/// Sends spans to a collector with OTLP/HTTP in protobuf. Does not run on the coordinator's event loop.
 ///
 /// <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. Spans that the collector does not accept within three attempts
 /// are dropped and counted.
 package struct SpanExporter: Service {
-    private static let pause = Duration.milliseconds(500)
-    /// The most pauses in which spans are collected, so that many are sent together.
-    private static let maximumPauses = 10
-    private static let attempts = 3
+    private static let pollInterval = Duration.milliseconds(500)
+    /// The maximum number of intervals for which spans are collected, so that many are sent together.
+    private static let maximumPolls = 10
+    private static let maximumAttempts = 3
     private static let timeout = TimeAmount.seconds(3)
     /// The pause between two attempts, which doubles each time.
     private static let retryPause = Duration.seconds(1)
-    /// The longest `Retry-After` that is honored. Spans queue meanwhile, or are dropped and counted.
-    private static let longestPause = Duration.seconds(300)
+    /// The maximum `Retry-After` that is honored. Meanwhile, spans are queued, or dropped and counted.
+    private static let maximumRetryPause = Duration.seconds(300)
     /// The time after which an idle connection closes: longer than the five seconds between batches.
     private static let idleTimeout = TimeAmount.seconds(30)
-    private static let longestAnswer = 64 << 10
-    private static let retried: Set<UInt> = [429, 502, 503, 504]
+    private static let maximumAnswerBytes = 64 << 10
+    private static let retriedStatuses: Set<UInt> = [429, 502, 503, 504]
 
     private let endpoint: URL
     private let origin: HTTPOrigin
@@ -47,7 +47,7 @@ package struct SpanExporter: Service {
     /// - Parameters:
     ///   - resource: the attributes of the spans' source.
     ///   - retryAfter: parses a `Retry-After`, in milliseconds.
-    /// - Throws: if the endpoint cannot be used.
+    /// - Throws: an error if the endpoint cannot be used.
     package init(
         _ settings: TracingSettings, queue: SpanQueue, resource: KeyValuePairs<String, String>, logger: Logger,
         retryAfter: @escaping @Sendable (String) -> Int64? = { Int64($0).map { min($0, 86_400) * 1000 } }
@@ -73,7 +73,7 @@ package struct SpanExporter: Service {
         failed = counter("failed")
     }
 
-    /// Sends until graceful shutdown, and then once more. Shutdown ends pauses, but not a request in progress.
+    /// Sends spans until graceful shutdown, and then once more. Shutdown ends pauses, but not a request in progress.
     func run() async throws {
         let connections = try await eventLoop.submit { [origin, eventLoop] in
             let settings = HTTPConnectionPool.Settings(
@@ -81,48 +81,51 @@ package struct SpanExporter: Service {
             return NIOLoopBound(HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop), eventLoop: eventLoop)
         }.get()
         defer { eventLoop.execute { connections.value.close() } }
-        var isWell = true
-        // Cancellation ends all pauses, so the loop would spin.
+        var isHealthy = true
+        // After cancellation, all pauses would end immediately and the loop would spin.
         while !Task.isShuttingDownGracefully, !Task.isCancelled {
-            await waitForMany()
-            isWell = await flush(connections)
+            await waitForBatch()
+            isHealthy = await flush(connections)
         }
-        // A collector that failed gets no further attempt, because it may hang.
-        if isWell { await flush(connections) }
+        // If the collector failed, the last attempt is skipped, because it could hang.
+        if isHealthy { await flush(connections) }
     }
 
-    private func waitForMany() async {
-        for _ in 0..<Self.maximumPauses where !queue.hasMany && !Task.isShuttingDownGracefully { await pause(for: Self.pause) }
+    private func waitForBatch() async {
+        for _ in 0..<Self.maximumPolls where !queue.hasMany && !Task.isShuttingDownGracefully {
+            await pause(for: Self.pollInterval)
+        }
     }
 
     private func pause(for duration: Duration) async {
         await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
     }
 
-    /// - Returns: whether the collector accepted everything. The batches after a refused one are not sent.
+    /// Sends all queued spans. After a batch that the collector refuses, the remaining ones are dropped.
+    /// - Returns: whether the collector accepted all batches.
     @discardableResult
     private func flush(_ connections: NIOLoopBound<HTTPConnectionPool>) async -> Bool {
         let (batches, dropped) = queue.take()
         self.dropped.increment(by: dropped)
-        var rest = batches.reduce(0) { $0 + $1.count }
+        var remaining = batches.reduce(0) { $0 + $1.count }
         for batch in batches {
             if let reason = await send(messages.request(batch), of: batch.count, connections) {
-                failed.increment(by: rest)
-                logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rest)", "error": reason])
+                failed.increment(by: remaining)
+                logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(remaining)", "error": reason])
                 return false
             }
-            rest -= batch.count
+            remaining -= batch.count
         }
         return true
     }
 
-    /// - Returns: the reason why the collector refused the batch; `nil` if it accepted it, even without some of the
-    ///   spans.
+    /// - Returns: the reason why the collector refused the batch; `nil` if it accepted the batch, even if it rejected
+    ///   individual spans.
     private func send(_ body: [UInt8], of spans: Int, _ connections: NIOLoopBound<HTTPConnectionPool>) async -> String? {
         var pause = Self.retryPause
         var reason = ""
-        for attempt in 1...Self.attempts {
-            var asked: Duration?
+        for attempt in 1...Self.maximumAttempts {
+            var requested: Duration?
             do {
                 let answer = try await post(body, connections)
                 let status = answer.head.status.code
@@ -131,14 +134,14 @@ package struct SpanExporter: Service {
                     return nil
                 }
                 reason = "status \(status)"
-                guard Self.retried.contains(status) else { break }
-                asked = answer.head.headers.first(name: "Retry-After").flatMap(retryAfter).map { .milliseconds(max(0, $0)) }
+                guard Self.retriedStatuses.contains(status) else { break }
+                requested = answer.head.headers.first(name: "Retry-After").flatMap(retryAfter).map { .milliseconds(max(0, $0)) }
             } catch {
                 reason = Self.reason(error)
             }
-            guard attempt < Self.attempts || asked != nil, !Task.isShuttingDownGracefully else { break }
-            // Random, so that sidecars do not retry at once.
-            await self.pause(for: max(pause, min(asked ?? .zero, Self.longestPause)) * Double.random(in: 1...1.5))
+            guard attempt < Self.maximumAttempts || requested != nil, !Task.isShuttingDownGracefully else { break }
+            // Random, so that sidecars do not retry simultaneously.
+            await self.pause(for: max(pause, min(requested ?? .zero, Self.maximumRetryPause)) * Double.random(in: 1...1.5))
             pause *= 2
         }
         return reason
@@ -155,13 +158,13 @@ package struct SpanExporter: Service {
     }
 
     private func count(_ sent: Int, _ answer: HTTPFetch.Answer) {
-        let said = try? Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceResponse(
+        let response = try? Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceResponse(
             serializedBytes: Array(answer.body.readableBytesView))
-        let rejected = min(sent, Int(clamping: max(0, said?.partialSuccess.rejectedSpans ?? 0)))
+        let rejected = min(sent, Int(clamping: max(0, response?.partialSuccess.rejectedSpans ?? 0)))
         self.sent.increment(by: sent - rejected)
         guard rejected > 0 else { return }
         failed.increment(by: rejected)
-        let reason = said?.partialSuccess.errorMessage ?? ""
+        let reason = response?.partialSuccess.errorMessage ?? ""
         logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rejected)", "error": reason])
     }
 
@@ -175,7 +178,8 @@ package struct SpanExporter: Service {
         let request = HTTPRequestHead(
             version: .http1_1, method: .POST, uri: path.isEmpty || path == "/" ? "/v1/traces" : path, headers: headers)
         return try await HTTPFetch.answer(
-            to: request, with: ByteBuffer(bytes: body), from: connections, maximumBytes: Self.longestAnswer, within: Self.timeout,
+            to: request, with: ByteBuffer(bytes: body), from: connections, maximumBytes: Self.maximumAnswerBytes,
+            within: Self.timeout,
             on: eventLoop)
     }
 }

@@ -1,12 +1,12 @@
 internal import InterlockCore
 internal import OTLPMessages
 
-/// Writes an `ExportTraceServiceRequest` field by field: the generated types took three quarters of a traced call's
-/// cost. Field numbers are those of `trace.proto`, `common.proto` and `resource.proto`, and the output matches that of
-/// the generated types byte for byte.
+/// Writes an `ExportTraceServiceRequest` field by field, because the generated types took three quarters of a traced
+/// call's cost. Field numbers are those of `trace.proto`, `common.proto` and `resource.proto`, and the output matches
+/// that of the generated types byte for byte.
 struct SpanMessages {
-    /// The most bytes around the parts.
-    private static let longestEnvelope = 16
+    /// The maximum size of the message around its parts, in bytes.
+    private static let maximumEnvelopeBytes = 16
 
     /// The source of the spans, and the library that made them: the same in all messages.
     private let resource: [UInt8]
@@ -28,7 +28,7 @@ struct SpanMessages {
     }
 
     func request(_ batch: SpanBatch) -> [UInt8] {
-        ProtobufWriter.bytes(capacity: resource.count + scope.count + batch.bytes.count + Self.longestEnvelope) { writer in
+        ProtobufWriter.bytes(capacity: resource.count + scope.count + batch.bytes.count + Self.maximumEnvelopeBytes) { writer in
             writer.write(1) { resourceSpans in
                 resourceSpans.append(resource)
                 resourceSpans.write(2) { scopeSpans in
@@ -40,8 +40,8 @@ struct SpanMessages {
     }
 }
 
-/// The spans of one message. They are encoded soon after they end, so that only one buffer is kept until they are sent:
-/// freeing the spans themselves on the sending thread would fragment the memory of the thread that made them.
+/// The spans of one message. They are encoded soon after they end, so that only one buffer is kept until they are sent.
+/// Freeing the spans themselves on the sending thread would fragment the memory of the thread that created them.
 struct SpanBatch: Sendable {
     /// The size, in bytes, at which a batch is full; its last span may exceed it. Proxies before a collector often
     /// accept one megabyte.

@@ -4,8 +4,8 @@ package import SidecarSettings
 
 /// Decides which calls are traced, and begins their spans. Confined to the coordinator's event loop.
 ///
-/// A call follows its caller's decision, unless that is turned off. Other calls are sampled at a rate, by their trace
-/// ID, so that sidecars which see the same trace decide alike.
+/// A call is traced if its caller is, unless the settings say otherwise. Other calls are sampled at a rate by their
+/// trace ID, so that all sidecars make the same decision about a trace.
 package final class Tracer {
     private let settings: TracingSettings
     let queue: SpanQueue
@@ -15,7 +15,7 @@ package final class Tracer {
     /// The value of a trace ID's last 56 bits below which the trace is not sampled.
     private let threshold: UInt64
     /// The number of calls without a parent to skip before the next one is sampled.
-    private var untilNext: UInt64 = 0
+    private var callsToSkip: UInt64 = 0
 
     private static let randomBits: UInt64 = (1 << 56) - 1
 
@@ -28,13 +28,14 @@ package final class Tracer {
         random = SeededRandom(seed: seed)
         self.now = now
         threshold = settings.samplingRate >= 1 ? 0 : UInt64((1 - settings.samplingRate) * Double(Self.randomBits + 1))
-        untilNext = gap()
+        callsToSkip = drawCallsToSkip()
     }
 
-    /// Whether the next call without a parent is traced. If not, the call is counted as skipped, and must not be begun.
+    /// Whether the next call without a parent is traced. If not, the call counts as skipped, and `begin` must not be
+    /// called for it.
     package var isNextSampled: Bool {
-        guard untilNext > 0 else { return true }
-        untilNext -= 1
+        guard callsToSkip > 0 else { return true }
+        callsToSkip -= 1
         return false
     }
 
@@ -51,21 +52,21 @@ package final class Tracer {
             return span(name, kind, of: parent.traceID, state: parent.state, parentID: parent.spanID)
         }
         guard isNextSampled else { return nil }
-        untilNext = gap()
+        callsToSkip = drawCallsToSkip()
         return span(name, kind, of: sampledTrace(), state: "", parentID: 0)
     }
 
-    /// Draws the number of calls to skip before the next sampled one, so that each has the same probability. A skipped
-    /// call costs no more than counting it.
-    private func gap() -> UInt64 {
+    /// Draws the number of calls to skip before the next sampled one, so that each has the same probability. Skipping a
+    /// call is as cheap as decrementing a number.
+    private func drawCallsToSkip() -> UInt64 {
         guard settings.samplingRate > 0 else { return .max }
         guard settings.samplingRate < 1 else { return 0 }
-        // A geometric distribution by inversion, of a number above 0 and at most 1.
-        let chance = Double((random.next() >> 11) + 1) / Double(1 << 53)
-        return UInt64(min(log(chance) / log1p(-settings.samplingRate), 1e18))
+        // The geometric distribution, by inversion of a uniform number above 0 and at most 1.
+        let uniform = Double((random.next() >> 11) + 1) / Double(1 << 53)
+        return UInt64(min(log(uniform) / log1p(-settings.samplingRate), 1e18))
     }
 
-    /// Returns a trace ID that every sidecar with this rate would sample.
+    /// Returns a new trace ID that every sidecar with this rate would sample.
     private func sampledTrace() -> TraceContext.TraceID {
         let bits = UInt64.random(in: threshold...Self.randomBits, using: &random)
         return TraceContext.TraceID(high: random.next(), low: max(1, random.next() & ~Self.randomBits | bits))
