@@ -1,7 +1,7 @@
 /// JSON strings for documents that are written piece by piece.
 package enum JSONText {
-    /// Returns `text` in quotes. Escapes the characters that JSON requires, and those that a terminal would obey
-    /// instead of showing: control characters, line and paragraph separators, and marks that change the direction of
+    /// Returns `text` in quotes. Escapes the characters that JSON requires, and those that a terminal would interpret
+    /// instead of displaying: control characters, line and paragraph separators, and marks that change the direction of
     /// text.
     package static func quoted(_ text: String) -> String {
         var bytes: [UInt8] = []
@@ -31,7 +31,7 @@ package enum JSONText {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// Returns whether a terminal obeys the character instead of showing it. No such character is above U+FFFF.
+    /// Returns whether a terminal interprets the character instead of displaying it. No such character is above U+FFFF.
     package static func isObeyed(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0..<0x20, 0x7F..<0xA0: true

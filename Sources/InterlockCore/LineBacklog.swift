@@ -1,9 +1,9 @@
 internal import DequeModule
 
 /// The lines that wait to be written to one descriptor, up to a limit. Lines beyond it are dropped and counted, and a
-/// report of their number is inserted in their position.
+/// report of their number is inserted at their position.
 package struct LineBacklog: Sendable {
-    /// The most bytes that wait, unless a single line is longer.
+    /// The maximum number of bytes that wait, unless a single line is longer.
     private let limit: Int
     private var lines: Deque<[UInt8]> = []
     private var byteCount = 0
@@ -21,8 +21,8 @@ package struct LineBacklog: Sendable {
     /// - Parameter report: makes the line that reports the number of dropped lines.
     /// - Returns: whether the line was accepted.
     package mutating func add(_ line: [UInt8], report: (Int) -> [UInt8]) -> Bool {
-        let room = dropped == 0 ? limit : limit / 2
-        guard byteCount + line.count <= room || lines.isEmpty else {
+        let available = dropped == 0 ? limit : limit / 2
+        guard byteCount + line.count <= available || lines.isEmpty else {
             dropped += 1
             return false
         }

@@ -101,7 +101,7 @@ struct BreakerDecisionTests {
         #expect(cause == .failures)
         #expect(breaker.actingState(now: later) == .open)
         guard case .refuse = breaker.admission(now: later) else {
-            Issue.record("it lets calls through")
+            Issue.record("the breaker lets calls through")
             return
         }
     }
@@ -126,8 +126,8 @@ struct BreakerDecisionTests {
         #expect(breaker.admission(now: now) == .allow)
         breaker.apply(snapshot(.closed, generation: 2), redisTime: 0, receivedAt: now)
         for _ in 0..<8 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 2, now: now) }
-        let alone = breaker.judgeLocally(now: now)
-        #expect(alone == nil)
+        let localCause = breaker.judgeLocally(now: now)
+        #expect(localCause == nil)
         #expect(breaker.actingState(now: now) == .closed)
         breaker.apply(snapshot(.open, generation: 3, forced: .open), redisTime: 0, receivedAt: now)
         #expect(breaker.actingState(now: now) == .open)
@@ -188,9 +188,9 @@ struct BreakerDecisionTests {
 
     @Test("With several reporters required, a sidecar trips its own breaker and votes once")
     func votes() {
-        var byReporters = settings
-        byReporters.reporters = 2
-        var breaker = Breaker(settings: byReporters)
+        var withReporters = settings
+        withReporters.reporters = 2
+        var breaker = Breaker(settings: withReporters)
         // The fleet's outcomes do not count.
         breaker.apply(
             BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls) = (1, 100) }, redisTime: 0, receivedAt: now)

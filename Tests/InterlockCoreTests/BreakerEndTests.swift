@@ -29,14 +29,14 @@ struct BreakerEndTests {
         let end = breaker.openUntil
         breaker.apply(open(until: 61_000), redisTime: 6000 + step, sentAt: after(5000), receivedAt: after(5000))
         #expect(breaker.openUntil == end)
-        let knows1 = breaker.knowsBetter
-        #expect(knows1)
+        let needsCorrection = breaker.knowsBetter
+        #expect(needsCorrection)
         #expect(breaker.ends(now: after(5000)).open?.number == 61_000)
         #expect(breaker.ends(now: after(5000)).open?.correction == 61_000 + step)
         // Redis has adopted the correction.
         breaker.apply(open(until: 61_000 + step), redisTime: 7000 + step, sentAt: after(6000), receivedAt: after(6000))
-        let knows2 = breaker.knowsBetter
-        #expect(!knows2)
+        let stillNeedsCorrection = breaker.knowsBetter
+        #expect(!stillNeedsCorrection)
         #expect(breaker.openUntil == end)
         #expect(breaker.ends(now: after(60_002)).open?.isOver == true)
     }
@@ -45,11 +45,11 @@ struct BreakerEndTests {
     func late() {
         var breaker = opened()
         breaker.apply(open(until: 61_000), redisTime: 9000, sentAt: after(5000), receivedAt: after(13_000))
-        let knows3 = breaker.knowsBetter
-        #expect(!knows3)
+        let afterSlowAnswer = breaker.knowsBetter
+        #expect(!afterSlowAnswer)
         breaker.apply(open(until: 61_000), redisTime: 90_000, receivedAt: after(6000))
-        let knows4 = breaker.knowsBetter
-        #expect(!knows4)
+        let afterMessage = breaker.knowsBetter
+        #expect(!afterMessage)
     }
 
     @Test("A sidecar that only received or found a state does not correct its end", arguments: [false, true])
@@ -58,8 +58,8 @@ struct BreakerEndTests {
         breaker.apply(
             open(until: 61_000), redisTime: isFound ? 5000 : 1000, sentAt: isFound ? start : nil, receivedAt: start)
         breaker.apply(open(until: 61_000), redisTime: 45_000, sentAt: after(5000), receivedAt: after(5000))
-        let knows5 = breaker.knowsBetter
-        #expect(!knows5)
+        let isCorrected = breaker.knowsBetter
+        #expect(!isCorrected)
         // Another sidecar corrects the end.
         breaker.apply(open(until: 101_000), redisTime: 46_000, sentAt: after(6000), receivedAt: after(6000))
         #expect(breaker.openUntil == after(61_001))

@@ -94,7 +94,7 @@ struct BulkheadTests {
         #expect(bulkhead.nextDeadline == nil)
     }
 
-    @Test("A deadline in the past means no wait")
+    @Test("A call with a deadline in the past does not wait")
     func noTimeToWait() {
         var bulkhead = full(1)
         let entry = bulkhead.enter(11, deadline: now, now: now)
@@ -115,7 +115,8 @@ struct BulkheadTests {
     }
 
     @Test(
-        "A higher limit hands out slots at once, and a lower one applies once enough calls have ended", arguments: [Int?.none, 3])
+        "A higher limit grants slots immediately, and a lower one applies once enough calls have ended",
+        arguments: [Int?.none, 3])
     func resized(slots: Int?) {
         var bulkhead = full(1)
         for number in 11...12 { _ = bulkhead.enter(UInt64(number), deadline: after(1000), now: now) }
@@ -179,8 +180,8 @@ struct BulkheadTests {
                 let settlement = bulkhead.assignSlots(now: time)
                 #expect(settlement.admitted == settlement.admitted.sorted())
                 held += settlement.admitted.count
-                for gone in settlement.admitted + settlement.expired {
-                    let waited = waiting.remove(gone) != nil
+                for ended in settlement.admitted + settlement.expired {
+                    let waited = waiting.remove(ended) != nil
                     #expect(waited)
                 }
                 #expect(bulkhead.taken == held)

@@ -21,12 +21,12 @@ struct CallWindowTests {
         for _ in 0..<100 { window.noteTick(nanoseconds: Self.long, inFlight: 800) }
         window.noteTick(nanoseconds: CallWindow.longTick, inFlight: 4)
         #expect(window.size == CallWindow.least)
-        var turns = 0
+        var ticks = 0
         while window.size < 1000 {
             window.noteTick(nanoseconds: Self.short, inFlight: 4)
-            turns += 1
+            ticks += 1
         }
-        #expect(turns < 60)
+        #expect(ticks < 60)
         for _ in 0..<1000 { window.noteTick(nanoseconds: Self.short, inFlight: 4) }
         #expect(window.size == CallWindow.most)
     }

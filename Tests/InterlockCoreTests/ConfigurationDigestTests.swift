@@ -36,7 +36,7 @@ struct ConfigurationDigestTests {
         #expect(domain.digestedLines() == mirroredLines(of: domain, except: [".name", ".rules"]))
         var rules = domain.rules
         while let rule = rules.popLast() {
-            // The digest keeps the names that former versions wrote.
+            // The digest keeps the names that earlier versions wrote.
             let mirrored = mirroredLines(of: rule, except: [".rules"])
                 .map { $0.replacing(".hasOneCounter=", with: ".sharesCount=") }
             #expect(rule.digestedLines() == mirrored)
@@ -75,7 +75,7 @@ struct ConfigurationDigestTests {
     func digestOfUpstream() {
         var service = ServiceDefinition(name: "catalog", upstream: UpstreamSettings(url: "http://127.0.0.1:9"))
         let before = service.digest
-        // The digest that f0717fd computed.
+        // The digest that an earlier version computed.
         #expect(before == "bbbe4ceceedb3775")
         service.upstream?.certificateAuthorityDigest = [1, 2, 3]
         #expect(service.digest == before)

@@ -117,7 +117,7 @@ struct DescriptorMatchingTests {
         #expect(index.match(unordered: Self.entries(bucket))?.rule.path == path)
     }
 
-    @Test("Values that look alike but differ are counted apart")
+    @Test("Values that look alike but differ in bytes are counted separately")
     func similarValues() {
         var limiter = DomainLimiter(
             domain: RateLimitDomain(name: "edge", rules: [DescriptorRule(key: "user", limit: Self.limit(1))]))
@@ -148,8 +148,8 @@ struct DescriptorMatchingTests {
         #expect(settlements.map { $0.answer.statuses.map(\.remaining) } == [[0]])
     }
 
-    @Test("A counter occupies its slot until it lapses, and each limit override has its own counter")
-    func slots() {
+    @Test("A counter occupies capacity until it lapses, and each limit override has its own counter")
+    func counterCapacity() {
         func counters(_ rule: DescriptorRule, _ asks: [DescriptorAsk]) -> [String] {
             var domain = RateLimitDomain(name: "edge", rules: [rule])
             domain.maximumCounters = 1
@@ -163,12 +163,12 @@ struct DescriptorMatchingTests {
         let slow = LimitDefinition(name: "1s", limit: 1, window: .seconds(1), algorithm: .gcra(burst: 1000))
         let asks = ["1", "2"].map { DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: $0)], cost: 1000) }
         #expect(counters(DescriptorRule(key: "ip", limit: .rate(slow, isAligned: false)), asks) == ["ip=1", "~crowd.ip"])
-        var own = asks
-        for index in own.indices {
-            own[index].entries = asks[0].entries
-            own[index].override = .init(limit: Int64(index + 1), window: .seconds(3600), name: "\(index + 1)")
+        var overrides = asks
+        for index in overrides.indices {
+            overrides[index].entries = asks[0].entries
+            overrides[index].override = .init(limit: Int64(index + 1), window: .seconds(3600), name: "\(index + 1)")
         }
-        #expect(counters(DescriptorRule(key: "ip", limit: Self.limit(1)), own) == ["ip=1", "~crowd.ip"])
+        #expect(counters(DescriptorRule(key: "ip", limit: Self.limit(1)), overrides) == ["ip=1", "~crowd.ip"])
     }
 
     @Test("A quota is whole tokens in whole seconds, and a portion of it holds a part of the capacity")
@@ -190,7 +190,7 @@ struct DescriptorMatchingTests {
         #expect(rate(1_000_000_000_000_000, 999).tokens == Int64(UInt32.max))
     }
 
-    @Test("A data plane needs twice what it reports, at most the whole limit, and half as much after a pause")
+    @Test("A data plane needs twice what it reports, at most the whole limit, and half as much after an idle report")
     func quotaNeeds() {
         let rate = QuotaRate(LimitDefinition(name: "a", limit: 100, window: .seconds(1)))
         var needs = QuotaNeeds()

@@ -43,7 +43,7 @@ struct FleetOfLimiters {
         _ = sidecars[index].limiter.admit(request, now: now)
     }
 
-    /// Lets this much time pass.
+    /// Runs the sidecars for this much virtual time.
     mutating func run(forMilliseconds milliseconds: Int64) {
         let end = now.advanced(byMilliseconds: milliseconds)
         while now < end {
@@ -70,7 +70,7 @@ struct FleetOfLimiters {
         switch sidecars[index].phase {
         case .idle:
             guard let batch = sidecars[index].limiter.nextBatch(now: now, sidecars: sidecars.count) else {
-                preconditionFailure("somebody's time has come, and nobody asks")
+                preconditionFailure("a sidecar is due and has no batch to send")
             }
             sidecars[index].phase = .asking(batch, sentAt: now, judgedAt: travel())
         case .asking(let batch, let sentAt, _):

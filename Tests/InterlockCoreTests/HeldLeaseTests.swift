@@ -41,7 +41,7 @@ struct HeldLeaseTests {
         #expect(Self.lease().step(now: Self.at(moment)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("While an extension is in progress nothing else is sent")
+    @Test("While an extension is in flight nothing else is sent")
     func oneAtATime() {
         var lease = Self.lease()
         lease.extensionBegan()
@@ -61,7 +61,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(600)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("An extension that took longer than a third is followed by the next one at once")
+    @Test("An extension that took longer than a third is followed by the next one immediately")
     func slowAnswer() {
         var lease = Self.lease()
         lease.extensionBegan()
@@ -158,7 +158,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: .distantFuture) == .over)
     }
 
-    @Test("After a jump in time the lease is over at once, whatever was due or in progress", arguments: [true, false])
+    @Test("After a jump of the clock the lease is over, whatever was due or in flight", arguments: [true, false])
     func jump(isInFlight: Bool) {
         var lease = Self.lease()
         if isInFlight { lease.extensionBegan() }
@@ -237,19 +237,19 @@ struct HeldLeaseTests {
         #expect(now >= Self.at(ceiling - Self.ttl / 3))
     }
 
-    // MARK: Any life
+    // MARK: Random sequences
 
-    @Test("In any sequence at most one extension is in progress, none exceeds the ceiling and none follows the end")
-    func randomLives() {
+    @Test("In any sequence at most one extension is in flight, none exceeds the ceiling and none follows the end")
+    func randomRuns() {
         for seed in 0..<5000 {
-            var life = RandomLife(seed: UInt64(seed))
-            for _ in 0..<60 where !life.isOver { life.step() }
+            var run = RandomRun(seed: UInt64(seed))
+            for _ in 0..<60 where !run.isOver { run.step() }
         }
     }
 }
 
 /// A lease and its pending extension.
-private struct RandomLife {
+private struct RandomRun {
     private var random: SeededRandom
     private var now: Instant
     private var lease: HeldLease
@@ -286,7 +286,7 @@ private struct RandomLife {
         case 3:
             lease.moved(to: now.advanced(byMilliseconds: Int64.random(in: 1...3000, using: &random)), now: now)
         default:
-            // Most steps are short; some are as long as a pause of the whole process.
+            // Most steps are short; some are as long as a suspension of the process.
             let longest: Int64 = random.next() % 10 == 0 ? 3000 : 40
             now = now.advanced(byMilliseconds: Int64.random(in: 0...longest, using: &random))
         }

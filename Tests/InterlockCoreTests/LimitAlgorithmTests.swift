@@ -34,8 +34,8 @@ struct LimitAlgorithmTests {
             guard random.next() % 3 > 0, let batch = limiter.nextBatch(now: now) else { continue }
             var settlements: [ServiceLimiter.Settlement] = []
             let judgedAt = now
-            limiter.apply(
-                counters.judge(batch.limits, sidecars: sidecars, now: now), of: batch, sentAt: now, now: now, into: &settlements)
+            let verdict = counters.judge(batch.limits, sidecars: sidecars, now: now)
+            limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &settlements)
             for settlement in settlements where settlement.answer.isTaken {
                 grants.append(Grant(at: judgedAt.nanoseconds / 1000, cost: costs[settlement.id] ?? 0))
             }
@@ -47,54 +47,54 @@ struct LimitAlgorithmTests {
 
     private func at(_ microseconds: Int64) -> Instant { Instant(nanoseconds: microseconds * 1000) }
 
-    /// Returns the most that was granted within `length` of any grant, with or without the end of that time.
-    private func most(_ grants: [Grant], within length: Int64, isClosed: Bool) -> Int64 {
-        var most: Int64 = 0
+    /// Returns the maximum cost granted within `length` of any grant; `isClosed` includes the end of that interval.
+    private func maximumGranted(_ grants: [Grant], within length: Int64, isClosed: Bool) -> Int64 {
+        var maximum: Int64 = 0
         for (index, first) in grants.enumerated() {
             var sum: Int64 = 0
             for grant in grants[index...] {
                 guard grant.at - first.at < length + (isClosed ? 1 : 0) else { break }
                 sum += grant.cost
             }
-            most = max(most, sum)
+            maximum = max(maximum, sum)
         }
-        return most
+        return maximum
     }
 
     @Test(
         "No closed window holds more than a sliding limit, wherever it starts", arguments: [1, 2, 7, 40], [1, 2, 3] as [UInt64])
     func sliding(limit: Int64, seed: UInt64) {
         let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(700), algorithm: .sliding)
-        #expect(most(grants(definition, seed: seed), within: 700_000, isClosed: true) <= limit)
+        #expect(maximumGranted(grants(definition, seed: seed), within: 700_000, isClosed: true) <= limit)
     }
 
     @Test("No half-open window holds more than a gcra limit and its burst", arguments: [1, 3, 7, 40], [0, 1, 5] as [Int64])
     func gcra(limit: Int64, burst: Int64) {
         let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(700), algorithm: .gcra(burst: burst))
         for seed in [1, 2, 3] as [UInt64] {
-            #expect(most(grants(definition, seed: seed), within: 700_000, isClosed: false) <= limit + burst)
+            #expect(maximumGranted(grants(definition, seed: seed), within: 700_000, isClosed: false) <= limit + burst)
         }
     }
 
     @Test("A gcra limit never grants more than its burst + 1 at once", arguments: [0, 1, 5] as [Int64])
     func gcraAtOnce(burst: Int64) {
         let definition = LimitDefinition(name: "w", limit: 7, window: .milliseconds(700), algorithm: .gcra(burst: burst))
-        #expect(most(grants(definition, seed: 4), within: 1, isClosed: false) == burst + 1)
+        #expect(maximumGranted(grants(definition, seed: 4), within: 1, isClosed: false) == burst + 1)
     }
 
     @Test("A sidecar's local quota of a sliding limit holds in any window of the sidecar's clock", arguments: [2, 3] as [Int])
     func slidingQuota(sidecars: Int) {
         let definition = LimitDefinition(name: "w", limit: 30, window: .milliseconds(700), algorithm: .sliding)
         let grants = grants(definition, sidecars: sidecars, seed: 5)
-        #expect(most(grants, within: 700_000, isClosed: true) == 30 / Int64(sidecars))
+        #expect(maximumGranted(grants, within: 700_000, isClosed: true) == 30 / Int64(sidecars))
     }
 
     @Test("A sidecar's local quota of a gcra limit has its portion of the rate and of the burst")
     func gcraQuota() {
         let definition = LimitDefinition(name: "w", limit: 30, window: .milliseconds(700), algorithm: .gcra(burst: 8))
         let grants = grants(definition, sidecars: 3, seed: 6)
-        #expect(most(grants, within: 1, isClosed: false) == 3)
-        #expect(most(grants, within: 700_000, isClosed: false) <= 10 + 3)
+        #expect(maximumGranted(grants, within: 1, isClosed: false) == 3)
+        #expect(maximumGranted(grants, within: 700_000, isClosed: false) <= 10 + 3)
     }
 
     @Test(
@@ -108,16 +108,16 @@ struct LimitAlgorithmTests {
         for _ in 0..<400 {
             now = now.advanced(byMicroseconds: Int64(random.next() % 3000))
             let cost = Int64(random.next() % 3) + 1
-            let verdict = judge(definition, cost: cost, &counters, now)
+            let verdict = evaluate(definition, cost: cost, &counters, now)
             guard verdict.fits[0].count == 0 else { continue }
             let wait = verdict.fits[0].retryAfterMicroseconds
             // Redis reports fixed windows in whole milliseconds.
             if algorithm != .fixed {
                 var early = counters
-                #expect(judge(definition, cost: cost, &early, now.advanced(byMicroseconds: wait - 1)).fits[0].count == 0)
+                #expect(evaluate(definition, cost: cost, &early, now.advanced(byMicroseconds: wait - 1)).fits[0].count == 0)
             }
             now = now.advanced(byMicroseconds: wait)
-            #expect(judge(definition, cost: cost, &counters, now).fits[0].count == 1)
+            #expect(evaluate(definition, cost: cost, &counters, now).fits[0].count == 1)
         }
     }
 
@@ -128,17 +128,17 @@ struct LimitAlgorithmTests {
         let definition = LimitDefinition(name: "1s", limit: 4, window: .seconds(1), algorithm: algorithm)
         var counters = LocalCounters()
         #expect(counters.mayBeForgotten(at: start))
-        #expect(judge(definition, cost: 4, &counters, start).fits[0].count == 1)
+        #expect(evaluate(definition, cost: 4, &counters, start).fits[0].count == 1)
         #expect(!counters.mayBeForgotten(at: start.advanced(byMilliseconds: 999)))
         #expect(counters.mayBeForgotten(at: start.advanced(byMilliseconds: 1002)))
     }
 
-    private func judge(
+    private func evaluate(
         _ definition: LimitDefinition, cost: Int64, _ counters: inout LocalCounters, _ now: Instant
     ) -> LimitVerdict {
         var limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 0)
         _ = limiter.admit(LimitRequest(id: 0, cost: cost), now: now)
-        guard let batch = limiter.nextBatch(now: now) else { preconditionFailure("it was just admitted") }
+        guard let batch = limiter.nextBatch(now: now) else { preconditionFailure("the call was just admitted") }
         return counters.judge(batch.limits, now: now)
     }
 
@@ -149,7 +149,7 @@ struct LimitAlgorithmTests {
         var now = start
         var granted = 0
         while now < start.advanced(byMilliseconds: 1000) {
-            let verdict = judge(definition, cost: 1, &counters, now)
+            let verdict = evaluate(definition, cost: 1, &counters, now)
             if verdict.fits[0].count == 1 {
                 granted += 1
             } else {

@@ -12,7 +12,7 @@ struct LimitLeavingTests {
 
     private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
-    private func judge(
+    private func evaluate(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, sidecars: Int = 1, at now: Instant
     ) -> [ServiceLimiter.Settlement] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
@@ -29,31 +29,31 @@ struct LimitLeavingTests {
         var limiter = limiter(algorithm)
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 5), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 10, deadline: after(1)), now: start)
         _ = limiter.admit(LimitRequest(id: 2), now: start)
         _ = limiter.admit(LimitRequest(id: 3, deadline: after(1)), now: start)
-        let first = judge(&limiter, &counters, at: start)
+        let first = evaluate(&limiter, &counters, at: start)
         #expect(first.map(\.id) == [1])
-        let second = judge(&limiter, &counters, at: start)
+        let second = evaluate(&limiter, &counters, at: start)
         #expect(second.map(\.id) == [2, 3])
         #expect(second.allSatisfy { $0.answer.isTaken })
     }
 
-    @Test("When a waiting call of high cost leaves, a smaller one behind it is evaluated at once")
+    @Test("When a waiting call of high cost leaves, a smaller one behind it is evaluated immediately")
     func leaver() {
         var limiter = limiter(window: .seconds(86_400))
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 5), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 10, deadline: .distantFuture), now: start)
         _ = limiter.admit(LimitRequest(id: 2, deadline: .distantFuture), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         #expect(limiter.waitingCount == 2)
         let hasLeft = limiter.remove(1)
         #expect(hasLeft)
         let wakeUp = limiter.nextWakeUp(now: start) ?? .distantFuture
         #expect(wakeUp <= start)
-        let settlements = judge(&limiter, &counters, at: start)
+        let settlements = evaluate(&limiter, &counters, at: start)
         #expect(settlements.map(\.id) == [2])
         #expect(settlements.allSatisfy { $0.answer.isTaken })
     }
@@ -66,7 +66,7 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 1, cost: 10, deadline: .distantFuture), now: start)
         _ = limiter.admit(LimitRequest(id: 2, deadline: after(2100)), now: start)
         _ = limiter.admit(LimitRequest(id: 3, cost: 10, deadline: .distantFuture), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         #expect(limiter.waitingCount == 3)
         var settlements: [ServiceLimiter.Settlement] = []
         limiter.expire(now: after(2100), into: &settlements)
@@ -80,19 +80,19 @@ struct LimitLeavingTests {
         var limiter = limiter()
         var counters = LocalCounters()
         for id in 0..<3 { _ = limiter.admit(LimitRequest(id: id), now: start) }
-        let refusal = judge(&limiter, &counters, sidecars: 5, at: start).last?.answer
+        let refusal = evaluate(&limiter, &counters, sidecars: 5, at: start).last?.answer
         #expect(refusal?.isTaken == false)
         #expect(refusal?.limit == 2)
         #expect(limiter.admit(LimitRequest(id: 3), now: start) == refusal.map { .answered($0) })
     }
 
-    @Test("After a refund no retry time is centuries long")
+    @Test("After a refund the retry time is one millisecond")
     func refund() {
         var limiter = limiter()
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: after(1100)), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         limiter.refunded(definition: 0, subject: nil)
         var settlements: [ServiceLimiter.Settlement] = []
         limiter.expire(now: after(1100), into: &settlements)
@@ -100,17 +100,17 @@ struct LimitLeavingTests {
     }
 
     @Test(
-        "A call above this sidecar's local quota is refused at once, with a retry time that causes no busy loop",
+        "A call above this sidecar's local quota is refused immediately, with a retry time that causes no busy loop",
         arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
     func aboveQuota(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 5, deadline: .distantFuture), now: start)
         _ = limiter.admit(LimitRequest(id: 1), now: start)
-        let first = judge(&limiter, &counters, sidecars: 4, at: start)
+        let first = evaluate(&limiter, &counters, sidecars: 4, at: start)
         #expect(first.map(\.id) == [0])
         #expect(first.map(\.answer.retryAfter) == [1000])
-        let second = judge(&limiter, &counters, sidecars: 4, at: start)
+        let second = evaluate(&limiter, &counters, sidecars: 4, at: start)
         #expect(second.map(\.answer.isTaken) == [true])
     }
 
@@ -120,7 +120,7 @@ struct LimitLeavingTests {
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: .distantFuture), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         #expect(limiter.nextWakeUp(now: start) == after(1000))
         let hasLeft = limiter.remove(1)
         #expect(hasLeft)
@@ -130,7 +130,7 @@ struct LimitLeavingTests {
         #expect(behind == .queued)
     }
 
-    @Test("Calls without a limit after a reload are not evaluated")
+    @Test("Calls that no limit applies to after a reload are not evaluated")
     func unlimitedAfterReload() {
         let perUser = LimitDefinition(name: "user", limit: 10, window: .seconds(1), isPerSubject: true)
         var limiter = limiter()
@@ -138,9 +138,9 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: .distantFuture), now: start)
         _ = limiter.admit(LimitRequest(id: 2, subject: "ann", deadline: .distantFuture), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         limiter = limiter.redefined(definitions: [perUser], maximumWaiting: 100)
         #expect(limiter.removeUnlimited().map(\.id) == [1])
-        #expect(judge(&limiter, &counters, at: start).map(\.id) == [2])
+        #expect(evaluate(&limiter, &counters, at: start).map(\.id) == [2])
     }
 }

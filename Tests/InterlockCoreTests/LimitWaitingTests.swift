@@ -10,7 +10,7 @@ struct LimitWaitingTests {
         return ServiceLimiter(definitions: [definition], maximumWaiting: maximumWaiting)
     }
 
-    private func judge(
+    private func evaluate(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
     ) -> [ServiceLimiter.Settlement] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
@@ -23,7 +23,7 @@ struct LimitWaitingTests {
     private func exhaust(_ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, calls: Int) {
         for id in 0..<calls { _ = limiter.admit(LimitRequest(id: id), now: start) }
         _ = limiter.admit(LimitRequest(id: calls), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
     }
 
     private func answer(_ admission: ServiceLimiter.Admission) -> LimitAnswer? {
@@ -31,7 +31,7 @@ struct LimitWaitingTests {
     }
 
     @Test(
-        "A call that cannot be granted in time behind all waiting calls is refused at once with its retry time",
+        "A call that cannot be granted in time behind all waiting calls is refused immediately with its retry time",
         arguments: [
             // Ten waiting calls fill a window: the eleventh and later ones wait for the next.
             (.fixed, 10, 2001), (.sliding, 10, 2001), (.fixed, 9, nil), (.fixed, 25, 3001),
@@ -50,9 +50,9 @@ struct LimitWaitingTests {
             #expect(admission.isWaiting)
             return
         }
-        let told = answer(admission)?.retryAfter ?? 0
+        let retryAfter = answer(admission)?.retryAfter ?? 0
         // A sliding window ends a microsecond late, a fixed window's key a millisecond late.
-        #expect((expected - 1...expected + 1).contains(told))
+        #expect((expected - 1...expected + 1).contains(retryAfter))
     }
 
     @Test(
@@ -94,7 +94,7 @@ struct LimitWaitingTests {
         #expect(batch?.requests.map(\.id) == Array(100..<105))
     }
 
-    @Test("In a single sidecar all waiting calls are sent at once")
+    @Test("In a single sidecar all waiting calls are sent in one batch")
     func singleSidecar() {
         var limiter = limiter(.fixed, limit: 80)
         var counters = LocalCounters()
@@ -112,7 +112,7 @@ struct LimitWaitingTests {
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 3), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         #expect(answer(limiter.admit(LimitRequest(id: 2, cost: 3), now: start)) != nil)
         #expect(limiter.admit(LimitRequest(id: 3, cost: 4), now: start) == .queued)
     }
@@ -124,11 +124,11 @@ struct LimitWaitingTests {
         var limiter = limiter(algorithm, limit: 3)
         var counters = LocalCounters()
         for id in 0..<4 { _ = limiter.admit(LimitRequest(id: id), now: start) }
-        let refused = judge(&limiter, &counters, at: start).last?.answer.retryAfter ?? 0
+        let refused = evaluate(&limiter, &counters, at: start).last?.answer.retryAfter ?? 0
         // An answer is never read within the microsecond in which it is made.
         let back = start.advanced(byMilliseconds: refused).advanced(byMicroseconds: 1)
         #expect(limiter.admit(LimitRequest(id: 4), now: back) == .queued)
-        #expect(judge(&limiter, &counters, at: back).last?.answer.isTaken == true)
+        #expect(evaluate(&limiter, &counters, at: back).last?.answer.isTaken == true)
     }
 
     @Test("A waiting call whose cost a reload makes impossible is refused as never satisfiable")
@@ -137,9 +137,9 @@ struct LimitWaitingTests {
         var counters = LocalCounters()
         exhaust(&limiter, &counters, calls: 10)
         _ = limiter.admit(LimitRequest(id: 50, cost: 8, deadline: .distantFuture), now: start)
-        let less = LimitDefinition(name: "1s", limit: 4, window: .seconds(1))
-        limiter = limiter.redefined(definitions: [less], maximumWaiting: 100)
-        let settlements = judge(&limiter, &counters, at: start)
+        let smaller = LimitDefinition(name: "1s", limit: 4, window: .seconds(1))
+        limiter = limiter.redefined(definitions: [smaller], maximumWaiting: 100)
+        let settlements = evaluate(&limiter, &counters, at: start)
         #expect(settlements.first?.answer.outcome == .neverPossible)
     }
 
@@ -150,7 +150,7 @@ struct LimitWaitingTests {
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, subject: "caf\u{E9}"), now: start)
         _ = limiter.admit(LimitRequest(id: 1, subject: "cafe\u{301}"), now: start)
-        let settlements = judge(&limiter, &counters, at: start)
+        let settlements = evaluate(&limiter, &counters, at: start)
         #expect(settlements.map(\.answer.isTaken) == [true, true])
     }
 }

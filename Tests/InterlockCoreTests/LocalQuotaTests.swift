@@ -46,7 +46,7 @@ struct LocalQuotaTests {
 }
 
 @Suite("Sidecars that wait for the same limit")
-struct TurnSharingTests {
+struct CapacitySplitTests {
     private static let windows: Int64 = 20
 
     private static func definition(_ algorithm: LimitAlgorithm, _ limit: Int64) -> LimitDefinition {
@@ -88,7 +88,7 @@ struct TurnSharingTests {
 }
 
 @Suite("Subjects with counters of their own")
-struct SubjectBookTests {
+struct SubjectRegistryTests {
     @Test(
         "A subject named like the overflow counter is counted separately from it",
         arguments: [
@@ -102,42 +102,44 @@ struct SubjectBookTests {
     private static let start = Instant(nanoseconds: 1_000_000)
 
     /// Returns the names that get a counter.
-    private static func takenIn(_ names: [String], to book: inout SubjectRegistry, atMilliseconds time: Int64 = 0) -> [String] {
-        names.filter { book.takeIn($0, windowMilliseconds: 1000, now: start.advanced(byMilliseconds: time)) }
+    private static func register(
+        _ names: [String], in registry: inout SubjectRegistry, atMilliseconds time: Int64 = 0
+    ) -> [String] {
+        names.filter { registry.takeIn($0, windowMilliseconds: 1000, now: start.advanced(byMilliseconds: time)) }
     }
 
     @Test("At most the allowed number of subjects have counters, and known subjects keep theirs")
     func capacity() {
-        var book = SubjectRegistry(capacity: 3)
+        var registry = SubjectRegistry(capacity: 3)
         let known = ["a", "b", "c"]
         for _ in 0..<2 {
-            let taken = Self.takenIn(known + ["d", "e"], to: &book)
+            let taken = Self.register(known + ["d", "e"], in: &registry)
             #expect(taken == known)
         }
-        #expect(known.allSatisfy(book.hasRoom))
-        #expect(!book.hasRoom(for: "d"))
-        #expect(book.count == 3)
+        #expect(known.allSatisfy(registry.hasRoom))
+        #expect(!registry.hasRoom(for: "d"))
+        #expect(registry.count == 3)
     }
 
     @Test("Subjects not seen for two windows are no longer counted even without new calls")
     func forgotten() {
-        var book = SubjectRegistry(capacity: 3)
-        _ = Self.takenIn(["a", "b"], to: &book)
+        var registry = SubjectRegistry(capacity: 3)
+        _ = Self.register(["a", "b"], in: &registry)
         let counts = [500, 1500, 2500].map {
-            book.count(windowMilliseconds: 1000, now: Self.start.advanced(byMilliseconds: $0))
+            registry.count(windowMilliseconds: 1000, now: Self.start.advanced(byMilliseconds: $0))
         }
         #expect(counts == [2, 2, 0])
     }
 
     @Test("A subject not seen for two windows loses its counter, and one that was seen keeps it")
     func slots() {
-        var book = SubjectRegistry(capacity: 2)
+        var registry = SubjectRegistry(capacity: 2)
         for (names, time, expected) in [
             (["a", "b"], 0, ["a", "b"]), (["a"], 1500, ["a"]), (["c"], 2400, []), (["a", "c"], 2600, ["a", "c"]),
             // All counters are dropped because no subject was seen.
             (["d", "e", "f"], 60_000, ["d", "e"]),
         ] as [([String], Int64, [String])] {
-            let taken = Self.takenIn(names, to: &book, atMilliseconds: time)
+            let taken = Self.register(names, in: &registry, atMilliseconds: time)
             #expect(taken == expected)
         }
     }

@@ -58,7 +58,7 @@ struct LockQueueTests {
         #expect(queue.refused(1, ttl: 5, position: 0, now: start) == .armTimer(at(6)))
     }
 
-    @Test("A lock that a check finds free is tried at once, and without an answer the recheck remains")
+    @Test("A lock that a check finds free is tried immediately, and a check without an answer leaves the recheck")
     func checkFindsFree() {
         var queue = queue(of: 1)
         #expect(queue.changed(now: at(100)) == .check)
@@ -144,7 +144,7 @@ struct LockQueueTests {
         #expect(queue.remove(1) == (true, .drop(hasTicket: true)))
     }
 
-    @Test("A waiter that leaves during its attempt is remembered until the attempt ends")
+    @Test("A queue whose only waiter leaves during its attempt is dropped when the attempt ends")
     func leaverDuringAttempt() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -192,7 +192,7 @@ struct LockQueueTests {
         #expect(last?.continuesTurn == false)
     }
 
-    @Test("A holder from before the queue does not start a turn")
+    @Test("A holder that acquired the lock before the queue existed starts no turn")
     func holderFromBefore() {
         var queue = queue(of: 2)
         let succession = queue.beginRelease()
@@ -252,16 +252,16 @@ struct LockQueueTests {
     }
 
     @Test("In any order of events the first waiter is served first, and every waiter has a pending step")
-    func randomLives() {
+    func randomRuns() {
         for seed in 0..<2_000 {
-            var life = RandomLife(seed: UInt64(seed))
-            for _ in 0..<60 { life.step() }
+            var run = RandomRun(seed: UInt64(seed))
+            for _ in 0..<60 { run.step() }
         }
     }
 }
 
 /// A queue and its pending requests.
-private struct RandomLife {
+private struct RandomRun {
     private let start = Instant(nanoseconds: 0)
     private var random: SeededRandom
     private var queue = LockQueue()
@@ -339,12 +339,12 @@ private struct RandomLife {
             succession = queue.beginRelease()
             #expect(succession?.id == expected.first)
         case 8:
-            guard let under = succession else { return }
+            guard let pending = succession else { return }
             succession = nil
             switch random.next() % 3 {
             case 0:
-                serve(under.id)
-                note(queue.passedOn(under, beginsTurn: random.next() % 2 == 0, ttl: 10, now: start))
+                serve(pending.id)
+                note(queue.passedOn(pending, beginsTurn: random.next() % 2 == 0, ttl: 10, now: start))
             case 1: note(queue.passedBy(isFirst: random.next() % 2 == 0, now: start))
             default: note(random.next() % 2 == 0 ? queue.releaseFailed() : queue.releaseUnanswered())
             }

@@ -12,8 +12,8 @@ struct NameTests {
             (String(repeating: "é", count: 128), true), (String(repeating: "é", count: 129), false),
         ])
     func nameRule(text: String, isAccepted: Bool) {
-        let isGood = (try? ResourceName(text)) != nil
-        #expect(isGood == isAccepted)
+        let isValid = (try? ResourceName(text)) != nil
+        #expect(isValid == isAccepted)
     }
 
     @Test("The error for an invalid name says what is wrong with it")

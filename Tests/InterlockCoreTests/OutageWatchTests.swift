@@ -6,7 +6,7 @@ struct OutageWatchTests {
     private let bad = ProbeFinding.bad("refused")
     private let outage = OutageFinding.down(reason: "refused")
 
-    /// Returns the watch's findings for a sequence of probes, each reported at once.
+    /// Returns the watch's findings for a sequence of probes, each of which is reported.
     private func answers(
         to findings: [ProbeFinding], unhealthyAfter: Int = 1, healthyAfter: Int = 2, isOpenByOutage: Bool = false
     ) -> [OutageFinding?] {
@@ -69,8 +69,8 @@ struct OutageWatchTests {
         #expect(answers(to: [.good, nothing, .good]) == [nil, nil, .up])
     }
 
-    @Test("Neither a bad probe nor one without a result is good news", arguments: 0..<200)
-    func neverGoodNews(seed: Int) {
+    @Test("Only a good probe reports that the service is up", arguments: 0..<200)
+    func onlyGoodProbesReportUp(seed: Int) {
         var random = SeededRandom(seed: UInt64(seed))
         var watch = OutageWatch(unhealthyAfter: Int.random(in: 1...4, using: &random), healthyAfter: 1)
         for _ in 0..<50 {

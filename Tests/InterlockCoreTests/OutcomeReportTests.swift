@@ -32,7 +32,7 @@ struct OutcomeReportTests {
         #expect(afterwards == .sendAt(next))
     }
 
-    @Test("A failure that would trip is sent at once, even right after a report")
+    @Test("A failure that would trip the breaker is sent immediately, even right after a report")
     func atOnce() {
         var breaker = Breaker(settings: settings)
         _ = record(&breaker, .error, at: now)
@@ -43,12 +43,12 @@ struct OutcomeReportTests {
         #expect(actions.last == .sendNow)
     }
 
-    @Test("A failure that would trip together with sums in flight is sent as soon as Redis has answered those")
+    @Test("A failure that would trip the breaker together with sums in flight is sent as soon as Redis has answered those")
     func afterOneInFlight() {
-        var inARow = settings
-        inARow.consecutiveFailures = 3
-        inARow.minimumCalls = 1000
-        var breaker = Breaker(settings: inARow)
+        var consecutive = settings
+        consecutive.consecutiveFailures = 3
+        consecutive.minimumCalls = 1000
+        var breaker = Breaker(settings: consecutive)
         _ = record(&breaker, .error, at: now)
         _ = breaker.takeUnsent(now: now)
         let actions = (0..<2).map { _ in record(&breaker, .error, at: now) }
@@ -58,14 +58,14 @@ struct OutcomeReportTests {
         #expect(afterwards == .sendNow)
     }
 
-    @Test("The fleet's counts and failures in a row count towards sending at once")
+    @Test("The fleet's rates and consecutive failures decide whether a failure is sent immediately")
     func fleetSums() {
-        var inARow = settings
-        inARow.consecutiveFailures = 5
-        inARow.minimumCalls = 1000
+        var consecutive = settings
+        consecutive.consecutiveFailures = 5
+        consecutive.minimumCalls = 1000
         for (settings, known) in [
             (settings, BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls) = (0.66, 3) }),
-            (inARow, BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls, $0.consecutive) = (0.66, 3, 4) }),
+            (consecutive, BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls, $0.consecutive) = (0.66, 3, 4) }),
         ] {
             var breaker = Breaker(settings: settings)
             breaker.apply(known, redisTime: 0, receivedAt: now)
@@ -74,7 +74,7 @@ struct OutcomeReportTests {
         }
     }
 
-    @Test("Failures that only look like a trip are not sent more often than others")
+    @Test("Failures that only seem to trip the breaker are sent no more often than other outcomes")
     func noStorm() {
         var breaker = Breaker(settings: settings)
         // The sidecar rounds to one half; Redis does not round and does not trip.
@@ -146,7 +146,7 @@ struct OutcomeReportTests {
         #expect(sums == OutcomeSums(calls: 1, failures: 1, trailingFailures: 2))
     }
 
-    @Test("A hash with impossible numbers is tolerated")
+    @Test("A breaker accepts impossible numbers from Redis")
     func impossibleNumbers() {
         var breaker = Breaker(settings: settings)
         breaker.apply(

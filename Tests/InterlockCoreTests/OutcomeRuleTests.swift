@@ -10,7 +10,7 @@ struct OutcomeRuleTests {
         failureStatuses: StatusSet(500...599, 429...429), ignoredStatuses: StatusSet(404...404))
 
     @Test(
-        "The failure rate, the slow rate and failures in a row each trip, the rates only from the minimum of calls on",
+        "Rates trip the breaker from the minimum number of calls on, and consecutive failures trip it at any number",
         arguments: [
             (OutcomeSums(calls: 3, failures: 3), nil), (OutcomeSums(calls: 4, failures: 1), nil),
             (OutcomeSums(calls: 4, failures: 2), BreakerCause.failures), (OutcomeSums(calls: 10, slow: 8), .slow),
@@ -52,13 +52,13 @@ struct OutcomeRuleTests {
         #expect(pause == (counts ? 2000 : nil))
     }
 
-    @Test("Retry-After opens for at most the longest open time, and not at all unless it is honored")
+    @Test("Retry-After opens the breaker for at most the maximum open time, and not at all unless it is honored")
     func longestRetryAfter() {
         #expect(
             settings.pause(askedFor: 86_400_000, outcome: .error, status: 503) == settings.openFor.upperBound.wholeMilliseconds)
-        var deaf = settings
-        deaf.honoursRetryAfter = false
-        #expect(deaf.pause(askedFor: 2000, outcome: .error, status: 503) == nil)
+        var ignoring = settings
+        ignoring.honoursRetryAfter = false
+        #expect(ignoring.pause(askedFor: 2000, outcome: .error, status: 503) == nil)
     }
 
     @Test("A window of time drops a tenth at a time")

@@ -23,7 +23,7 @@ struct PausedCallsTests {
         #expect(paused.nextWakeUp(.paused(until: after(2000)), now: now) == after(2000))
     }
 
-    @Test("Only the first call tries, and the others follow in order once the breaker has closed")
+    @Test("Only the first call is a trial, and the others follow in order once the breaker has closed")
     func firstTries() {
         var paused = paused(1, 2, 3)
         let first = paused.decide(.trial, now: now)
@@ -31,8 +31,8 @@ struct PausedCallsTests {
         let none = paused.decide(.trial, now: now)
         #expect(none == .init())
         #expect(paused.isActive)
-        let wasTrying = paused.returned(1, wasGranted: true, patience: after(100))
-        #expect(wasTrying)
+        let wasTrial = paused.returned(1, wasGranted: true, patience: after(100))
+        #expect(wasTrial)
         let patient = paused.decide(.trial, now: now)
         #expect(patient == .init())
         let rest = paused.decide(.clear, now: now)
@@ -40,7 +40,7 @@ struct PausedCallsTests {
         #expect(!paused.isActive)
     }
 
-    @Test("If the breaker does not close after the first try, the next call tries after a while")
+    @Test("If the breaker does not close after the first trial, the next one begins after a while")
     func closingTakesTooLong() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
@@ -50,7 +50,7 @@ struct PausedCallsTests {
         #expect(next == .init(sent: [2]))
     }
 
-    @Test("If the first call was refused or has left, the next one tries at once")
+    @Test("If the first call was refused or has left, the next trial begins immediately")
     func firstFails() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
@@ -59,12 +59,12 @@ struct PausedCallsTests {
         #expect(next == .init(sent: [2]))
     }
 
-    @Test("A call that tried and returns is first again")
+    @Test("A trial call that is queued again is first again")
     func comesBack() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
-        let isBack = paused.insert(1, deadline: after(5000), earliest: after(300))
-        #expect(isBack)
+        let isQueued = paused.insert(1, deadline: after(5000), earliest: after(300))
+        #expect(isQueued)
         let none = paused.decide(.trial, now: after(299))
         #expect(none == .init())
         #expect(paused.nextWakeUp(.trial, now: after(299)) == after(300))
@@ -72,17 +72,17 @@ struct PausedCallsTests {
         #expect(again == .init(sent: [1]))
     }
 
-    @Test("A call that tried and cannot wait any longer stays the trying one until it has ended")
+    @Test("A trial call that cannot be queued again remains the trial until it ends")
     func cannotComeBack() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
-        let isBack = paused.insert(1, deadline: after(5000), earliest: after(5001))
-        #expect(!isBack)
-        let wasTrying = paused.returned(1, wasGranted: false, patience: now)
-        #expect(wasTrying)
+        let isQueued = paused.insert(1, deadline: after(5000), earliest: after(5001))
+        #expect(!isQueued)
+        let wasTrial = paused.returned(1, wasGranted: false, patience: now)
+        #expect(wasTrial)
     }
 
-    @Test("Calls whose deadline is before the end of the pause are refused at once, and the others keep waiting")
+    @Test("Calls whose deadline is before the end of the pause are refused immediately, and the others keep waiting")
     func tooLong() {
         var paused = paused(1, deadline: 1000)
         _ = paused.insert(2, deadline: after(3000), earliest: now)
@@ -91,7 +91,7 @@ struct PausedCallsTests {
         #expect(paused.count == 1)
     }
 
-    @Test("If another cause blocks calls, all are refused at once")
+    @Test("If the breaker is open for another cause, all calls are refused immediately")
     func otherCause() {
         var paused = paused(1, 2)
         let decision = paused.decide(.refusing(retryAfter: 700), now: now)
@@ -137,12 +137,12 @@ struct PausedCallsTests {
             let isInserted = paused.insert(number, of: "\(number)", deadline: after(5000), earliest: now)
             #expect(isInserted)
         }
-        // A call that leaves frees its slot.
-        let isGone = paused.leave(0)
-        #expect(isGone)
+        // A call that leaves frees its position.
+        let isRemoved = paused.leave(0)
+        #expect(isRemoved)
         let next = paused.insert(20, of: "greedy", deadline: after(5000), earliest: now)
         #expect(next)
-        // A call that was sent and comes back keeps its slot, and counts.
+        // A call that was sent and is queued again is exempt from the quarter, but not from the capacity.
         let back = paused.insert(1, of: "greedy", isBack: true, deadline: after(5000), earliest: now)
         #expect(!back, "the queue is full")
         let hasLeft = [10, 11].map { paused.leave($0) }

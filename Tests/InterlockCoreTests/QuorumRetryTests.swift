@@ -58,79 +58,79 @@ struct QuorumTallyTests {
 struct QuorumLineTests {
     @Test("Only the first waiter tries, and it pauses after a refusal")
     func headTries() {
-        var line = QuorumLine()
-        #expect(line.enqueue(1) == .attempt(1))
-        #expect(line.enqueue(2) == .none)
-        #expect(line.refused(1) == .pause(1))
-        #expect(line.timerFired() == .attempt(1))
-        #expect(line.count == 2)
+        var queue = QuorumLine()
+        #expect(queue.enqueue(1) == .attempt(1))
+        #expect(queue.enqueue(2) == .none)
+        #expect(queue.refused(1) == .pause(1))
+        #expect(queue.timerFired() == .attempt(1))
+        #expect(queue.count == 2)
     }
 
     @Test("Waiters are granted in the order of arrival")
     func order() {
-        var line = QuorumLine()
-        _ = line.enqueue(1)
-        _ = line.enqueue(2)
-        #expect(line.granted(1) == (true, .pause(2)))
-        #expect(line.wake() == .attempt(2))
-        #expect(line.granted(2) == (true, .drop))
+        var queue = QuorumLine()
+        _ = queue.enqueue(1)
+        _ = queue.enqueue(2)
+        #expect(queue.granted(1) == (true, .pause(2)))
+        #expect(queue.wake() == .attempt(2))
+        #expect(queue.granted(2) == (true, .drop))
     }
 
     @Test("A wake-up during an attempt is not lost")
     func wakeDuringAttempt() {
-        var line = QuorumLine()
-        _ = line.enqueue(1)
-        #expect(line.wake() == .none)
-        #expect(line.refused(1) == .attempt(1))
-        #expect(line.refused(1) == .pause(1))
+        var queue = QuorumLine()
+        _ = queue.enqueue(1)
+        #expect(queue.wake() == .none)
+        #expect(queue.refused(1) == .attempt(1))
+        #expect(queue.refused(1) == .pause(1))
     }
 
     @Test("A grant for a waiter that has left is released")
     func leaver() {
-        var line = QuorumLine()
-        _ = line.enqueue(1)
-        _ = line.enqueue(2)
-        #expect(line.remove(1) == .none)
-        #expect(line.granted(1) == (false, .pause(2)))
-        #expect(line.remove(2) == .drop)
+        var queue = QuorumLine()
+        _ = queue.enqueue(1)
+        _ = queue.enqueue(2)
+        #expect(queue.remove(1) == .none)
+        #expect(queue.granted(1) == (false, .pause(2)))
+        #expect(queue.remove(2) == .drop)
     }
 
-    @Test("After the refused attempt of a waiter that left, the next one tries at once, or the queue is dropped")
+    @Test("After the refused attempt of a waiter that left, the next one tries immediately, or the queue is dropped")
     func leaverRefused() {
-        var line = QuorumLine()
-        _ = line.enqueue(1)
-        _ = line.enqueue(2)
-        _ = line.remove(1)
-        #expect(line.refused(1) == .attempt(2))
-        _ = line.remove(2)
-        #expect(line.refused(2) == .drop)
+        var queue = QuorumLine()
+        _ = queue.enqueue(1)
+        _ = queue.enqueue(2)
+        _ = queue.remove(1)
+        #expect(queue.refused(1) == .attempt(2))
+        _ = queue.remove(2)
+        #expect(queue.refused(2) == .drop)
     }
 
-    @Test("A new first waiter tries at once because its pause may be shorter")
+    @Test("A new first waiter tries immediately because its pause may be shorter")
     func newHead() {
-        var line = QuorumLine()
-        _ = line.enqueue(1)
-        _ = line.enqueue(2)
-        _ = line.refused(1)
-        #expect(line.remove(1) == .attempt(2))
+        var queue = QuorumLine()
+        _ = queue.enqueue(1)
+        _ = queue.enqueue(2)
+        _ = queue.refused(1)
+        #expect(queue.remove(1) == .attempt(2))
     }
 
     @Test("A failed first waiter leaves, and the next one tries")
     func failed() {
-        var line = QuorumLine()
-        _ = line.enqueue(1)
-        _ = line.enqueue(2)
-        #expect(line.failed(1) == .attempt(2))
-        #expect(line.failed(2) == .drop)
+        var queue = QuorumLine()
+        _ = queue.enqueue(1)
+        _ = queue.enqueue(2)
+        #expect(queue.failed(1) == .attempt(2))
+        #expect(queue.failed(2) == .drop)
     }
 
     @Test("Answers to attempts of another queue are ignored")
-    func strangers() {
-        var line = QuorumLine()
-        _ = line.enqueue(7)
-        #expect(line.granted(1) == (false, .none))
-        #expect(line.refused(1) == .none)
-        #expect(line.failed(1) == .none)
-        #expect(line.granted(7) == (true, .drop))
+    func otherQueues() {
+        var queue = QuorumLine()
+        _ = queue.enqueue(7)
+        #expect(queue.granted(1) == (false, .none))
+        #expect(queue.refused(1) == .none)
+        #expect(queue.failed(1) == .none)
+        #expect(queue.granted(7) == (true, .drop))
     }
 }

@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@Suite("One attempt to take a lock on a majority of servers")
+@Suite("One attempt to acquire a lock on a majority of servers")
 struct QuorumRoundTests {
     private let start = Instant(nanoseconds: 1_000_000_000)
     private let ttl: Int64 = 10_000
@@ -146,7 +146,7 @@ struct QuorumRoundTests {
         }
     }
 
-    @Test("A server that grants after the lease was granted receives the fence, and one after an abandoned attempt is released")
+    @Test("A server that grants after the lease was granted receives the fence, and after a failed attempt it is released")
     func lateGrants() {
         var granted = newRound()
         _ = granted.vote(.granted(fence: 2), by: 0, now: start)

@@ -10,9 +10,9 @@ struct RetryBudgetTests {
     }
 
     /// Returns the number of retries that are allowed in a row.
-    private func retries(of budget: inout RetryBudget, at now: Instant, upTo most: Int = 1000) -> Int {
+    private func retries(of budget: inout RetryBudget, at now: Instant, upTo maximum: Int = 1000) -> Int {
         var count = 0
-        while count < most, budget.takeRetry(now: now) { count += 1 }
+        while count < maximum, budget.takeRetry(now: now) { count += 1 }
         return count
     }
 
@@ -38,7 +38,7 @@ struct RetryBudgetTests {
         #expect(retries(of: &budget, at: start.advanced(byMilliseconds: 60_000)) == 2)
     }
 
-    @Test("Unused budget of a quiet hour cannot be spent at once")
+    @Test("The unused budget of a quiet hour cannot be spent in one burst")
     func bounded() {
         var budget = budget(1, perSecond: 0)
         for _ in 0..<100_000 { budget.noteCall() }

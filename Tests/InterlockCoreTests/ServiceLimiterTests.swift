@@ -10,8 +10,8 @@ struct ServiceLimiterTests {
         ServiceLimiter(definitions: definitions, maximumWaiting: maximumWaiting)
     }
 
-    /// Judges all queued calls with `counters`. Returns the answers.
-    private func judge(
+    /// Evaluates all queued calls with `counters`. Returns the answers.
+    private func evaluate(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
     ) -> [ServiceLimiter.Settlement] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
@@ -26,7 +26,7 @@ struct ServiceLimiterTests {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
         for id in 0..<11 { #expect(limiter.admit(LimitRequest(id: id), now: start) == .queued) }
-        let settlements = judge(&limiter, &counters, at: start)
+        let settlements = evaluate(&limiter, &counters, at: start)
         #expect(settlements.map(\.id) == Array(0..<11))
         #expect(settlements.map(\.answer.remaining) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0])
         #expect(settlements.prefix(10).allSatisfy { $0.answer.isTaken })
@@ -94,11 +94,11 @@ struct ServiceLimiterTests {
     @Test("No batch follows one with a waiting call, and no batch with a waiting call follows another")
     func noBatchAfterWaiters() throws {
         let perSubject = LimitDefinition(name: "1s", limit: 1, window: .seconds(1), isPerSubject: true)
-        for areFirst in [true, false] {
+        for waitersAreFirst in [true, false] {
             var limiter = limiter([perSubject])
-            admit(100, from: 0, deadline: areFirst ? .distantFuture : nil, to: &limiter)
+            admit(100, from: 0, deadline: waitersAreFirst ? .distantFuture : nil, to: &limiter)
             #expect(limiter.nextBatch(now: start) != nil)
-            admit(100, from: 100, deadline: areFirst ? nil : .distantFuture, to: &limiter)
+            admit(100, from: 100, deadline: waitersAreFirst ? nil : .distantFuture, to: &limiter)
             #expect(!limiter.mayFlush)
         }
     }
@@ -141,9 +141,9 @@ struct ServiceLimiterTests {
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 5), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         guard case .answered(let answer) = limiter.admit(LimitRequest(id: 2, cost: 6), now: start) else {
-            Issue.record("a higher cost was asked again")
+            Issue.record("a higher cost was sent to Redis")
             return
         }
         #expect(answer.remaining == 2)
@@ -158,12 +158,12 @@ struct ServiceLimiterTests {
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         limiter.refunded(definition: 0, subject: nil)
         #expect(limiter.admit(LimitRequest(id: 2), now: start) == .queued)
     }
 
-    @Test("Changed limits apply at once, even to remembered refusals, and waiting calls are re-evaluated in order")
+    @Test("Changed limits apply immediately, even to remembered refusals, and waiting calls are re-evaluated in order")
     func redefined() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -171,7 +171,7 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: deadline), now: start)
         _ = limiter.admit(LimitRequest(id: 2, deadline: deadline), now: start)
-        #expect(judge(&limiter, &counters, at: start).map(\.id) == [0])
+        #expect(evaluate(&limiter, &counters, at: start).map(\.id) == [0])
         var more = perSecond
         more.limit = 20
         limiter = limiter.redefined(definitions: [more], maximumWaiting: 100)
@@ -185,7 +185,7 @@ struct ServiceLimiterTests {
         var counters = LocalCounters()
         for id in 0..<4 { _ = limiter.admit(LimitRequest(id: id), now: start) }
         guard let batch = limiter.nextBatch(now: start) else {
-            Issue.record("nothing was asked")
+            Issue.record("no batch was sent")
             return
         }
         let verdict = counters.judge(batch.limits, now: start)
@@ -196,11 +196,11 @@ struct ServiceLimiterTests {
         #expect(settlements.count == 4 && settlements.allSatisfy { $0.answer.limitName == perDay.name })
     }
 
-    @Test("A cost above the limit is refused at once as never satisfiable")
+    @Test("A cost above the limit is refused immediately as never satisfiable")
     func neverSatisfiable() {
         var limiter = limiter([perSecond])
         guard case .answered(let answer) = limiter.admit(LimitRequest(id: 0, cost: 11), now: start) else {
-            Issue.record("it was queued")
+            Issue.record("the call was queued")
             return
         }
         #expect(answer.outcome == .neverPossible)
@@ -212,7 +212,7 @@ struct ServiceLimiterTests {
         var limiter = limiter([perSecond, perDay])
         var counters = LocalCounters()
         for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
-        let settlements = judge(&limiter, &counters, at: start)
+        let settlements = evaluate(&limiter, &counters, at: start)
         #expect(settlements.map(\.answer.isTaken) == [true, true, true, false, false])
         #expect(settlements[4].answer.limitName == perDay.name)
         // The day's refusal is remembered for a second. Afterwards the day's limit still binds, and the refused calls
@@ -224,7 +224,7 @@ struct ServiceLimiterTests {
         #expect(answer.limitName == perDay.name)
         let later = start.advanced(byMilliseconds: 1001)
         #expect(limiter.admit(LimitRequest(id: 10), now: later) == .queued)
-        #expect(judge(&limiter, &counters, at: later).map(\.answer.limitName) == [perDay.name])
+        #expect(evaluate(&limiter, &counters, at: later).map(\.answer.limitName) == [perDay.name])
     }
 
     @Test("A subject counts towards its own limit and the service's")
@@ -235,7 +235,7 @@ struct ServiceLimiterTests {
         for id in 0..<3 { _ = limiter.admit(LimitRequest(id: id, subject: "ann"), now: start) }
         _ = limiter.admit(LimitRequest(id: 3, subject: "bob"), now: start)
         _ = limiter.admit(LimitRequest(id: 4), now: start)
-        let settlements = judge(&limiter, &counters, at: start)
+        let settlements = evaluate(&limiter, &counters, at: start)
         #expect(settlements.map(\.answer.isTaken) == [true, true, false, true, true])
         #expect(settlements[4].answer.remaining == 6)
         #expect(limiter.admit(LimitRequest(id: 5, subject: "ann"), now: start) != .queued)
@@ -257,7 +257,7 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: deadline), now: start)
         _ = limiter.admit(LimitRequest(id: 2, cost: 1), now: start)
-        #expect(judge(&limiter, &counters, at: start).filter(\.answer.isTaken).map(\.id) == [0])
+        #expect(evaluate(&limiter, &counters, at: start).filter(\.answer.isTaken).map(\.id) == [0])
         // The call would fit, but another call waits for the same counter.
         guard case .answered = limiter.admit(LimitRequest(id: 3), now: start) else {
             Issue.record("a newcomer overtook a waiter")
@@ -266,18 +266,18 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 4, deadline: deadline), now: start).isWaiting)
         let wakeUp = limiter.nextWakeUp(now: start)
         #expect(wakeUp == start.advanced(byMilliseconds: 1000))
-        let settlements = judge(&limiter, &counters, at: wakeUp ?? start)
+        let settlements = evaluate(&limiter, &counters, at: wakeUp ?? start)
         #expect(settlements.map(\.id) == [1, 4])
         #expect(settlements.allSatisfy { $0.answer.isTaken })
     }
 
-    @Test("A waiting call that cannot be granted in time is refused at once with its retry time")
+    @Test("A waiting call that cannot be granted in time is refused immediately with its retry time")
     func hopelessWait() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 500)), now: start)
-        let settlements = judge(&limiter, &counters, at: start)
+        let settlements = evaluate(&limiter, &counters, at: start)
         #expect(settlements.last?.id == 1)
         #expect(settlements.last?.answer.retryAfter == 1000)
         #expect(limiter.waitingCount == 0)
@@ -289,9 +289,9 @@ struct ServiceLimiterTests {
         var counters = LocalCounters()
         let deadline = start.advanced(byMilliseconds: 5000)
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         _ = limiter.admit(LimitRequest(id: 1), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         #expect(limiter.admit(LimitRequest(id: 2, deadline: deadline), now: start).isWaiting)
         #expect(limiter.admit(LimitRequest(id: 3, deadline: deadline), now: start).isWaiting)
         guard case .answered = limiter.admit(LimitRequest(id: 4, deadline: deadline), now: start) else {
@@ -306,7 +306,7 @@ struct ServiceLimiterTests {
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: start.advanced(byMilliseconds: 2000)), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         #expect(limiter.waitingCount == 1)
         let wasWaiting = limiter.remove(1)
         let isStillWaiting = limiter.remove(1)
@@ -315,13 +315,13 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 2, cost: 2), now: start) == .queued)
     }
 
-    @Test("An expired wait is answered with the known numbers")
+    @Test("A call whose wait has expired is refused")
     func expiredWait() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 1500)), now: start)
-        _ = judge(&limiter, &counters, at: start)
+        _ = evaluate(&limiter, &counters, at: start)
         var settlements: [ServiceLimiter.Settlement] = []
         limiter.expire(now: start.advanced(byMilliseconds: 1499), into: &settlements)
         #expect(settlements.isEmpty)
@@ -363,11 +363,11 @@ struct ServiceLimiterTests {
                 if random.next() % 2 == 0 {
                     var expired: [ServiceLimiter.Settlement] = []
                     limiter.expire(now: now, into: &expired)
-                    for settlement in expired + judge(&limiter, &counters, at: now) { take(settlement.id, settlement.answer) }
+                    for settlement in expired + evaluate(&limiter, &counters, at: now) { take(settlement.id, settlement.answer) }
                 }
             }
             while !open.isEmpty {
-                for settlement in judge(&limiter, &counters, at: now) { take(settlement.id, settlement.answer) }
+                for settlement in evaluate(&limiter, &counters, at: now) { take(settlement.id, settlement.answer) }
                 guard let next = limiter.nextWakeUp(now: now) else { continue }
                 now = max(now, next)
                 var expired: [ServiceLimiter.Settlement] = []
@@ -403,7 +403,7 @@ struct ServiceLimiterTests {
         var answered: [Int] = []
         var batches = 0
         while limiter.hasArrivals {
-            answered += judge(&limiter, &counters, at: start).map(\.id)
+            answered += evaluate(&limiter, &counters, at: start).map(\.id)
             batches += 1
         }
         #expect(answered == Array(0..<5000))

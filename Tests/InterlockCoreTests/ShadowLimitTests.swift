@@ -29,7 +29,7 @@ struct ShadowLimitTests {
     @Test(
         "A shadow limit refuses no call and counts what it would refuse",
         arguments: [.fixed, .sliding, .gcra(burst: 2)] as [LimitAlgorithm])
-    func refusesNobody(algorithm: LimitAlgorithm) {
+    func refusesNoCall(algorithm: LimitAlgorithm) {
         var limiter = limiter([real, shadow(3, algorithm)])
         var counters = LocalCounters()
         let (settlements, excess) = take(&limiter, &counters, calls: 8, at: start)
@@ -80,12 +80,12 @@ struct ShadowLimitTests {
         let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(60), isPerSubject: true)
         var limiter = limiter([perUser])
         var counters = LocalCounters()
-        var told = 0
+        var noticeCount = 0
         for user in 0..<50 {
             take(&limiter, &counters, calls: 2, subject: "user\(user)", at: start)
-            told += limiter.removeNotices().count
+            noticeCount += limiter.removeNotices().count
         }
-        #expect(told == 1)
+        #expect(noticeCount == 1)
         let later = start.advanced(byMilliseconds: 60_000)
         take(&limiter, &counters, calls: 2, subject: "ann", at: later)
         #expect(limiter.removeNotices().map(\.subject) == ["ann"])

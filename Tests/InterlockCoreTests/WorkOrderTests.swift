@@ -62,7 +62,7 @@ struct WorkOrderTests {
         #expect(started7 == [third])
     }
 
-    @Test("Work that depends on finished work is ready at once")
+    @Test("Work that depends on finished work is ready immediately")
     func afterEnded() throws {
         var order = order()
         let first = try add(&order)
@@ -73,7 +73,7 @@ struct WorkOrderTests {
         #expect(order.stage(of: first) == nil)
     }
 
-    @Test("A failure cancels everything that depends on it, each because of its predecessor")
+    @Test("A failure cancels all dependent work, and each cancellation names the dependency that caused it")
     func failure() throws {
         var order = order()
         let login = try add(&order)
@@ -158,13 +158,13 @@ struct WorkOrderTests {
             order.isRunning = true
             var dependencies: [UInt64: Set<UInt64>] = [:]
             var succeeded: Set<UInt64> = []
-            var gone: Set<UInt64> = []
+            var failed: Set<UInt64> = []
             var started: Set<UInt64> = []
             func note(_ effects: WorkOrder.Effects) {
                 for cancellation in effects.cancelled {
-                    let isNew = gone.insert(cancellation.id).inserted
+                    let isNew = failed.insert(cancellation.id).inserted
                     #expect(isNew)
-                    if let cause = cancellation.cause { #expect(gone.contains(cause)) }
+                    if let cause = cancellation.cause { #expect(failed.contains(cause)) }
                 }
             }
             for step in 0..<150 {
@@ -181,7 +181,7 @@ struct WorkOrderTests {
                 default:
                     if let id = started.randomElement(using: &random) {
                         let isGood = Int.random(in: 0...3, using: &random) > 0
-                        if isGood { succeeded.insert(id) } else { gone.insert(id) }
+                        if isGood { succeeded.insert(id) } else { failed.insert(id) }
                         started.remove(id)
                         note(order.ended(id, succeeded: isGood))
                     }
@@ -201,7 +201,7 @@ struct WorkOrderTests {
                 while let next = order.takeNext() { started.insert(next) }
             }
             #expect(order.count == 0)
-            #expect(succeeded.union(gone) == Set(dependencies.keys))
+            #expect(succeeded.union(failed) == Set(dependencies.keys))
         }
     }
 }

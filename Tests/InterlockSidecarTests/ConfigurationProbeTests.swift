@@ -89,7 +89,7 @@ struct ConfigurationProbeTests {
             (
                 "{ path: /, expect: { json: { '$..a': x } } }",
                 ".expect.json.$..a: expected a path such as $.status or $.checks[0]['disk']: expected a name after the dot; "
-                    + "put other characters than letters, digits, _ and - in ['…'] (character 3)"
+                    + "put characters other than letters, digits, _ and - in ['…'] (character 3)"
             ),
             ("{ path: /, expect: { headers: { 'a b': x } } }", ".expect.headers.a b: expected a header name"),
         ]

@@ -158,8 +158,8 @@ BUGS = [
     Bug(
         "refusal-trusted-until-its-end",
         "RefusalMemory.swift",
-        "static let relianceMilliseconds: Int64 = 1000",
-        "static let relianceMilliseconds: Int64 = 86_400_000",
+        "static let maximumAgeMilliseconds: Int64 = 1000",
+        "static let maximumAgeMilliseconds: Int64 = 86_400_000",
         ("refusals", "answers"),
         story="SimulationTests.LimitFaultTests/rememberedTooLong\\(",
     ),
@@ -254,8 +254,8 @@ BUGS = [
     Bug(
         "slot-wait-ends-unanswered",
         "Bulkhead.swift",
-        "settlement.expired = line.removeAll { $0.deadline <= now }.map(\\.number)",
-        "_ = line.removeAll { $0.deadline <= now }",
+        "settlement.expired = queue.removeAll { $0.deadline <= now }.map(\\.number)",
+        "_ = queue.removeAll { $0.deadline <= now }",
         ("answers",),
     ),
     Bug(
@@ -269,8 +269,8 @@ BUGS = [
     Bug(
         "requested-trials-never-end",
         "ServiceGate.swift",
-        "        trialsAskedFor -= 1\n        let trial: GateCall.Trial\n",
-        "        if answer == .unreachable { trialsAskedFor -= 1 }\n        let trial: GateCall.Trial\n",
+        "        pendingTrialRequests -= 1\n        let trial: GateCall.Trial\n",
+        "        if answer == .unreachable { pendingTrialRequests -= 1 }\n        let trial: GateCall.Trial\n",
         ("half-open",),
     ),
     Bug(

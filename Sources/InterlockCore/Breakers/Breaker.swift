@@ -20,16 +20,16 @@ package struct Breaker: ~Copyable, Sendable {
         case none
         /// Send the sums at this time.
         case sendAt(Instant)
-        /// Send the sums at once, because they would trip the breaker.
+        /// Send the sums immediately, because they would trip the breaker.
         case sendNow
-        /// Send the sums when Redis has answered those under way: together they would trip the breaker.
+        /// Send the sums when Redis has answered those in flight: together they would trip the breaker.
         case sendNext
         /// Report to the fleet that this sidecar has tripped, because other sidecars may find the same.
         case vote(BreakerCause)
     }
 
     /// A trip that only this sidecar acts on.
-    package struct OwnTrip: Hashable, Sendable {
+    package struct LocalTrip: Hashable, Sendable {
         package var cause: BreakerCause
         package var until: Instant
     }
@@ -38,7 +38,7 @@ package struct Breaker: ~Copyable, Sendable {
     package static let forcedRetryMilliseconds: Int64 = 1000
     /// The retry delay given to callers, and the pause before Redis is asked again, when all trial permits are taken.
     package static let trialRetryMilliseconds: Int64 = 100
-    /// The shortest interval between two reports.
+    /// The minimum interval between two reports.
     package static let reportIntervalMilliseconds = OutcomeReports.intervalMilliseconds
 
     package private(set) var snapshot: BreakerSnapshot
@@ -51,14 +51,14 @@ package struct Breaker: ~Copyable, Sendable {
     package var openUntil: Instant? { openEnd.instant }
     /// The end of the forced state, on this sidecar's clock; `nil` if it does not end by itself.
     package var forcedUntil: Instant? { forcedEnd.instant }
-    private var ownTrip: OwnTrip?
-    /// The time until which this sidecar's own trial is awaited, after a trip of its own or while Redis is unreachable.
-    /// No other call is made meanwhile.
-    private var ownTrialUntil: Instant?
-    /// The number of this sidecar's own trips in a row. Each doubles the open time.
-    private var ownStreak = 0
-    /// The number of this sidecar's own successful trials since its last trip.
-    private var ownSuccesses = 0
+    private var ownTrip: LocalTrip?
+    /// The time until which this sidecar waits for the outcome of its local trial, after a local trip or while Redis is
+    /// unreachable. It makes no other call meanwhile.
+    private var localTrialUntil: Instant?
+    /// The number of consecutive local trips. Each doubles the open time.
+    private var localStreak = 0
+    /// The number of successful local trials since the last local trip.
+    private var localSuccesses = 0
     private var window: OutcomeWindow
     private var reports = OutcomeReports()
     /// The time before which a half-open breaker asks for no trial permit, because all are taken.
@@ -77,15 +77,15 @@ package struct Breaker: ~Copyable, Sendable {
         if let forcedUntil, forcedUntil <= now { nil } else { snapshot.forced }
     }
 
-    /// Returns the trip that this sidecar found by itself and acts on now.
-    package func ownTrip(now: Instant) -> OwnTrip? {
+    /// Returns the local trip that is in effect now.
+    package func ownTrip(now: Instant) -> LocalTrip? {
         guard let ownTrip, ownTrip.until > now else { return nil }
         return ownTrip
     }
 
-    /// Returns whether the time of this sidecar's own trip for failing or slow calls is over and no call has succeeded
-    /// since. Trips for other causes need no trial here.
-    private func isTriedAlone(now: Instant) -> Bool {
+    /// Returns whether a local trip for failing or slow calls has ended and no call has succeeded since. Local trips
+    /// for other causes need no trial.
+    private func awaitsLocalTrial(now: Instant) -> Bool {
         guard let ownTrip, ownTrip.until <= now else { return false }
         return [.failures, .slow, .consecutive].contains(ownTrip.cause)
     }
@@ -97,7 +97,7 @@ package struct Breaker: ~Copyable, Sendable {
         if let trip = ownTrip(now: now) { return .refuse(retryAfter: trip.until.millisecondsRoundedUp(since: now)) }
         // A forced state whose end Redis has not confirmed yet counts as closed.
         guard snapshot.forced == nil else { return .allow }
-        if isTriedAlone(now: now), let ownTrialUntil, ownTrialUntil > now {
+        if awaitsLocalTrial(now: now), let localTrialUntil, localTrialUntil > now {
             return .refuse(retryAfter: Self.trialRetryMilliseconds)
         }
         switch snapshot.state {
@@ -132,7 +132,7 @@ package struct Breaker: ~Copyable, Sendable {
         if settings.isMetricsOnly { return .closed }
         if ownTrip(now: now) != nil { return .open }
         if snapshot.forced != nil { return .closed }
-        if snapshot.state == .closed, isTriedAlone(now: now) { return .halfOpen }
+        if snapshot.state == .closed, awaitsLocalTrial(now: now) { return .halfOpen }
         if snapshot.state == .open, let openUntil, openUntil <= now { return .halfOpen }
         return snapshot.state
     }
@@ -158,8 +158,8 @@ package struct Breaker: ~Copyable, Sendable {
         if isChange {
             noTrialsUntil = nil
             ownTrip = nil
-            ownTrialUntil = nil
-            (ownStreak, ownSuccesses) = (0, 0)
+            localTrialUntil = nil
+            (localStreak, localSuccesses) = (0, 0)
             reports.generationEnded()
             window.removeAll()
             openEnd = SharedEnd(openNumber, reading)
@@ -167,8 +167,8 @@ package struct Breaker: ~Copyable, Sendable {
         } else {
             // A message that arrives after a later end has become known is out of date.
             if sentAt == nil, new.untilMilliseconds < snapshot.untilMilliseconds { return false }
-            openEnd.follow(openNumber, reading, mayBeLater: new.cause == BreakerCause.outage.rawValue)
-            forcedEnd.follow(forcedNumber, reading, mayBeLater: false)
+            openEnd.follow(openNumber, reading, mayBeExtended: new.cause == BreakerCause.outage.rawValue)
+            forcedEnd.follow(forcedNumber, reading, mayBeExtended: false)
         }
         snapshot = new
         return isChange
@@ -187,62 +187,64 @@ package struct Breaker: ~Copyable, Sendable {
         noTrialsUntil = now.advanced(byMilliseconds: milliseconds)
     }
 
-    /// Begins a call. Returns whether it is the trial that tests a trip of this sidecar's own.
-    package mutating func callBegins(lifetimeMilliseconds: Int64, now: Instant) -> Bool {
-        guard snapshot.state == .closed, snapshot.forced == nil, isTriedAlone(now: now) else { return false }
-        ownTrialUntil = now.advanced(byMilliseconds: lifetimeMilliseconds)
+    /// Begins a call. Returns whether it is the trial after a local trip.
+    package mutating func beginCall(lifetimeMilliseconds: Int64, now: Instant) -> Bool {
+        guard snapshot.state == .closed, snapshot.forced == nil, awaitsLocalTrial(now: now) else { return false }
+        localTrialUntil = now.advanced(byMilliseconds: lifetimeMilliseconds)
         return true
     }
 
-    /// Begins a trial while Redis is unreachable and cannot count the fleet's. This sidecar makes one trial at a time,
-    /// until as many have succeeded as the fleet would need.
+    /// Begins a trial while Redis is unreachable and cannot count the fleet's trials. This sidecar makes one trial at a
+    /// time, until `halfOpenPermits` of them have succeeded.
     /// - Returns: whether the call is a trial; `nil` if it must not be made now.
     package mutating func beginTrialLocally(lifetimeMilliseconds: Int64, now: Instant) -> Bool? {
-        guard ownSuccesses < settings.halfOpenPermits else { return false }
-        guard ownTrialUntil.map({ $0 <= now }) ?? true else { return nil }
-        ownTrialUntil = now.advanced(byMilliseconds: lifetimeMilliseconds)
+        guard localSuccesses < settings.halfOpenPermits else { return false }
+        guard localTrialUntil.map({ $0 <= now }) ?? true else { return nil }
+        localTrialUntil = now.advanced(byMilliseconds: lifetimeMilliseconds)
         return true
     }
 
-    /// Ends a trial of this sidecar's own whose call was not made.
-    package mutating func ownTrialWasNotMade() {
-        ownTrialUntil = nil
+    /// Ends a local trial whose call was not made.
+    package mutating func localTrialWasNotMade() {
+        localTrialUntil = nil
     }
 
     // MARK: Outcomes
 
     /// Counts the outcome of a call that was permitted under `generation`. Outcomes of other generations are ignored.
-    /// - Parameter isOwnTrial: whether the call tested a trip of this sidecar's own.
+    /// - Parameter isLocalTrial: whether the call was a local trial.
     package mutating func record(
-        _ outcome: Outcome, latencyMilliseconds: Int64?, generation: Int64, isOwnTrial: Bool = false, now: Instant
+        _ outcome: Outcome, latencyMilliseconds: Int64?, generation: Int64, isLocalTrial: Bool = false, now: Instant
     ) -> ReportAction {
         guard generation == snapshot.generation else { return .none }
-        if isOwnTrial { ownTrialUntil = nil }
+        if isLocalTrial { localTrialUntil = nil }
         guard outcome != .ignore else { return .none }
         let isFailure = outcome == .error
         let isSlow = settings.isSlow(latencyMilliseconds: latencyMilliseconds)
         guard snapshot.state == .closed else {
-            // Such a call had no trial permit, because Redis is unreachable. One failure opens the breaker again for
-            // this sidecar. The outcome of a call that was permitted before the own trip is out of date.
-            if isFailure, mayTrip(now: now), !isOpenByLimit, isOwnTrial || !isTriedAlone(now: now) { trip(.failures, now: now) }
-            if isOwnTrial, !isFailure {
-                ownSuccesses += 1
+            // The call had no trial permit, because Redis is unreachable. One failure opens the breaker again for this
+            // sidecar. The outcome of a call that was permitted before the local trip is out of date.
+            if isFailure, mayTrip(now: now), !isOpenByLimit, isLocalTrial || !awaitsLocalTrial(now: now) {
+                trip(.failures, now: now)
+            }
+            if isLocalTrial, !isFailure {
+                localSuccesses += 1
                 // As far as this sidecar can know, the service has recovered.
-                if ownSuccesses >= settings.halfOpenPermits { (ownTrip, ownStreak) = (nil, 0) }
+                if localSuccesses >= settings.halfOpenPermits { (ownTrip, localStreak) = (nil, 0) }
             }
             return .none
         }
-        if isTriedAlone(now: now), let trip = ownTrip {
+        if awaitsLocalTrial(now: now), let trip = ownTrip {
             reports.add(isFailure: isFailure, isSlow: isSlow)
-            // The outcome of a call that was permitted before the own trip is out of date.
-            guard isOwnTrial else { return reports.plan(isUrgent: false, now: now) }
+            // The outcome of a call that was permitted before the local trip is out of date.
+            guard isLocalTrial else { return reports.plan(isUrgent: false, now: now) }
             window.removeAll()
             guard !isFailure, !(trip.cause == .slow && isSlow) else {
                 self.trip(trip.cause, now: now)
                 return settings.isByReporters ? .vote(trip.cause) : reports.plan(isUrgent: false, now: now)
             }
             ownTrip = nil
-            ownStreak = 0
+            localStreak = 0
             return reports.plan(isUrgent: false, now: now)
         }
         if let ownTrip, ownTrip.until <= now {
@@ -253,7 +255,7 @@ package struct Breaker: ~Copyable, Sendable {
         reports.add(isFailure: isFailure, isSlow: isSlow)
         guard isFailure || isSlow, mayTrip(now: now) else { return reports.plan(isUrgent: false, now: now) }
         guard settings.isByReporters else {
-            let isUrgent = known.followed(by: reports.unanswered).cause(by: settings) != nil
+            let isUrgent = fleetSums.followed(by: reports.unanswered).cause(by: settings) != nil
             return reports.plan(isUrgent: isUrgent, now: now)
         }
         guard let cause = window.sums(now: now).cause(by: settings) else { return reports.plan(isUrgent: false, now: now) }
@@ -267,7 +269,8 @@ package struct Breaker: ~Copyable, Sendable {
     /// Plans the report when the time of `ReportAction.sendAt` has come.
     package mutating func plannedReportIsDue(now: Instant) -> ReportAction { reports.planIsDue(now: now) }
 
-    /// Takes the sums to send, if there are any and no report is under way. `reportEnded` must follow.
+    /// Removes and returns the sums to send; `nil` if there are none or a report is in flight. `reportEnded` must
+    /// follow.
     package mutating func takeUnsent(now: Instant) -> OutcomeSums? {
         reports.take(now: now, inWindow: window.sums(now: now))
     }
@@ -283,16 +286,16 @@ package struct Breaker: ~Copyable, Sendable {
             return .none
         }
         let isUrgent =
-            mayTrip(now: now) && !settings.isByReporters && known.followed(by: reports.unsent).cause(by: settings) != nil
+            mayTrip(now: now) && !settings.isByReporters && fleetSums.followed(by: reports.unsent).cause(by: settings) != nil
         return reports.plan(isUrgent: isUrgent, now: now)
     }
 
-    // MARK: Acting alone
+    // MARK: Local trips
 
-    /// Judges this sidecar's own outcomes, for itself only, while Redis is unreachable.
+    /// Evaluates this sidecar's own outcomes, for itself only, while Redis is unreachable.
     /// - Returns: the cause of the trip; `nil` if it did not trip.
     package mutating func judgeLocally(now: Instant) -> BreakerCause? {
-        guard snapshot.state == .closed, mayTrip(now: now), !isTriedAlone(now: now),
+        guard snapshot.state == .closed, mayTrip(now: now), !awaitsLocalTrial(now: now),
             let cause = window.sums(now: now).cause(by: settings)
         else {
             return nil
@@ -301,29 +304,29 @@ package struct Breaker: ~Copyable, Sendable {
         return cause
     }
 
-    /// Opens the breaker for this sidecar only, for `milliseconds`. A trip that lasts longer stays in effect.
-    /// - Returns: whether this sidecar had no trip of its own before.
+    /// Opens the breaker for this sidecar only, for `milliseconds`. A longer trip stays in effect.
+    /// - Returns: whether this sidecar had no local trip before.
     @discardableResult
     package mutating func tripLocally(_ cause: BreakerCause, forMilliseconds milliseconds: Int64, now: Instant) -> Bool {
         let before = ownTrip(now: now)
         let until = now.advanced(byMilliseconds: milliseconds)
         if let before, before.until > until { return false }
-        ownTrip = OwnTrip(cause: cause, until: until)
-        ownTrialUntil = nil
-        ownSuccesses = 0
+        ownTrip = LocalTrip(cause: cause, until: until)
+        localTrialUntil = nil
+        localSuccesses = 0
         return before == nil
     }
 
-    /// Ends this sidecar's own trip if it has this cause.
+    /// Ends the local trip if it has this cause.
     package mutating func recoverLocally(from cause: BreakerCause) {
         if ownTrip?.cause == cause { ownTrip = nil }
     }
 
     private mutating func trip(_ cause: BreakerCause, now: Instant) {
         let openFor = settings.openFor
-        let longest = openFor.upperBound.wholeMilliseconds
-        let length = min(longest, openFor.lowerBound.wholeMilliseconds << Int64(min(ownStreak, 20)))
-        ownStreak += 1
+        let maximum = openFor.upperBound.wholeMilliseconds
+        let length = min(maximum, openFor.lowerBound.wholeMilliseconds << Int64(min(localStreak, 20)))
+        localStreak += 1
         tripLocally(cause, forMilliseconds: length, now: now)
     }
 
@@ -331,8 +334,8 @@ package struct Breaker: ~Copyable, Sendable {
         forced(now: now) == nil && !settings.isMetricsOnly && ownTrip(now: now) == nil
     }
 
-    /// The fleet's sums at the last report, from their rates.
-    private var known: OutcomeSums {
+    /// The fleet's sums at the last report, computed from its rates.
+    private var fleetSums: OutcomeSums {
         func count(_ fraction: Double) -> Int64 {
             // The hash in Redis may hold any number, because other software can write to it.
             Int64(exactly: (Double(snapshot.calls) * fraction).rounded()) ?? 0

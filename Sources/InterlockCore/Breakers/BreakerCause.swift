@@ -8,7 +8,7 @@ package enum BreakerCause: String, CaseIterable, Hashable, Sendable {
     case consecutive
     /// The upstream asked callers to wait.
     case retryAfter = "retry_after"
-    /// A rate limit was reached, or has room again after that.
+    /// A rate limit was reached, or has capacity again after that.
     case limit
     /// The outage monitor's probes failed.
     case outage

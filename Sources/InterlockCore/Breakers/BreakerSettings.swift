@@ -8,21 +8,21 @@ public struct BreakerSettings: Hashable, Sendable {
         case calls(Int)
     }
 
-    /// The number of slices in a window. The oldest slice is dropped as a whole.
+    /// The number of slices in a window. Outcomes are dropped one slice at a time, the oldest first.
     package static let windowSlices = 10
 
     /// The fraction of failed calls in the window, 0…1, at which the breaker trips.
     public var failureRate: Double
-    /// The duration from which a call counts as slow; `nil` if durations are not judged.
+    /// The duration from which a call counts as slow; `nil` if durations do not count.
     public var slowCall: Duration?
     /// The fraction of slow calls in the window, 0…1, at which the breaker trips.
     public var slowRate: Double
     /// The calls over which the rates are measured.
     public var window: Window
-    /// The number of calls that the window must hold before the rates are judged.
+    /// The number of calls that the window must hold before the rates can trip the breaker.
     public var minimumCalls: Int
-    /// The number of failures in a row, as the fleet reports them, that trips the breaker at any rate; `nil` for no
-    /// such limit.
+    /// The number of consecutive failures across the fleet that trips the breaker, whatever the rates; `nil` for no
+    /// limit.
     public var consecutiveFailures: Int?
     /// The number of sidecars that must find the service failing before the breaker trips for the fleet. With
     /// fewer, it trips only for the sidecars that found it.
@@ -30,14 +30,14 @@ public struct BreakerSettings: Hashable, Sendable {
     /// The range of the open time, which starts at the lower bound and doubles with each failed trial up to the upper
     /// bound.
     public var openFor: ClosedRange<Duration>
-    /// The most trial calls that the whole fleet may have under way in half-open. The same number of successes closes
-    /// the breaker.
+    /// The maximum number of trial calls that the fleet may have in flight while half-open. The same number of
+    /// successes closes the breaker.
     public var halfOpenPermits: Int
     /// The statuses that count as failures, whatever outcome was reported.
     public var failureStatuses: StatusSet
     /// The statuses that say nothing about the service's health.
     public var ignoredStatuses: StatusSet
-    /// Whether a 429 or 503 with `Retry-After` opens the breaker at once, for that long.
+    /// Whether a 429 or 503 with `Retry-After` opens the breaker immediately, for that long.
     public var honoursRetryAfter: Bool
     /// Whether outcomes are counted and shown but never trip the breaker.
     public var isMetricsOnly: Bool
@@ -109,7 +109,7 @@ extension BreakerSettings {
         return latencyMilliseconds >= slowCall.wholeMilliseconds
     }
 
-    /// The longest time, in milliseconds, for which an upstream's `Retry-After` keeps the breaker open; trials follow.
+    /// The maximum time, in milliseconds, for which an upstream's `Retry-After` keeps the breaker open; trials follow.
     package var longestPause: Int64 { openFor.upperBound.wholeMilliseconds }
 
     /// Returns the milliseconds for which an upstream's `Retry-After` opens the breaker; `nil` if it does not open it.
@@ -135,6 +135,7 @@ extension BreakerSettings {
         return max(length.wholeMilliseconds, pause)
     }
 
-    /// Whether each sidecar judges outcomes for itself and the fleet counts the sidecars that find the service failing.
+    /// Whether each sidecar evaluates outcomes for itself and the fleet counts the sidecars that find the service
+    /// failing.
     package var isByReporters: Bool { reporters > 1 }
 }

@@ -22,7 +22,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
         case disabled
     }
 
-    /// The longest `reason`, in bytes of UTF-8.
+    /// The maximum length of `reason`, in bytes of UTF-8.
     public static let longestReason = 256
 
     /// Returns the first control character or line separator in a reason, which could break a line or a terminal; `nil`
@@ -31,7 +31,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
         reason.unicodeScalars.first { isControl($0) }
     }
 
-    /// Returns a reason from elsewhere with spaces instead of control characters. O(n).
+    /// Returns a received reason with spaces instead of control characters. O(n).
     package static func oneLine(_ reason: String) -> String {
         guard controlCharacter(in: reason) != nil else { return reason }
         var line = String.UnicodeScalarView()
@@ -71,7 +71,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
     public var forced: Forced?
     /// The end of the forced state, in milliseconds of the Unix epoch by Redis' clock; 0 if it does not end by itself.
     package var forcedUntilMilliseconds: Int64 = 0
-    /// The reason in words for people, from an operator or a failed probe; may be empty.
+    /// The human-readable reason, from an operator or a failed probe; may be empty.
     public var reason: String = ""
     /// The number of times that the breaker opened since it was last closed. The open time grows with it.
     public var streak: Int64 = 0
@@ -112,8 +112,8 @@ public struct BreakerSnapshot: Hashable, Sendable {
     /// The end of the forced state, by Redis' clock; `nil` if it does not end by itself or no state is forced.
     public var forcedUntil: Date? { Self.date(forcedUntilMilliseconds) }
 
-    /// Returns the reasons for the state, in the order in which people ask for them.
-    /// - Parameter ownCause: The cause of a sidecar that is open for itself alone.
+    /// Returns the reasons for the state, the most important one first.
+    /// - Parameter ownCause: the cause if the sidecar has opened the breaker for itself only.
     package func reasons(ownCause: String? = nil) -> String {
         let end = forced == nil ? untilMilliseconds : forcedUntilMilliseconds
         let reasons = [

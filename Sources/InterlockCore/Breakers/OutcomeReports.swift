@@ -1,4 +1,4 @@
-/// Decides when this sidecar reports its outcomes to Redis: at most ten times a second on average, and at once when
+/// Decides when this sidecar reports its outcomes to Redis: at most ten times a second on average, and immediately when
 /// they would trip the breaker.
 struct OutcomeReports: Sendable {
     static let intervalMilliseconds: Int64 = 100
@@ -10,14 +10,15 @@ struct OutcomeReports: Sendable {
     /// next.
     private var mayReportFrom = Instant(nanoseconds: .min)
 
-    /// The sums that Redis has not counted yet: those under way and the unsent ones.
+    /// The sums that Redis has not counted yet: those in flight and the unsent ones.
     var unanswered: OutcomeSums { inFlight?.followed(by: unsent) ?? unsent }
 
     mutating func add(isFailure: Bool, isSlow: Bool) {
         unsent.add(isFailure: isFailure, isSlow: isSlow)
     }
 
-    /// Decides when to send the unsent sums. While a report is under way they wait, and its end calls this again.
+    /// Decides when to send the unsent sums. While a report is in flight they wait, and its end calls this method
+    /// again.
     mutating func plan(isUrgent: Bool, now: Instant) -> Breaker.ReportAction {
         guard !unsent.isEmpty else { return .none }
         guard inFlight == nil else { return isUrgent ? .sendNext : .none }
@@ -37,7 +38,7 @@ struct OutcomeReports: Sendable {
         return .sendAt(mayReportFrom)
     }
 
-    /// Takes the sums to send; `nil` if there are none or if a report is under way.
+    /// Removes and returns the sums to send; `nil` if there are none or a report is in flight.
     /// - Parameter inWindow: the sums still in the window. A delayed report sends no more than these.
     mutating func take(now: Instant, inWindow: OutcomeSums) -> OutcomeSums? {
         guard !unsent.isEmpty, inFlight == nil else { return nil }
@@ -54,17 +55,17 @@ struct OutcomeReports: Sendable {
         return sums
     }
 
-    /// Handles the end of the report under way, whether it was answered or failed.
+    /// Handles the end of the report in flight, whether it was answered or failed.
     mutating func ended() {
         inFlight = nil
     }
 
-    /// Puts back taken sums that certainly never arrived.
+    /// Puts back sums that certainly never arrived.
     mutating func putBack(_ sums: OutcomeSums) {
         unsent = sums.followed(by: unsent)
     }
 
-    /// Discards the sums of a generation that has ended, and lets the next urgent report leave at once.
+    /// Discards the sums of a generation that has ended, and lets the next urgent report be sent immediately.
     mutating func generationEnded() {
         unsent = OutcomeSums()
         mayReportFrom = Instant(nanoseconds: .min)

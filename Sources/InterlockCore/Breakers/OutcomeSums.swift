@@ -1,4 +1,4 @@
-/// The sums of one service's outcomes, in order of arrival.
+/// The totals of one service's outcomes.
 package struct OutcomeSums: Hashable, Sendable {
     package var calls: Int64
     package var failures: Int64

@@ -1,5 +1,5 @@
-/// The recent outcomes that this sidecar has seen of a service, in slices of which the oldest is dropped. The script
-/// keeps the fleet's outcomes in the same way. O(1) for each outcome.
+/// A service's recent outcomes as seen by this sidecar, in slices of which the oldest is dropped. The script stores the
+/// fleet's outcomes in the same way. O(1) for each outcome.
 struct OutcomeWindow: Sendable {
     /// The number of slices. A window of calls has one more, which is being filled, so that it never holds fewer calls
     /// than configured.

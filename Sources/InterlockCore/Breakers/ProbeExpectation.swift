@@ -18,7 +18,7 @@ package struct ProbeExpectation: Hashable, Sendable {
         }
     }
 
-    /// The number of a body's first bytes that are checked.
+    /// The number of bytes at the start of a body that are checked.
     package static let inspectedBytes = 64 * 1024
 
     package var statuses: StatusSet

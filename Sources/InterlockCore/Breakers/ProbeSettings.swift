@@ -19,15 +19,15 @@ package struct ProbeSettings: Hashable, Sendable {
     package var target: Target
     /// The time from the start of one probe to the start of the next.
     package var interval: Duration
-    /// The longest time for a whole probe, connection and body included.
+    /// The maximum duration of a probe, including connection and body.
     package var timeout: Duration
     package var expectation: ProbeExpectation
     /// The number of failed probes in a row that opens the breaker.
     package var unhealthyAfter: Int
     /// The number of successful probes in a row that ends the outage.
     package var healthyAfter: Int
-    /// Whether the breaker goes through half-open after an outage, so that real calls decide, instead of closing at
-    /// once.
+    /// Whether the breaker goes through half-open after an outage, so that real calls decide, instead of closing
+    /// immediately.
     package var isFollowedByTrial: Bool
     package var origin: Origin
 

@@ -7,7 +7,7 @@ public struct ProbeStatus: Hashable, Sendable {
     public var prober: String
     /// The finding of the last probe: `good`, `bad` or `unjudged`; `nil` if the sidecar has made none.
     public var finding: String?
-    /// The reason that the last probe was not good; `nil` if it was good or there was none.
+    /// The reason that the last probe was not good; `nil` if it was good or no probe was made.
     public var reason: String?
     /// The duration of the last probe.
     public var duration: Duration?

@@ -4,7 +4,7 @@
 /// it learns of it, and follows that. If it finds that Redis' clock has jumped since, it has the number corrected, for
 /// sidecars that start later.
 struct SharedEnd: Sendable {
-    /// The number that was read, with the time of reading.
+    /// The times at which a state was read, by Redis' clock and by the sidecar's.
     struct Reading: Sendable {
         /// The time of the reading, in milliseconds of the epoch by Redis' clock.
         var redisTime: Int64
@@ -14,15 +14,15 @@ struct SharedEnd: Sendable {
         var sentAt: Instant?
         var receivedAt: Instant
 
-        /// Whether the reading fixes an end to within half a second.
+        /// Whether the reading determines an end to within half a second.
         var isTimely: Bool {
-            sentAt.map { receivedAt.nanoseconds - $0.nanoseconds <= SharedEnd.blur * 1_000_000 } ?? false
+            sentAt.map { receivedAt.nanoseconds - $0.nanoseconds <= SharedEnd.tolerance * 1_000_000 } ?? false
         }
 
         /// Whether the state began before it was read, by Redis' clock, which may have jumped in between.
-        var isLater: Bool {
+        var isPreexisting: Bool {
             let age = redisTime.subtractingReportingOverflow(sinceMilliseconds).partialValue
-            return sentAt != nil && !(0...SharedEnd.blur).contains(age)
+            return sentAt != nil && !(0...SharedEnd.tolerance).contains(age)
         }
 
         /// Returns the instant at which Redis' clock shows these milliseconds, unless it jumps; `nil` for 0.
@@ -36,17 +36,17 @@ struct SharedEnd: Sendable {
     }
 
     private enum Source: Sendable {
-        /// A timely answer, which is exact unless Redis' clock had jumped before.
+        /// A timely answer, which is exact unless Redis' clock had jumped earlier.
         case measured
         /// A message, which may be late.
-        case heard
-        /// A state that began before this sidecar learned of it, so that Redis' clock may have jumped before.
-        case found
+        case received
+        /// A state that began before this sidecar learned of it, so that Redis' clock may have jumped in between.
+        case preexisting
     }
 
     /// The precision of a timely reading, in milliseconds.
-    private static let blur: Int64 = 500
-    /// The shortest time for which a sidecar relies on a state that it finds, in milliseconds. Sidecars read states
+    private static let tolerance: Int64 = 500
+    /// The minimum time for which a sidecar relies on a state that it finds, in milliseconds. Sidecars read states
     /// every 5 s and correct the ends that they find.
     private static let graceMilliseconds: Int64 = 7000
 
@@ -54,11 +54,11 @@ struct SharedEnd: Sendable {
     private(set) var number: Int64 = 0
     /// The end on this sidecar's clock.
     private(set) var instant: Instant?
-    /// The number that Redis should have; `nil` if `number` is right, as far as is known.
+    /// The number that Redis should have; `nil` if `number` is not known to be wrong.
     private(set) var correction: Int64?
     private var source = Source.measured
     /// The length of the state when it began, in milliseconds.
-    private var span: Int64 = 0
+    private var length: Int64 = 0
 
     init() {}
 
@@ -66,49 +66,49 @@ struct SharedEnd: Sendable {
     init(_ number: Int64, _ reading: Reading) {
         guard number > 0 else { return }
         self.number = number
-        span = max(0, number.subtractingReportingOverflow(reading.sinceMilliseconds).partialValue)
+        length = max(0, number.subtractingReportingOverflow(reading.sinceMilliseconds).partialValue)
         instant = reading.instant(of: number).map { max($0, reading.receivedAt) }
-        if reading.isLater {
-            source = .found
-            let earliest = reading.receivedAt.advanced(byMilliseconds: min(Self.graceMilliseconds, span))
+        if reading.isPreexisting {
+            source = .preexisting
+            let earliest = reading.receivedAt.advanced(byMilliseconds: min(Self.graceMilliseconds, length))
             instant = instant.map { max($0, earliest) }
         } else if !reading.isTimely {
-            source = .heard
+            source = .received
         }
     }
 
     func isOver(now: Instant) -> Bool { instant.map { $0 <= now } ?? false }
 
     /// Follows the end when the same state was read again.
-    /// - Parameter mayBeLater: whether the state may have been prolonged, as by a failed probe.
-    mutating func follow(_ number: Int64, _ reading: Reading, mayBeLater: Bool) {
+    /// - Parameter mayBeExtended: whether the state may have been prolonged, as by a failed probe.
+    mutating func follow(_ number: Int64, _ reading: Reading, mayBeExtended: Bool) {
         guard number > 0, let known = instant, let end = reading.instant(of: number) else {
             if number != self.number { self = SharedEnd(number, reading) }
             return
         }
-        let isOther = number != self.number
+        let hasChanged = number != self.number
         self.number = number
         correction = nil
-        if isOther, reading.sentAt == nil || mayBeLater {
+        if hasChanged, reading.sentAt == nil || mayBeExtended {
             guard end > known else { return }
             instant = end
-            source = reading.isTimely ? .measured : .heard
+            source = reading.isTimely ? .measured : .received
             return
         }
         // The shift of the end in Redis, in nanoseconds.
-        let (later, isOverflow) = known.nanoseconds.subtractingReportingOverflow(end.nanoseconds)
+        let (shift, isOverflow) = known.nanoseconds.subtractingReportingOverflow(end.nanoseconds)
         guard reading.isTimely, !isOverflow else { return }
-        let isFar = Int64(clamping: later.magnitude) / 1_000_000 > 3 * Self.blur + span / 100
+        let hasJumped = Int64(clamping: shift.magnitude) / 1_000_000 > 3 * Self.tolerance + length / 100
         switch source {
-        case .measured where isFar:
-            let (right, isTooMuch) = number.addingReportingOverflow(later / 1_000_000)
-            correction = isTooMuch ? nil : right
+        case .measured where hasJumped:
+            let (corrected, overflow) = number.addingReportingOverflow(shift / 1_000_000)
+            correction = overflow ? nil : corrected
         case .measured:
             break
-        case .heard where !isFar, .heard where isOther, .found where isOther:
+        case .received where !hasJumped, .received where hasChanged, .preexisting where hasChanged:
             instant = end
             source = .measured
-        case .heard, .found:
+        case .received, .preexisting:
             break
         }
     }

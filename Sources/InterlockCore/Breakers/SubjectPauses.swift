@@ -1,12 +1,12 @@
 /// The subjects whose calls a service asked to pause, and the ends of the pauses. A 429 to one tenant's call says
-/// nothing about other tenants. Only for this sidecar. At capacity, a further subject is not paused, and the service
-/// refuses its next call again.
+/// nothing about other tenants. The pauses apply to this sidecar only. At capacity, a further subject is not paused,
+/// and the service refuses its next call again.
 package struct SubjectPauses: Sendable {
-    /// The most subjects that can be paused.
+    /// The maximum number of paused subjects.
     package static let capacity = 4096
 
-    /// The shortest pause between two sweeps for ended pauses, in milliseconds.
-    private static let leastSweepPause: Int64 = 100
+    /// The minimum interval between two sweeps for ended pauses, in milliseconds.
+    private static let minimumSweepInterval: Int64 = 100
 
     private var ends: [ExactText: Instant] = [:]
     private var nextSweepAt = Instant(nanoseconds: .min)
@@ -18,7 +18,7 @@ package struct SubjectPauses: Sendable {
         if ends[key] == nil, ends.count >= Self.capacity {
             guard nextSweepAt <= now else { return }
             ends = ends.filter { $0.value > now }
-            nextSweepAt = now.advanced(byMilliseconds: Self.leastSweepPause)
+            nextSweepAt = now.advanced(byMilliseconds: Self.minimumSweepInterval)
             guard ends.count < Self.capacity else { return }
         }
         ends[key] = max(ends[key] ?? end, end)

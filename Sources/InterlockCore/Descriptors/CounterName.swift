@@ -1,7 +1,7 @@
-/// The part of a counter's key that stands for a descriptor's entries: `message_type=marketing,to_number=2061111111`.
+/// The part of a counter's key that encodes a descriptor's entries: `message_type=marketing,to_number=2061111111`.
 /// Ambiguous characters are percent-encoded as in a URL, so no two descriptors have the same text.
 package struct CounterName: Sendable {
-    /// The length in bytes beyond which a name is cut and ends in a digest of the whole.
+    /// The maximum length in bytes. A longer name is cut and ends in a digest of the full name.
     package static let longest = 400
 
     private var bytes: [UInt8] = []
@@ -34,7 +34,7 @@ package struct CounterName: Sendable {
 
     package var text: String {
         guard bytes.count > Self.longest else { return String(decoding: bytes, as: UTF8.self) }
-        let whole = String(decoding: bytes, as: UTF8.self)
-        return String(decoding: bytes.prefix(Self.longest - 20), as: UTF8.self) + "~" + TextDigest.of(whole)
+        let full = String(decoding: bytes, as: UTF8.self)
+        return String(decoding: bytes.prefix(Self.longest - 20), as: UTF8.self) + "~" + TextDigest.of(full)
     }
 }

@@ -25,8 +25,8 @@ package struct DescriptorAnswer: Hashable, Sendable {
 }
 
 extension DescriptorAnswer {
-    /// The status of the descriptor whose limit binds: one over its limit, otherwise the one with the least left; `nil`
-    /// if none is limited. Shadow limits never bind.
+    /// The status of the descriptor whose limit binds: one over its limit, otherwise the one with the least remaining;
+    /// `nil` if no descriptor is limited. Shadow limits never bind.
     package var binding: DescriptorStatus? {
         var found: DescriptorStatus?
         for status in statuses {

@@ -2,7 +2,7 @@
 package struct DescriptorAsk: Hashable, Sendable {
     /// A limit that the caller supplies in place of the rule's limit.
     package struct Override: Hashable, Sendable {
-        /// The most that passes in a window; 0 lets nothing pass.
+        /// The maximum amount in a window; 0 blocks everything.
         package var limit: Int64
         package var window: Duration
         /// The limit's name in the counter's key: its window, `1m`.

@@ -44,7 +44,8 @@ package struct DescriptorBatch: Sendable {
             plan.items.map { item in
                 guard let asked = item.charge else { return nil }
                 let counter = index(of: asked)
-                // Two descriptors with the same counter: one charge if the request takes from all or none.
+                // Two descriptors with the same counter share one charge if the request takes from all counters or from
+                // none.
                 if let known = limits.charges[first...].firstIndex(where: { $0.counter == counter }) {
                     repeatsCounter = true
                     if limits.mode == .together {

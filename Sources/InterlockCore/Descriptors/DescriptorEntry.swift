@@ -1,7 +1,7 @@
 /// One entry of a rate limit descriptor, as Envoy sends it: `(remote_address, 10.0.0.1)`. Keys and values are compared
 /// byte by byte.
 package struct DescriptorEntry: Hashable, Sendable {
-    /// The most entries of one descriptor, or of one quota bucket.
+    /// The maximum number of entries in a descriptor or a quota bucket.
     package static let most = 64
 
     package var key: String

@@ -1,5 +1,5 @@
-/// The rules of a domain, indexed for lookup. A descriptor matches the rule that its entries lead to one by one, at the
-/// depth of its last entry. An exact value takes precedence over patterns, which apply in file order, and patterns over
+/// The rules of a domain, indexed for lookup. A descriptor matches the rule that is reached by following its entries
+/// one by one to the last. An exact value takes precedence over patterns, which apply in file order, and patterns over
 /// a rule for any value. There is no backtracking from a chosen rule.
 package struct DescriptorIndex: Sendable {
     /// A rule at which a descriptor ends. It outlives its index, so decisions made before a reload can still be
@@ -27,7 +27,7 @@ package struct DescriptorIndex: Sendable {
     /// The rule and the counter of a descriptor.
     package struct Match: Sendable {
         package var rule: Rule
-        /// The part of the counter's key that stands for the entries; empty if the rule counts nothing.
+        /// The part of the counter's key that encodes the entries; empty if the rule counts nothing.
         package var counter: String
     }
 

@@ -18,5 +18,5 @@ package struct DescriptorPlan: Hashable, Sendable {
 
     package var items: [Item]
 
-    package var asks: Bool { items.contains { $0.charge != nil } }
+    package var hasCharges: Bool { items.contains { $0.charge != nil } }
 }

@@ -13,7 +13,7 @@ package struct DescriptorRule: Hashable, Sendable {
     package var replaces: [String] = []
     /// Whether the rule only counts and reports what it would refuse. It then refuses no request.
     package var isShadow = false
-    /// Whether all values that the pattern matches have one count together.
+    /// Whether all values that the pattern matches share one counter.
     package var hasOneCounter = false
     /// Whether the rule's metrics distinguish the values.
     package var hasDetailedMetrics = false

@@ -3,8 +3,8 @@ internal import DequeModule
 /// The limits of one domain in one sidecar. Groups requests into batches and remembers refusals. No request waits for a
 /// limit: its client expects the decision within milliseconds.
 ///
-/// Usually one batch is under way; a second may follow it if it is large enough to be worth it. The caller calls
-/// `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `apply`.
+/// Usually one batch is in flight; a second one may follow if it is large. The caller calls `nextBatch` at the end of
+/// its tick, has the script evaluate the batch, and passes the verdict to `apply`.
 package struct DomainLimiter: Sendable {
     /// The result of admitting a request.
     package enum Admission: Sendable {
@@ -25,8 +25,8 @@ package struct DomainLimiter: Sendable {
 
     package let domain: RateLimitDomain
     package let index: DescriptorIndex
-    /// The known counters, by the longest time that they last, in milliseconds. A counter of one second is not
-    /// remembered for a month.
+    /// The known counters, by their maximum lifetime in milliseconds, so that a counter of one second is not remembered
+    /// for a month.
     private var subjects: [Int64: SubjectRegistry] = [:]
     private var refusals = RefusalMemory()
     private var arrived: Deque<DescriptorBatch.Request> = []
@@ -38,7 +38,7 @@ package struct DomainLimiter: Sendable {
         index = DescriptorIndex(domain.rules)
     }
 
-    /// Returns the number of descriptors that have counters of their own.
+    /// Returns the number of descriptors with their own counters.
     package func countersKnown(now: Instant) -> Int {
         subjects.reduce(0) { $0 + $1.value.count(windowMilliseconds: $1.key, now: now) }
     }
@@ -68,7 +68,7 @@ package struct DomainLimiter: Sendable {
         let isRefused = plan.items.contains { $0.status.isOverLimit }
         // A request that is known to be refused takes nothing from its other limits.
         if isRefused, !domain.isIndependent { for index in plan.items.indices { plan.items[index].charge = nil } }
-        guard plan.asks else { return .answered(answer(plan.items.map(\.status))) }
+        guard plan.hasCharges else { return .answered(answer(plan.items.map(\.status))) }
         arrived.append(DescriptorBatch.Request(id: id, plan: plan, at: now))
         return .queued
     }
@@ -143,7 +143,7 @@ package struct DomainLimiter: Sendable {
         if let known, ask.cost > 0, !isShadow {
             var status = DescriptorStatus(
                 isOverLimit: true, bound: bound, rule: rule, remaining: known.refusal.remaining,
-                resetAfter: max(1, known.refusal.wholeAt.millisecondsRoundedUp(since: now)))
+                resetAfter: max(1, known.refusal.resetAt.millisecondsRoundedUp(since: now)))
             status.retryAfter = max(1, known.refusal.retryAt.millisecondsRoundedUp(since: now))
             status.isShadow = domain.isShadow
             return DescriptorPlan.Item(status: status)
@@ -157,8 +157,8 @@ package struct DomainLimiter: Sendable {
             charge: .init(counter: ExactText(counter), limit: limit, isAligned: isAligned, cost: ask.cost))
     }
 
-    /// Returns a time by which the limit's counters have lapsed, in milliseconds. It doubles the window, because
-    /// callers bring limits of all sizes and each distinct time has its own `SubjectRegistry`.
+    /// Returns a time by which the limit's counters have lapsed, in milliseconds. It is the window times a power of
+    /// two, because callers supply limits of all sizes and each distinct time has its own `SubjectRegistry`.
     private static func span(of limit: LimitDefinition) -> Int64 {
         var span = limit.windowMilliseconds
         while span < limit.memoryMilliseconds { span *= 2 }
@@ -203,7 +203,8 @@ package struct DomainLimiter: Sendable {
     /// Removes and returns the oldest requests that were not sent yet, as many as fit into one batch.
     /// - Parameter end: the latest arrival to include; `nil` for all.
     private mutating func batchOfArrivals(until end: Instant?) -> DescriptorBatch? {
-        var batch = DescriptorBatch(mode: domain.countsRefused ? .always : domain.isIndependent ? .apart : .together)
+        let mode: LimitBatch.Mode = domain.countsRefused ? .always : domain.isIndependent ? .apart : .together
+        var batch = DescriptorBatch(mode: mode)
         let taken =
             arrived.firstIndex { request in
                 if let end, request.at > end { return true }
@@ -219,8 +220,8 @@ package struct DomainLimiter: Sendable {
     /// The arrival time of the oldest unanswered request; `nil` if all are answered.
     package var oldest: Instant? { inFlight.first { !$0.isOverdue }?.requests.first?.at ?? arrived.first?.at }
 
-    /// Returns the unanswered requests that arrived by `end`: their clients cannot wait longer. Those under way stay
-    /// under way, so that Redis is not sent more than it can answer, and their verdicts are too late.
+    /// Returns the unanswered requests that arrived by `end`, because their clients cannot wait longer. Batches in
+    /// flight stay in flight, so that Redis gets no more work than it can handle; their verdicts are ignored.
     package mutating func removeOverdue(until end: Instant) -> [DescriptorBatch] {
         var overdue: [DescriptorBatch] = []
         for index in inFlight.indices where !inFlight[index].isOverdue {
@@ -232,7 +233,7 @@ package struct DomainLimiter: Sendable {
         return overdue
     }
 
-    /// Ends a batch under way. Returns `false` if its requests have already been answered.
+    /// Ends a batch in flight. Returns `false` if its requests have already been answered.
     package mutating func end(_ batch: DescriptorBatch) -> Bool {
         guard let index = inFlight.firstIndex(where: { $0.number == batch.number }) else { return false }
         return !inFlight.remove(at: index).isOverdue
@@ -271,7 +272,7 @@ package struct DomainLimiter: Sendable {
     private struct JudgedRun {
         let charges: Range<Int>
         let chargeOfItem: [Int?]
-        /// The number of requests for which each charge found room.
+        /// The number of requests for which each charge found capacity.
         let fits: [Int]
         /// The number of requests that were granted, in the mode that takes from all counters or from none.
         let granted: Int
@@ -287,8 +288,8 @@ package struct DomainLimiter: Sendable {
         private func count(_ index: Int, _ batch: LimitBatch, _ used: inout [Int64]) {
             let charge = batch.charges[index]
             let fit = fits[index - charges.lowerBound]
-            let isAlone = batch.mode != .together || batch.isShadow(charge.counter)
-            guard batch.mode == .always || number < (isAlone ? min(fit, granted) : granted) else { return }
+            let isIndependent = batch.mode != .together || batch.isShadow(charge.counter)
+            guard batch.mode == .always || number < (isIndependent ? min(fit, granted) : granted) else { return }
             let (sum, overflow) = used[charge.counter].addingReportingOverflow(charge.cost)
             used[charge.counter] = overflow ? .max : max(0, sum)
         }
@@ -302,7 +303,7 @@ package struct DomainLimiter: Sendable {
                 let counter = batch.charges[index].counter
                 let fit = fits[index - charges.lowerBound]
                 let isShadow = batch.isShadow(counter)
-                // Each descriptor has its own charge: the second one of a counter finds less room.
+                // Each descriptor has its own charge, so a second one with the same counter finds less capacity.
                 if batch.mode != .together { count(index, batch, &used) }
                 // If a request needs all its counters, only the fullest one refuses it.
                 let isOver = number >= fit && (batch.mode != .together || isShadow || fit == granted)
@@ -318,11 +319,11 @@ package struct DomainLimiter: Sendable {
         }
     }
 
-    /// Remembers refusals for as long as they are certain. A refund ends that.
+    /// Remembers refusals while they are certain. A refund ends them.
     private mutating func remember(
         _ verdict: LimitVerdict, _ batch: LimitBatch, _ used: [Int64], sentAt: Instant, now: Instant
     ) {
-        // A decision of this sidecar alone says nothing about Redis' counters.
+        // A local decision says nothing about Redis' counters.
         guard !verdict.fits.isEmpty, verdict.timeMicroseconds > 0 else { return }
         for run in batch.runs {
             for index in run.charges {
@@ -336,7 +337,7 @@ package struct DomainLimiter: Sendable {
                     continue
                 }
                 let judged = verdict.counters[charge.counter]
-                // A counter with room left did not refuse; another counter of the request did.
+                // A counter with capacity left did not refuse; another counter of the request did.
                 let isFull = judged.capacity - used[charge.counter] < charge.cost
                 guard fit.count < run.count, isFull, !limit.isShadow else { continue }
                 refusals.remember(

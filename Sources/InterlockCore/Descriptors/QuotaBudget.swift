@@ -1,7 +1,7 @@
 internal import DequeModule
 
-/// Limits the buckets of quotas that data planes have here, per API key and in total, so that made-up buckets fill
-/// neither this process nor Redis. A removed bucket counts until its key in Redis is gone.
+/// Limits the quota buckets of data planes in this sidecar, per API key and in total, so that made-up buckets cannot
+/// fill this process or Redis. A removed bucket counts until its key in Redis expires.
 package struct QuotaBudget: Sendable {
     /// The limits.
     package struct Bounds: Sendable {
@@ -17,14 +17,16 @@ package struct QuotaBudget: Sendable {
         }
     }
 
-    private struct Use {
+    private struct Usage {
         var buckets = 0
         var bytes = 0
         var sessions = 0
 
-        var isNone: Bool { buckets == 0 && bytes == 0 && sessions == 0 }
+        var isZero: Bool { buckets == 0 && bytes == 0 && sessions == 0 }
 
-        func hasRoom(forBytes more: Int, in bounds: Bounds) -> Bool { buckets < bounds.buckets && bytes + more <= bounds.bytes }
+        func hasRoom(forBytes more: Int, in bounds: Bounds) -> Bool {
+            buckets < bounds.buckets && bytes + more <= bounds.bytes
+        }
     }
 
     /// A bucket of a data plane, which has one key in Redis.
@@ -39,8 +41,8 @@ package struct QuotaBudget: Sendable {
         }
     }
 
-    /// The use that a removed bucket still counts for.
-    private struct Rest {
+    /// The usage of a removed bucket, which counts until its key in Redis expires.
+    private struct RemovedBucket {
         var client: String
         var bytes: Int
         var until: Instant
@@ -51,11 +53,11 @@ package struct QuotaBudget: Sendable {
 
     private let ofClient: Bounds
     private let ofAll: Bounds
-    private var clients: [String: Use] = [:]
-    private var all = Use()
-    private var rests: [Bucket: Rest] = [:]
+    private var clients: [String: Usage] = [:]
+    private var all = Usage()
+    private var removed: [Bucket: RemovedBucket] = [:]
     /// The removed buckets in order of removal. It may contain buckets that have come back or were removed again since.
-    private var due: Deque<(bucket: Bucket, until: Instant)> = []
+    private var removals: Deque<(bucket: Bucket, until: Instant)> = []
 
     package init(ofClient: Bounds = Self.ofClient, ofAll: Bounds = Self.ofAll) {
         self.ofClient = ofClient
@@ -74,53 +76,53 @@ package struct QuotaBudget: Sendable {
 
     package mutating func endSession(of client: String) { change(client) { $0.sessions -= 1 } }
 
-    /// Admits a bucket. A bucket that comes back in time has the same key again and counts once.
-    /// - Returns: the time until which Redis may still have the bucket's former key; `nil` if there is no room for the
-    ///   bucket.
+    /// Admits a bucket. A bucket that returns before its key expires uses the same key and counts once.
+    /// - Returns: the time until which Redis may still have the bucket's former key; `nil` if the bucket does not fit.
     package mutating func take(_ bucket: Bucket, bytes: Int, of client: String, now: Instant) -> Instant? {
         dropExpired(now: now)
-        let rest = rests.removeValue(forKey: bucket)
-        if let rest { count(-1, rest.bytes, of: rest.client) }
-        guard all.hasRoom(forBytes: bytes, in: ofAll), (clients[client] ?? Use()).hasRoom(forBytes: bytes, in: ofClient) else {
-            if let rest {
-                rests[bucket] = rest
-                count(1, rest.bytes, of: rest.client)
+        let former = removed.removeValue(forKey: bucket)
+        if let former { adjust(buckets: -1, ofBytes: former.bytes, of: former.client) }
+        let usage = clients[client] ?? Usage()
+        guard all.hasRoom(forBytes: bytes, in: ofAll), usage.hasRoom(forBytes: bytes, in: ofClient) else {
+            if let former {
+                removed[bucket] = former
+                adjust(buckets: 1, ofBytes: former.bytes, of: former.client)
             }
             return nil
         }
-        count(1, bytes, of: client)
-        return rest?.until ?? now
+        adjust(buckets: 1, ofBytes: bytes, of: client)
+        return former?.until ?? now
     }
 
-    /// Handles the removal of a bucket, which counts until its key in Redis is gone.
+    /// Handles the removal of a bucket, which counts until its key in Redis expires.
     package mutating func returnBucket(_ bucket: Bucket, bytes: Int, of client: String, until: Instant, now: Instant) {
         dropExpired(now: now)
-        guard until > now else { return count(-1, bytes, of: client) }
-        rests[bucket] = Rest(client: client, bytes: bytes, until: until)
-        due.append((bucket, until))
-        if due.count > 2 * rests.count + 64 { due.removeAll { rests[$0.bucket]?.until != $0.until } }
+        guard until > now else { return adjust(buckets: -1, ofBytes: bytes, of: client) }
+        removed[bucket] = RemovedBucket(client: client, bytes: bytes, until: until)
+        removals.append((bucket, until))
+        if removals.count > 2 * removed.count + 64 { removals.removeAll { removed[$0.bucket]?.until != $0.until } }
     }
 
     private mutating func dropExpired(now: Instant) {
-        while let first = due.first, first.until <= now {
-            due.removeFirst()
-            guard let rest = rests[first.bucket], rest.until == first.until else { continue }
-            rests[first.bucket] = nil
-            count(-1, rest.bytes, of: rest.client)
+        while let first = removals.first, first.until <= now {
+            removals.removeFirst()
+            guard let former = removed[first.bucket], former.until == first.until else { continue }
+            removed[first.bucket] = nil
+            adjust(buckets: -1, ofBytes: former.bytes, of: former.client)
         }
     }
 
-    private mutating func count(_ buckets: Int, _ bytes: Int, of client: String) {
+    private mutating func adjust(buckets: Int, ofBytes bytes: Int, of client: String) {
         change(client) {
             $0.buckets += buckets
             $0.bytes += buckets * bytes
         }
     }
 
-    private mutating func change(_ client: String, _ body: (inout Use) -> Void) {
+    private mutating func change(_ client: String, _ body: (inout Usage) -> Void) {
         body(&all)
-        var own = clients[client] ?? Use()
-        body(&own)
-        clients[client] = own.isNone ? nil : own
+        var usage = clients[client] ?? Usage()
+        body(&usage)
+        clients[client] = usage.isZero ? nil : usage
     }
 }

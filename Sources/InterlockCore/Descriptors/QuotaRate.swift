@@ -7,8 +7,8 @@ package struct QuotaRate: Hashable, Sendable {
     /// assignment, because every new bucket starts full.
     package let capacity: Int64
 
-    /// The time for which a data plane follows an assignment, in whole seconds as Envoy counts. Envoy reports every
-    /// five.
+    /// The time for which a data plane follows an assignment, in whole seconds, as Envoy counts. Envoy reports every
+    /// five seconds.
     package static let lifetimeSeconds: Int64 = 15
 
     /// Rounds a window up to whole seconds, with the tokens that the limit allows in that time.
@@ -20,9 +20,9 @@ package struct QuotaRate: Hashable, Sendable {
         let tokens = overflow || window % 1000 == 0 ? limit.limit : product / max(1, window)
         // Envoy counts in 32 bits.
         self.tokens = min(tokens, Int64(UInt32.max))
-        let most = if case .gcra = limit.algorithm { min(limit.capacity, self.tokens) } else { self.tokens }
-        let (lasting, isLarge) = most.multipliedReportingOverflow(by: Self.lifetimeSeconds)
-        capacity = seconds <= Self.lifetimeSeconds || isLarge ? most : max(1, lasting / seconds)
+        let full = if case .gcra = limit.algorithm { min(limit.capacity, self.tokens) } else { self.tokens }
+        let (inflow, isLarge) = full.multipliedReportingOverflow(by: Self.lifetimeSeconds)
+        capacity = seconds <= Self.lifetimeSeconds || isLarge ? full : max(1, inflow / seconds)
     }
 
     /// Returns the capacity of the bucket of a data plane with this portion of the tokens: proportional, and at least

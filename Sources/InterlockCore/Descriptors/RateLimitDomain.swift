@@ -11,8 +11,8 @@ package struct RateLimitDomain: Hashable, Sendable {
     package var isShadow = false
     /// The behavior while Redis is unreachable or does not answer in time.
     package var whenRedisIsDown = OutagePolicy.local
-    /// The most descriptors that have counters of their own, at least 1. Beyond that, all descriptors that end at one
-    /// rule have one counter together.
+    /// The maximum number of descriptors with their own counters, at least 1. Beyond it, all descriptors that end at
+    /// the same rule share one counter.
     package var maximumCounters = 100_000
 
     package init(name: String, rules: [DescriptorRule] = []) {
@@ -22,7 +22,7 @@ package struct RateLimitDomain: Hashable, Sendable {
 }
 
 extension RateLimitDomain: DigestedSetting {
-    /// All settings except the name, which is written beside the digest, and the rules, whose lines follow.
+    /// All settings except the name, which is stored next to the digest, and the rules, whose lines follow.
     package var digestedParts: Parts {
         [
             ("isIndependent", isIndependent), ("countsRefused", countsRefused), ("isShadow", isShadow),

@@ -17,14 +17,14 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
 
     /// Identifies the error.
     public var code: Code
-    /// The explanation for people: what was asked, what was wrong, what to do.
+    /// The human-readable explanation: what was asked, what was wrong, what to do.
     public var message: String
     /// The reason for the loss of a lease; `nil` with every code but `leaseLost`, and when the reason is unknown.
     public var loss: LeaseLoss?
     /// Whether a sidecar reported this error. If not, the call failed in this process.
     public var isAnswer: Bool
 
-    /// Creates an error of this code, with a message for people.
+    /// Creates an error of this code, with a human-readable message.
     public init(_ code: Code, _ message: String) {
         self.init(code, message, isAnswer: false)
     }
@@ -58,7 +58,7 @@ extension InterlockError.Code {
     /// Too few replicas confirmed a lease, which was then released; or too few confirmed an extension, and the lease
     /// keeps its previous end.
     public static let unreplicated = Self(rawValue: "UNREPLICATED")
-    /// Any other error; the message has the words of Redis or of the sidecar.
+    /// Any other error; the message is that of Redis or of the sidecar.
     public static let other = Self(rawValue: "ERR")
 
     // MARK: Locks
@@ -76,7 +76,7 @@ extension InterlockError.Code {
     public static let open = Self(rawValue: "open")
     /// A limit of the service is reached.
     public static let limited = Self(rawValue: "limited")
-    /// Too many calls to the service are under way in this program.
+    /// Too many calls to the service are in flight in this program.
     public static let busy = Self(rawValue: "busy")
 
     // MARK: Connecting to a sidecar

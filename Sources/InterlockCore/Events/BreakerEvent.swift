@@ -1,6 +1,6 @@
 /// A change of a breaker.
 public struct BreakerEvent: Hashable, Sendable {
-    /// The `type` of such an event in JSON.
+    /// The `type` of the event in JSON.
     package static let type = "breaker"
 
     /// The service's name.

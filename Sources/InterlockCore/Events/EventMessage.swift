@@ -7,7 +7,7 @@ public struct EventMessage: Hashable, Sendable {
     /// The object, on one line.
     public let json: String
 
-    /// The longest message in bytes; longer ones are ignored.
+    /// The maximum length of a message in bytes; longer ones are ignored.
     static let longest = 64 << 10
 
     package init(type: String, json: String) {
@@ -28,7 +28,7 @@ public struct EventMessage: Hashable, Sendable {
 }
 
 /// Decodes an event: the fields of all events, then those of its type. Ignores unknown fields.
-struct EventReading: Decodable {
+struct DecodedEvent: Decodable {
     var type: String
     var database: Int
     /// The event; `nil` if its type is unknown.
@@ -47,11 +47,11 @@ struct EventReading: Decodable {
     init(from decoder: any Decoder) throws {
         let fields = try decoder.container(keyedBy: Field.self)
         guard try fields.decode(Int.self, forKey: .v) == Self.version else {
-            throw DecodingError.dataCorruptedError(forKey: .v, in: fields, debugDescription: "another version")
+            throw DecodingError.dataCorruptedError(forKey: .v, in: fields, debugDescription: "unsupported version")
         }
         type = try fields.decode(String.self, forKey: .type)
         guard EventMessage.isType(type) else {
-            throw DecodingError.dataCorruptedError(forKey: .type, in: fields, debugDescription: "not the name of a type")
+            throw DecodingError.dataCorruptedError(forKey: .type, in: fields, debugDescription: "invalid type name")
         }
         database = try fields.decode(Int.self, forKey: .db)
         let origin = try fields.decode(String.self, forKey: .origin)
@@ -88,7 +88,7 @@ struct EventReading: Decodable {
 
     private static func snapshot(_ fields: KeyedDecodingContainer<Field>) throws -> BreakerSnapshot {
         guard let state = BreakerSnapshot.State(rawValue: try fields.decode(String.self, forKey: .state)) else {
-            throw DecodingError.dataCorruptedError(forKey: .state, in: fields, debugDescription: "not a breaker's state")
+            throw DecodingError.dataCorruptedError(forKey: .state, in: fields, debugDescription: "unknown breaker state")
         }
         func value<Value: Decodable>(_ name: String) throws -> Value? {
             try Field(rawValue: name).flatMap { try fields.decodeIfPresent(Value.self, forKey: $0) }

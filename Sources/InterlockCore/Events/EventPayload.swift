@@ -25,7 +25,7 @@ package enum EventPayload: Hashable, Sendable {
 }
 
 extension InterlockEvent<EventPayload> {
-    /// The event in one sentence, for people.
+    /// The event in one human-readable sentence.
     package var sentence: String {
         switch payload {
         case .breaker(let event):

@@ -1,14 +1,14 @@
-/// Events of one kind, for `for await`. Each iteration is a subscription of its own.
+/// Events of one kind, to be read with `for await`. Each iteration is a separate subscription.
 ///
-/// A subscription begins when `makeAsyncIterator` or `subscribe` returns. It keeps the events that the coordinator or
+/// A subscription begins when `makeAsyncIterator` or `subscribe` returns. It buffers the events that the coordinator or
 /// the client receives from then on, up to its capacity.
 public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     /// The sequence never throws.
     public typealias Failure = Never
 
-    /// The number of events that are kept for a subscriber without a capacity of its own.
+    /// The default number of events that are buffered for a subscriber.
     public static var standardCapacity: Int { 256 }
-    /// The capacities that a subscriber may have.
+    /// The range of valid capacities.
     public static var capacities: ClosedRange<Int> { 1...65_536 }
 
     private let subscriptions: EventSubscriptions
@@ -20,8 +20,8 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     }
 
     /// Begins a subscription.
-    /// - Parameter capacity: the number of events that are kept for a slow subscriber, 1 to 65,536; the nearest of
-    ///   these is used. When there are more, the oldest are dropped and counted.
+    /// - Parameter capacity: the number of events that are buffered for a slow subscriber, clamped to `capacities`.
+    ///   When there are more, the oldest are dropped and counted.
     public func subscribe(capacity: Int = standardCapacity) -> EventSubscription<Element> {
         let range = Self.capacities
         let buffer = NewestBuffer<Element>(capacity: Swift.min(Swift.max(capacity, range.lowerBound), range.upperBound))

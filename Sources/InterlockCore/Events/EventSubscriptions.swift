@@ -34,13 +34,13 @@ package final class EventSubscriptions: Sendable {
         state.withLock { $0.onChange = body }
     }
 
-    /// Passes all news, mapped by `select`, to `buffer`, beginning with the connection's state, until the registration
-    /// ends or `finish` is called. The buffer is then finished.
+    /// Passes all messages, mapped by `select`, to `buffer`, beginning with the connection's state, until the
+    /// registration ends or `finish` is called. The buffer is then finished.
     func add<Element: Sendable>(
         _ buffer: NewestBuffer<Element>, select: @escaping @Sendable (SubscriptionMessage) -> Element?
     ) -> EventRegistration {
         let sink = Sink(
-            push: { news in select(news).map { buffer.push($0) } ?? true },
+            push: { message in select(message).map { buffer.push($0) } ?? true },
             finish: { buffer.finish() })
         let (id, onChange) = state.withLock { state -> (UInt64?, (@Sendable () -> Void)?) in
             guard !state.isFinished else { return (nil, nil) }
@@ -61,21 +61,21 @@ package final class EventSubscriptions: Sendable {
         }
     }
 
-    package func publish(_ news: SubscriptionMessage) {
+    package func publish(_ message: SubscriptionMessage) {
         let sinks = state.withLock { $0.sinks }
-        for sink in sinks.values where !sink.push(news) { onDrop() }
+        for sink in sinks.values where !sink.push(message) { onDrop() }
     }
 
     /// Records the state of the connection and publishes it. An interruption is published once, however many attempts
     /// to connect fail.
     /// - Parameter connection: the state; `nil` if no connection is needed.
     package func note(_ connection: EventConnection?) {
-        let isNews = state.withLock { state in
+        let hasChanged = state.withLock { state in
             defer { state.connection = connection }
             if case .interrupted = connection, case .interrupted = state.connection { return false }
             return true
         }
-        if let connection, isNews { publish(.connection(connection)) }
+        if let connection, hasChanged { publish(.connection(connection)) }
     }
 
     /// Ends all subscriptions.
@@ -92,8 +92,8 @@ package final class EventSubscriptions: Sendable {
 /// A subscription to events of one kind, read with `for await`.
 ///
 /// A subscription ends with `cancel`, when it and its iterators are dropped, when a task that waits for an event is
-/// cancelled, and when the coordinator stops or the client closes. The kept events can still be read then, unless the
-/// task was cancelled. Iterators share its events: each event goes to one of them.
+/// cancelled, and when the coordinator stops or the client closes. Buffered events can still be read afterwards, unless
+/// the task was cancelled. Iterators share its events: each event goes to one of them.
 public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
     /// The sequence never throws.
     public typealias Failure = Never
@@ -106,7 +106,7 @@ public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
         self.registration = registration
     }
 
-    /// The largest number of events that are kept.
+    /// The maximum number of events that are buffered.
     public var capacity: Int { buffer.capacity }
 
     /// The number of events that were dropped because they were not read in time.
@@ -117,7 +117,7 @@ public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
         registration.end()
     }
 
-    /// Creates one more reader of this subscription. Each event goes to one of them.
+    /// Creates another reader of this subscription. Each event goes to only one reader.
     public func makeAsyncIterator() -> Iterator {
         Iterator(subscription: self)
     }

@@ -30,7 +30,7 @@ public struct Events: Sendable {
         payloads { if case .fleet(let payload) = $0 { payload } else { nil } }
     }
 
-    /// All events as they were published, to be passed on. Includes types that this version does not know.
+    /// All events exactly as published, for forwarding. Includes types that this version does not know.
     public var json: EventSequence<EventMessage> {
         EventSequence(subscriptions) { $0.received?.message }
     }
@@ -49,6 +49,6 @@ public struct Events: Sendable {
     private func payloads<Payload>(
         _ select: @escaping @Sendable (EventPayload) -> Payload?
     ) -> EventSequence<InterlockEvent<Payload>> {
-        EventSequence(subscriptions) { $0.received?.event?.narrowed(select) }
+        EventSequence(subscriptions) { $0.received?.event?.compactMapPayload(select) }
     }
 }

@@ -1,4 +1,4 @@
-/// A sidecar that joined or left the fleet. The fleet drops a sidecar that dies without an event.
+/// A sidecar that joined or left the fleet. A sidecar that crashes disappears from the fleet without an event.
 public struct FleetEvent: Hashable, Sendable {
     /// Whether the sidecar joined or left.
     public enum Kind: String, CaseIterable, Sendable {

@@ -25,7 +25,7 @@ public struct InterlockEvent<Payload: Sendable>: Sendable {
     public subscript<Value>(dynamicMember member: KeyPath<Payload, Value>) -> Value { payload[keyPath: member] }
 
     /// Returns the same event with a part of its payload; `nil` if it has no such part.
-    func narrowed<Part>(_ part: (Payload) -> Part?) -> InterlockEvent<Part>? {
+    func compactMapPayload<Part>(_ part: (Payload) -> Part?) -> InterlockEvent<Part>? {
         part(payload).map {
             InterlockEvent<Part>(origin: origin, database: database, atMilliseconds: atMilliseconds, payload: $0)
         }

@@ -1,7 +1,7 @@
 /// A limit that needs attention. A sidecar publishes each kind at most once per window of the limit, whatever the
 /// number of calls and subjects.
 public struct LimitEvent: Hashable, Sendable {
-    /// The kind of attention.
+    /// The kind of limit event.
     public enum Kind: String, CaseIterable, Sendable {
         /// Usage reached four fifths of the capacity.
         case near = "limit.near"

@@ -3,7 +3,7 @@ internal import Synchronization
 
 /// A buffer between a producer and a consumer that may be slower. When it is full, the oldest element is dropped.
 ///
-/// Neither side blocks the other, on any thread. Several consumers take turns.
+/// Neither side blocks the other, on any thread. Waiting consumers are served in FIFO order.
 package final class NewestBuffer<Element: Sendable>: Sendable {
     private struct State {
         var elements = Deque<Element>()
@@ -13,17 +13,17 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
     }
 
     /// The outcome of a push.
-    private enum Addition {
-        case kept
+    private enum PushResult {
+        case buffered
         case handedTo(CheckedContinuation<Element?, Never>)
-        case keptForTheOldest
+        case bufferedDroppingOldest
         case refused
     }
 
     package let capacity: Int
     private let state = Mutex(State())
 
-    /// - Parameter capacity: the most elements that are kept, at least one.
+    /// - Parameter capacity: the maximum number of buffered elements, at least one.
     package init(capacity: Int) {
         precondition(capacity > 0, "a buffer needs a capacity of 1 or more")
         self.capacity = capacity
@@ -36,19 +36,19 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
     /// - Returns: `false` if the oldest element was dropped.
     @discardableResult
     package func push(_ element: Element) -> Bool {
-        let addition = state.withLock { state in
-            if state.isFinished { return Addition.refused }
+        let result = state.withLock { state in
+            if state.isFinished { return PushResult.refused }
             if let consumer = state.consumers.popFirst() { return .handedTo(consumer) }
             state.elements.append(element)
-            guard state.elements.count > capacity else { return .kept }
+            guard state.elements.count > capacity else { return .buffered }
             state.elements.removeFirst()
             state.dropped += 1
-            return .keptForTheOldest
+            return .bufferedDroppingOldest
         }
-        switch addition {
+        switch result {
         case .handedTo(let consumer): consumer.resume(returning: element)
-        case .keptForTheOldest: return false
-        case .kept, .refused: break
+        case .bufferedDroppingOldest: return false
+        case .buffered, .refused: break
         }
         return true
     }
@@ -64,12 +64,12 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
         consumer?.resume(returning: element)
     }
 
-    /// Refuses further elements. The kept ones can still be read.
+    /// Refuses further elements. Buffered ones can still be read.
     package func finish() {
         end(discarding: false)
     }
 
-    /// Refuses further elements, and drops the kept ones.
+    /// Refuses further elements, and drops the buffered ones.
     package func cancel() {
         end(discarding: true)
     }

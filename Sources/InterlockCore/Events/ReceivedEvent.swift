@@ -20,10 +20,10 @@ package struct ReceivedEvent: Sendable {
         // JSONDecoder also accepts UTF-16, and the text that is passed on would differ from the decoded one.
         guard payload.count <= EventMessage.longest, !payload.contains(where: { $0 < 0x20 && $0 != UInt8(ascii: "\t") }),
             let json = String(validating: payload, as: UTF8.self),
-            let reading = try? JSONDecoder().decode(EventReading.self, from: Data(payload))
+            let decoded = try? JSONDecoder().decode(DecodedEvent.self, from: Data(payload))
         else { return nil }
-        message = EventMessage(type: reading.type, json: json)
-        database = reading.database
-        event = reading.event
+        message = EventMessage(type: decoded.type, json: json)
+        database = decoded.database
+        event = decoded.event
     }
 }

@@ -1,4 +1,4 @@
-/// A piece of news for subscriptions.
+/// An event or a change of the connection, as subscriptions receive it.
 package enum SubscriptionMessage: Sendable {
     case event(ReceivedEvent)
     case connection(EventConnection)

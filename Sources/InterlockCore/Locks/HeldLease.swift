@@ -1,6 +1,6 @@
 /// Decides when to extend a held lease and when to consider it lost. Times are on a monotonic clock.
 package struct HeldLease: Sendable {
-    /// The longest pause before a failed extension is tried again; short leases use a tenth of their length.
+    /// The maximum delay before a failed extension is retried; short leases use a tenth of their length.
     package static let longestRetryMilliseconds: Int64 = 500
     /// The time within which due extensions are sent together.
     package static let batchMilliseconds: Int64 = 20
@@ -19,12 +19,12 @@ package struct HeldLease: Sendable {
     package private(set) var deadline: Instant
     /// Whether the lease is extended automatically.
     package var isExtended: Bool
-    /// The time beyond which no extension reaches, so that a hung client cannot hold the lock forever.
+    /// The time beyond which the lease is never extended, so that a hung client cannot hold the lock forever.
     package let ceiling: Instant?
     private var nextExtension: Instant
     private var isInFlight = false
 
-    /// - Parameter ceilingMilliseconds: the longest time to hold the lease; `nil` for no limit.
+    /// - Parameter ceilingMilliseconds: the maximum time to hold the lease; `nil` for no limit.
     package init(ttl: Int64, deadline: Instant, isExtended: Bool, ceilingMilliseconds: Int64?, now: Instant) {
         self.ttl = ttl
         self.deadline = deadline
@@ -54,7 +54,7 @@ package struct HeldLease: Sendable {
         nextExtension = Self.third(of: self.ttl, after: sentAt)
     }
 
-    /// Records that the extension went unanswered. It is tried again until the deadline.
+    /// Records that the extension went unanswered. It is retried until the deadline.
     package mutating func extensionFailed(now: Instant) {
         isInFlight = false
         nextExtension = now.advanced(byMilliseconds: min(Self.longestRetryMilliseconds, max(1, ttl / 10)))

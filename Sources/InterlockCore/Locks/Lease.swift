@@ -9,10 +9,10 @@ public struct Lease: Hashable, Sendable {
     public var fence: Int64
     package var validMilliseconds: Int64
     package var ttlMilliseconds: Int64
-    /// The holder's deadline. It is in the past for a lease acquired through a sidecar, which only that sidecar can
-    /// follow.
+    /// The holder's deadline. It is in the past for a lease acquired through a sidecar, because only the sidecar can
+    /// track it.
     package var deadline: Instant
-    /// The value of the lock's key while several hold the lock; `nil` if it is the token.
+    /// The value of the lock's key if the lock may have several holders; `nil` if the value is the token.
     package var group: String?
     /// Whether the owner chose the token.
     package var hasOwnerToken: Bool

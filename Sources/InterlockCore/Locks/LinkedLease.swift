@@ -2,8 +2,8 @@ internal import Synchronization
 
 /// A lease that is extended until it is released or lost, or until this object is dropped.
 ///
-/// A coordinator extends it in this process; a dropped lease then lapses. A sidecar extends it for as long as a
-/// connection of this process lives, and releases the lock when the connection ends or this object is dropped.
+/// A coordinator extends it in this process; a dropped lease then lapses. A sidecar extends it while a connection of
+/// this process is open, and releases the lock when the connection ends or this object is dropped.
 public final class LinkedLease: Sendable {
     /// The lease as granted. It can be relied on until the loss, even after `validity`.
     public let lease: Lease
@@ -31,9 +31,9 @@ public final class LinkedLease: Sendable {
     /// - Throws: `InterlockError` if no answer arrives; the lock is then released, or its lease lapses.
     @discardableResult
     public func release() async throws -> Bool {
-        let task = releasing.withLock { begun in
-            let task = begun ?? Task { [onRelease] in try await onRelease() }
-            begun = task
+        let task = releasing.withLock { pending in
+            let task = pending ?? Task { [onRelease] in try await onRelease() }
+            pending = task
             return task
         }
         return try await task.value

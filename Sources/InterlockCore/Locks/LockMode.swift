@@ -1,13 +1,13 @@
 /// The mode in which a lock is held.
 public enum LockMode: Hashable, Sendable {
-    /// Held by one holder alone.
+    /// Held by a single holder.
     case exclusive
     /// Held by any number of readers, while no writer holds it exclusively.
     case shared
     /// Held by at most this many holders: a semaphore.
     case permits(Int)
 
-    /// The allowed numbers of a semaphore's slots.
+    /// The range of a semaphore's slot count.
     public static let slots = 1...1_000_000
     /// The former name of `slots`.
     @available(*, deprecated, renamed: "slots") public static var places: ClosedRange<Int> { slots }

@@ -2,14 +2,14 @@
 public struct LockOptions: Hashable, Sendable {
     /// The lease's length.
     public var ttl: Duration
-    /// The longest time to wait for the lock; zero does not wait. The configuration may have a lower maximum.
+    /// The maximum time to wait for the lock; zero does not wait. The configuration may have a lower maximum.
     public var wait: Duration
-    /// The mode of holding: alone, as one of the readers, or as one of a semaphore's holders.
+    /// The mode in which to hold the lock: exclusively, as one of the readers, or as one of a semaphore's holders.
     public var mode: LockMode
     /// The token to hold the lock with; `nil` for a new one. The same owner asking again gets the same lease, extended,
     /// so a retry is safe.
     public var owner: String?
-    /// The holder's name for others to see; `nil` for the host's name.
+    /// The holder's name, as others see it; `nil` for the host's name.
     public var label: String?
 
     /// Creates options with these values.

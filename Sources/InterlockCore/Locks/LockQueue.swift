@@ -4,16 +4,16 @@ internal import DequeModule
 /// sidecars that wait for the lock.
 ///
 /// While a call waits here, this sidecar has a ticket in Redis. When its turn comes, the head claims the lock. A
-/// release through this sidecar passes the lock on to the next local waiter, up to `longestTurn` times while other
-/// sidecars wait. A queue exists only while a call waits in it.
+/// release through this sidecar passes the lock on to the next local waiter, up to `longestTurn` times
+/// while other sidecars wait. A queue exists only while a call waits in it.
 package struct LockQueue: Sendable {
     package typealias WaiterID = UInt64
 
-    /// The most waiters that one turn serves while other sidecars wait.
+    /// The maximum number of waiters that one turn serves while other sidecars wait.
     package static let longestTurn = 8
-    /// The time for which a sidecar whose turn has come keeps it without claiming it.
+    /// The time after which a sidecar loses its turn if it has not claimed the lock.
     package static let claimWindowMilliseconds: Int64 = 300
-    /// The longest delay that a lost message can cause.
+    /// The maximum delay that a lost message can cause.
     package static let recheckMilliseconds: Int64 = 5000
     /// The time after which the head retries an attempt that Redis refused to serve.
     package static let refusedMilliseconds: Int64 = 250
@@ -23,7 +23,7 @@ package struct LockQueue: Sendable {
 
     package struct Waiter: Equatable, Sendable {
         package var id: WaiterID
-        /// The end of its wait.
+        /// The time at which its wait ends.
         package var deadline: Instant
 
         package init(id: WaiterID, deadline: Instant) {
@@ -45,7 +45,7 @@ package struct LockQueue: Sendable {
         case drop(hasTicket: Bool)
     }
 
-    /// The waiter that gets the lock when the present holder releases it through this sidecar.
+    /// The waiter that gets the lock when the current holder releases it through this sidecar.
     package struct Succession: Equatable, Sendable {
         package var id: WaiterID
         /// Whether the turn may continue although other sidecars wait.
@@ -62,12 +62,12 @@ package struct LockQueue: Sendable {
 
     private enum State: Equatable, Sendable {
         /// The head waits for its turn.
-        case resting(wakeUp: WakeUp)
-        /// The head's script is under way.
+        case sleeping(wakeUp: WakeUp)
+        /// The head's script is in flight.
         case attempting(WaiterID, wokenMeanwhile: Bool)
     }
 
-    /// The action of a resting queue when its timer fires.
+    /// The action of a sleeping queue when its timer fires.
     private enum WakeUp: Equatable, Sendable {
         case attempt
         case check
@@ -78,19 +78,19 @@ package struct LockQueue: Sendable {
     }
 
     private var waiters: Deque<Waiter> = []
-    private var state = State.resting(wakeUp: .attempt)
-    /// Whether the ticket is in Redis, as far as is known; a script under way may have removed it.
+    private var state = State.sleeping(wakeUp: .attempt)
+    /// Whether the ticket should be in Redis; a script in flight may have removed it.
     private var hasTicket = false
-    /// Whether an attempt or release under way has announced that no call waits behind its waiter.
+    /// Whether an attempt or release in flight has announced that no call waits behind its waiter.
     private var isTicketLeaving = false
     /// The number of waiters served in this sidecar's turn; 0 if it has no turn.
     private var served = 0
-    /// The waiter that a release under way may pass the lock to.
+    /// The waiter that a release in flight may pass the lock to.
     private var successor: WaiterID?
-    /// The check under way, and whether the lock has changed since it began, so that its finding may be out of date.
+    /// The check in flight, and whether the lock has changed since it began, so that its finding may be out of date.
     private var checkInFlight: Check?
-    /// The time at which another attempt may succeed, as the last one reported. A check knows no end earlier than the
-    /// lock's own.
+    /// The time at which another attempt may succeed, as the last attempt reported. With several holders it is the end
+    /// of their first lease, whereas a check only reports the end of the last one.
     private var nextAttempt: Instant?
     /// The time before which the lock is not checked again.
     private var nextCheck = Instant(nanoseconds: .min)
@@ -103,12 +103,12 @@ package struct LockQueue: Sendable {
     /// An upper bound of all waiters' deadlines; waiters that have left may have raised it.
     package private(set) var latestDeadline = Instant(nanoseconds: .min)
 
-    /// Returns whether this waiter's own attempt is under way, which may grant it the lock.
+    /// Returns whether this waiter's own attempt is in flight, which may grant it the lock.
     package func isAttempting(_ id: WaiterID) -> Bool {
         if case .attempting(id, _) = state { true } else { false }
     }
 
-    /// Returns whether a release under way names this waiter, which may grant it the lock.
+    /// Returns whether a release in flight names this waiter, which may grant it the lock.
     package func isSuccessor(_ id: WaiterID) -> Bool { successor == id }
 
     // MARK: Arrival and departure
@@ -118,7 +118,7 @@ package struct LockQueue: Sendable {
         waiters.append(waiter)
         latestDeadline = max(latestDeadline, waiter.deadline)
         // A queue that was empty has no timer, whether or not its ticket is still in Redis.
-        return nextStep(attemptsAtOnce: waiters.count == 1)
+        return nextStep(attemptsImmediately: waiters.count == 1)
     }
 
     /// Removes a waiter that timed out or disconnected. `wasWaiting` is false if it had already left.
@@ -136,8 +136,8 @@ package struct LockQueue: Sendable {
         return !isTicketLeaving
     }
 
-    /// Records that an attempt granted the lock to `id`, which begins the turn. The next waiter rests at most until the
-    /// lease ends.
+    /// Records that an attempt granted the lock to `id`, which begins the turn. The next waiter sleeps at most until
+    /// the lease ends.
     /// - Parameter nextEnd: for a lock with several holders, the milliseconds until the first of their leases ends.
     package mutating func granted(_ id: WaiterID, ttl: Int64, nextEnd: Int64? = nil, now: Instant) -> Action {
         let isWoken = endAttempt(id)
@@ -145,9 +145,9 @@ package struct LockQueue: Sendable {
         served = 1
         hasTicket = !isTicketLeaving
         nextAttempt = nextEnd.map { now.advanced(byMilliseconds: max(0, $0) + 1) }
-        // The wake-up may have been meant for the next waiter, sent by the script that granted this one.
+        // The script that granted this waiter may have sent the wake-up for the next one.
         if isWoken, let head = waiters.first { return attempt(head.id) }
-        return nextStep(orRestFor: ttl, isFirst: true, now: now)
+        return nextStep(orSleepFor: ttl, isFirst: true, now: now)
     }
 
     /// Records the answer to an attempt whose waiter already had the lock, from a release through this sidecar.
@@ -155,7 +155,7 @@ package struct LockQueue: Sendable {
         let isWoken = endAttempt(id)
         hasTicket = !isTicketLeaving
         if isWoken, let head = waiters.first { return attempt(head.id) }
-        return nextStep(orRestFor: .some(nil), isFirst: true, now: now)
+        return nextStep(orSleepFor: .some(nil), isFirst: true, now: now)
     }
 
     /// Records that the lock is held for `ttl` more milliseconds, or without end if `ttl` is `nil`.
@@ -166,14 +166,14 @@ package struct LockQueue: Sendable {
         hasTicket = true
         nextAttempt = ttl.map { now.advanced(byMilliseconds: max(0, $0) + 1) }
         if isWoken, let head = waiters.first { return attempt(head.id) }
-        return nextStep(orRestFor: ttl, isFirst: position == 0, now: now)
+        return nextStep(orSleepFor: ttl, isFirst: position == 0, now: now)
     }
 
-    /// Removes a waiter whose attempt failed and that has had its answer.
+    /// Removes a waiter whose attempt failed and whose caller has been answered.
     package mutating func failed(_ id: WaiterID) -> Action {
         endAttempt(id)
         waiters.removeAll { $0.id == id }
-        return nextStep(attemptsAtOnce: true)
+        return nextStep(attemptsImmediately: true)
     }
 
     /// Records that the connection was lost before the answer came. The head stays, and tries again when Redis is back
@@ -182,14 +182,14 @@ package struct LockQueue: Sendable {
         endAttempt(id)
         // The script may have added the ticket; if not, the next attempt does.
         hasTicket = true
-        return nextStep(orRestFor: isRefused ? Self.refusedMilliseconds : .some(nil), now: now)
+        return nextStep(orSleepFor: isRefused ? Self.refusedMilliseconds : .some(nil), now: now)
     }
 
-    /// Ends the attempt. Returns whether a wake-up came while it was under way.
+    /// Ends the attempt. Returns whether a wake-up came while it was in flight.
     @discardableResult
     private mutating func endAttempt(_ id: WaiterID) -> Bool {
         guard case .attempting(id, let wokenMeanwhile) = state else { return false }
-        state = .resting(wakeUp: .attempt)
+        state = .sleeping(wakeUp: .attempt)
         return wokenMeanwhile
     }
 
@@ -200,7 +200,8 @@ package struct LockQueue: Sendable {
     package mutating func beginRelease() -> Succession? {
         guard successor == nil, let head = waiters.first else { return nil }
         successor = head.id
-        return Succession(id: head.id, continuesTurn: (1..<Self.longestTurn).contains(served), hasOthers: waiters.count > 1)
+        let continuesTurn = (1..<Self.longestTurn).contains(served)
+        return Succession(id: head.id, continuesTurn: continuesTurn, hasOthers: waiters.count > 1)
     }
 
     /// Records that the release passed the lock on to the successor that it named.
@@ -212,7 +213,7 @@ package struct LockQueue: Sendable {
         served = beginsTurn ? 1 : served + 1
         // While the turn continues, the ticket stays as it was, unless the last waiter made it unnecessary.
         hasTicket = succession.hasOthers && (beginsTurn || hasTicket)
-        return nextStep(orRestFor: ttl, isFirst: true, now: now)
+        return nextStep(orSleepFor: ttl, isFirst: true, now: now)
     }
 
     /// Records that the release named a successor, but the lock went to a sidecar that was ahead.
@@ -220,7 +221,7 @@ package struct LockQueue: Sendable {
         successor = nil
         served = 0
         hasTicket = true
-        return nextStep(orRestFor: .some(nil), isFirst: isFirst, now: now)
+        return nextStep(orSleepFor: .some(nil), isFirst: isFirst, now: now)
     }
 
     /// Records that the release that named a successor had no effect.
@@ -229,19 +230,19 @@ package struct LockQueue: Sendable {
         return nextStep()
     }
 
-    /// Records that a release that named a successor went unanswered. It may have passed the lock on, which an attempt
-    /// finds out.
+    /// Records that a release that named a successor went unanswered. An attempt finds out whether it passed the lock
+    /// on.
     package mutating func releaseUnanswered() -> Action {
         successor = nil
         return waiters.isEmpty ? nextStep() : wake()
     }
 
-    // MARK: News
+    // MARK: Notifications
 
     /// Wakes the head, because the lock may be free or this sidecar's turn has come.
     package mutating func wake() -> Action {
         switch state {
-        case .resting:
+        case .sleeping:
             guard let head = waiters.first else { return .none }
             return attempt(head.id)
         case .attempting(let id, _):
@@ -252,15 +253,15 @@ package struct LockQueue: Sendable {
 
     /// Records that this sidecar is next, while another one has the lock or is about to claim it.
     package mutating func isFirst(now: Instant) -> Action {
-        guard case .resting = state, !waiters.isEmpty else { return .none }
+        guard case .sleeping = state, !waiters.isEmpty else { return .none }
         return planCheck(now: now)
     }
 
     /// Records that this sidecar is next, while a semaphore's slot is reserved for another one. It tries when the claim
     /// window is over.
     package mutating func isFirstForSlot(now: Instant) -> Action {
-        guard case .resting = state, !waiters.isEmpty else { return .none }
-        return rest(ttl: Self.claimWindowMilliseconds, now: now)
+        guard case .sleeping = state, !waiters.isEmpty else { return .none }
+        return sleep(ttl: Self.claimWindowMilliseconds, now: now)
     }
 
     /// Handles a message from Redis that the lock has changed.
@@ -269,9 +270,9 @@ package struct LockQueue: Sendable {
             checkInFlight?.isOutdated = true
             return .none
         }
-        guard case .resting = state, !waiters.isEmpty else { return .none }
+        guard case .sleeping = state, !waiters.isEmpty else { return .none }
         if now >= nextCheck { return check(now: now) }
-        state = .resting(wakeUp: .check)
+        state = .sleeping(wakeUp: .check)
         return .armTimer(nextCheck)
     }
 
@@ -288,43 +289,43 @@ package struct LockQueue: Sendable {
     package mutating func checked(_ finding: Finding, now: Instant) -> Action {
         let isOutdated = checkInFlight?.isOutdated ?? false
         checkInFlight = nil
-        guard case .resting = state, let head = waiters.first else { return .none }
+        guard case .sleeping = state, let head = waiters.first else { return .none }
         switch finding {
         case .free: return attempt(head.id)
         case .held where isOutdated, .unknown where isOutdated:
-            state = .resting(wakeUp: .check)
+            state = .sleeping(wakeUp: .check)
             return .armTimer(nextCheck)
         case .held, .unknown:
             if let nextAttempt, nextAttempt <= now { return attempt(head.id) }
             let ttl: Int64? = if case .held(let ttl) = finding { ttl } else { nil }
-            return rest(ttl: ttl, now: now, atMostUntil: nextAttempt)
+            return sleep(ttl: ttl, now: now, atMostUntil: nextAttempt)
         }
     }
 
     /// Runs the action that the timer of `armTimer` was set for.
     package mutating func timerFired(now: Instant) -> Action {
-        guard case .resting(let wakeUp) = state, let head = waiters.first else { return .none }
+        guard case .sleeping(let wakeUp) = state, let head = waiters.first else { return .none }
         if wakeUp == .check, checkInFlight != nil { return .none }
         return wakeUp == .check ? check(now: now) : attempt(head.id)
     }
 
     // MARK: Next step
 
-    /// Drops the queue if it is empty. Without a ticket the head tries, which also adds one. Otherwise the head rests
+    /// Drops the queue if it is empty. Without a ticket the head tries, which also adds one. Otherwise the head sleeps
     /// for `ttl`, if given.
     private mutating func nextStep(
-        attemptsAtOnce: Bool = false, orRestFor ttl: Int64?? = .none, isFirst: Bool = false, now: Instant? = nil
+        attemptsImmediately: Bool = false, orSleepFor ttl: Int64?? = .none, isFirst: Bool = false, now: Instant? = nil
     ) -> Action {
-        guard case .resting = state else { return .none }
+        guard case .sleeping = state else { return .none }
         guard let head = waiters.first else {
-            // A release under way may still name a waiter that has left, and its answer drops the queue.
+            // A release in flight may still name a waiter that has left, and its answer drops the queue.
             return successor == nil ? .drop(hasTicket: hasTicket) : .none
         }
-        if !hasTicket || attemptsAtOnce { return attempt(head.id) }
+        if !hasTicket || attemptsImmediately { return attempt(head.id) }
         guard let ttl, let now else { return .none }
         // A lease that ends before the check needs none, because its own timer fires first.
         if isFirst, ttl.map({ $0 > Self.checkMilliseconds }) ?? true { return planCheck(now: now) }
-        return rest(ttl: ttl, now: now)
+        return sleep(ttl: ttl, now: now)
     }
 
     private mutating func attempt(_ id: WaiterID) -> Action {
@@ -334,21 +335,21 @@ package struct LockQueue: Sendable {
     }
 
     private mutating func check(now: Instant) -> Action {
-        state = .resting(wakeUp: .attempt)
+        state = .sleeping(wakeUp: .attempt)
         checkInFlight = Check()
         nextCheck = now.advanced(byMilliseconds: Self.checkMilliseconds)
         return .check
     }
 
     private mutating func planCheck(now: Instant) -> Action {
-        state = .resting(wakeUp: .check)
+        state = .sleeping(wakeUp: .check)
         nextCheck = max(nextCheck, now.advanced(byMilliseconds: Self.checkMilliseconds))
         return .armTimer(nextCheck)
     }
 
-    private mutating func rest(ttl: Int64?, now: Instant, atMostUntil end: Instant? = nil) -> Action {
-        state = .resting(wakeUp: .attempt)
-        // A key is gone in the millisecond after its TTL.
+    private mutating func sleep(ttl: Int64?, now: Instant, atMostUntil end: Instant? = nil) -> Action {
+        state = .sleeping(wakeUp: .attempt)
+        // Redis deletes a key in the millisecond after its TTL ends.
         let pause = min(ttl.map { max(0, $0) + 1 } ?? Self.recheckMilliseconds, Self.recheckMilliseconds)
         let instant = now.advanced(byMilliseconds: pause)
         return .armTimer(end.map { min($0, instant) } ?? instant)

@@ -1,7 +1,7 @@
 /// Leased locks, embedded (`coordinator.locks`) or through a sidecar (`client.locks`): the same calls in both.
 ///
-/// `withLock` suits most programs: it acquires a lease, extends it for as long as the body runs, and always releases
-/// it. The other calls hand out leases for programs whose work is not a single closure.
+/// `withLock` suits most programs: it acquires a lease, extends it while the body runs, and always releases it. The
+/// other calls hand out leases for programs whose work is not a single closure.
 ///
 /// Calls throw `InterlockError`. A cancelled acquire throws `CancellationError` and leaves no lease; `release`
 /// completes even when its task is cancelled.
@@ -13,11 +13,11 @@ public protocol LockService: Sendable {
     /// - Returns: the lease; `nil` if another holder has the lock, even at the end of the wait.
     func acquire(_ name: String, options: LockOptions) async throws -> Lease?
 
-    /// Acquires several locks, all or none. Each lease is renewed and released by itself.
+    /// Acquires several locks, all or none. Each lease is renewed and released separately.
     /// - Parameters:
     ///   - names: 1 to 32 different names.
     ///   - options: how to acquire and hold each. The first lease must outlast the wait for the last; the wait is for
-    ///     all of them together; without an owner, each lease gets a token of its own.
+    ///     all of them together; without an owner, each lease gets its own token.
     /// - Returns: the leases, in the order of `names`; `nil` if another holder has one of the locks, even at the end of
     ///   the wait.
     func acquire(all names: [String], options: LockOptions) async throws -> [Lease]?
@@ -83,23 +83,23 @@ extension LockService {
     public func breakLock(_ name: String) async throws -> Bool { try await breakLock(name, fence: nil) }
 }
 
-// MARK: - Around a body
+// MARK: - Running a body under a lock
 
 extension LockService {
     /// Runs `body` while holding a lock.
     ///
-    /// The lease is extended for as long as `body` runs, and released when `body` returns, throws or is cancelled. If
-    /// the lease is lost, the task of `body` is cancelled, and a resource that checks `lease.fence` refuses its later
-    /// writes.
+    /// The lease is extended while `body` runs, and released when `body` returns, throws or is cancelled. If the lease
+    /// is lost, the task of `body` is cancelled, and a resource that checks `lease.fence` refuses its later writes.
     ///
     /// - Parameters:
     ///   - name: 1 to 256 bytes without control characters, spaces or braces.
-    ///   - ttl: the lease's length, which is the time that the lock stays taken if this process dies.
-    ///   - wait: the longest time to wait for the lock; zero does not wait. The configuration may have a lower maximum.
-    ///   - mode: the mode of holding: alone, as one of the readers, or as one of a semaphore's holders.
-    ///   - label: the holder's name for others to see; `nil` for the host's name.
+    ///   - ttl: the lease's length, for which the lock stays held if this process dies.
+    ///   - wait: the maximum time to wait for the lock; zero does not wait. The configuration may have a lower maximum.
+    ///   - mode: the mode in which to hold the lock: exclusively, as one of the readers, or as one of a semaphore's
+    ///     holders.
+    ///   - label: the holder's name, as others see it; `nil` for the host's name.
     ///   - isolation: the actor that `body` runs on, by default its caller's.
-    ///   - body: the work under the lock, in a task of its own that has the caller's isolation.
+    ///   - body: the work under the lock, run in a separate task with the caller's isolation.
     /// - Returns: the result of `body`.
     /// - Throws: `InterlockError` with `held`, or `waitTimedOut` at the end of the wait, if another holder has the
     ///   lock, and with `leaseLost` if the lease was lost while `body` ran; otherwise the error that `body` throws.

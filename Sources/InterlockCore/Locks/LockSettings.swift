@@ -1,18 +1,18 @@
 /// The limits that apply to every lock of a sidecar.
 public struct LockSettings: Hashable, Sendable {
-    /// The prefix of locks' keys; `nil` for the sidecar's own, as in `interlock:lock:{NAME}`. Otherwise a key is this
-    /// prefix and the bare name, so that Interlock and other libraries exclude each other on the same key.
+    /// The prefix of the locks' keys; `nil` for the sidecar's own, as in `interlock:lock:{NAME}`. Otherwise a key is
+    /// this prefix and the bare name, so that Interlock and other libraries exclude each other on the same key.
     public var keyPrefix: String?
-    /// The shortest lease possible; the drift allowance would leave nothing of a shorter one.
+    /// The shortest possible lease; the drift allowance would leave nothing of a shorter one.
     public static let shortestTTL = Duration.milliseconds(5)
 
     /// The minimum lease length.
     public var minimumTTL: Duration
     /// The maximum lease length.
     public var maximumTTL: Duration
-    /// The maximum wait; longer requests are cut to it.
+    /// The maximum wait; a longer requested wait is cut to it.
     public var maximumWait: Duration
-    /// The longest time to hold a lease that the sidecar extends; `nil` for as long as its client lives.
+    /// The maximum time to hold a lease that the sidecar extends; `nil` for no limit while its client is connected.
     public var maximumHold: Duration?
     /// The number of replicas that must have a lease before it is handed out; 0 for none.
     public var waitReplicas: Int
@@ -22,7 +22,7 @@ public struct LockSettings: Hashable, Sendable {
     /// The default of `fenceLifetime`, one day.
     public static let defaultFenceLifetime = Duration.seconds(86400)
 
-    /// Creates limits. Omitted parameters have their defaults.
+    /// Creates settings. Omitted parameters have their defaults.
     public init(
         keyPrefix: String? = nil, minimumTTL: Duration = Self.shortestTTL,
         maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60),

@@ -3,7 +3,7 @@ internal import DequeModule
 /// The waiters for one quorum lock within one sidecar, first come, first served. Only the head tries. No message
 /// reports a free lock, so the head tries again after a pause or after a release through this sidecar.
 ///
-/// A line exists only while a call waits in it.
+/// A queue exists only while a call waits in it.
 package struct QuorumLine: Sendable {
     package typealias WaiterID = UInt64
 
@@ -11,19 +11,19 @@ package struct QuorumLine: Sendable {
     package enum Action: Equatable, Sendable {
         case none
         case attempt(WaiterID)
-        /// Call `timerFired` after a pause chosen for this waiter, or never if its wait ends before.
+        /// Call `timerFired` after a pause chosen for this waiter, or never if its wait ends first.
         case pause(WaiterID)
-        /// Drop the line, because no call waits.
+        /// Drop the queue, because no call waits.
         case drop
     }
 
     private enum State: Equatable, Sendable {
-        case resting
+        case idle
         case attempting(WaiterID, wokenMeanwhile: Bool)
     }
 
     private var waiters: Deque<WaiterID> = []
-    private var state = State.resting
+    private var state = State.idle
 
     package init() {}
 
@@ -31,7 +31,7 @@ package struct QuorumLine: Sendable {
     /// The waiting calls in order of arrival.
     package var all: some Sequence<WaiterID> { waiters }
 
-    /// Returns whether an attempt of this waiter is under way.
+    /// Returns whether an attempt of this waiter is in flight.
     package func isAttempting(_ id: WaiterID) -> Bool {
         if case .attempting(id, _) = state { true } else { false }
     }
@@ -46,7 +46,7 @@ package struct QuorumLine: Sendable {
     package mutating func remove(_ id: WaiterID) -> Action {
         guard let index = waiters.firstIndex(of: id) else { return .none }
         waiters.remove(at: index)
-        guard state == .resting else { return .none }
+        guard state == .idle else { return .none }
         if waiters.isEmpty { return .drop }
         return index == 0 ? attemptHead() : .none
     }
@@ -67,7 +67,7 @@ package struct QuorumLine: Sendable {
         return isWoken || head != id ? attemptHead() : .pause(head)
     }
 
-    /// Removes the head, whose attempt was its last and that has had its answer.
+    /// Removes the head after its last attempt. Its caller has been answered.
     package mutating func failed(_ id: WaiterID) -> Action {
         guard endAttempt(id) != nil else { return .none }
         if waiters.first == id { waiters.removeFirst() }
@@ -77,7 +77,7 @@ package struct QuorumLine: Sendable {
     /// Wakes the head, because the lock may be free.
     package mutating func wake() -> Action {
         switch state {
-        case .resting:
+        case .idle:
             return attemptHead()
         case .attempting(let id, _):
             state = .attempting(id, wokenMeanwhile: true)
@@ -89,15 +89,15 @@ package struct QuorumLine: Sendable {
     package mutating func timerFired() -> Action { attemptHead() }
 
     private mutating func attemptHead() -> Action {
-        guard state == .resting, let head = waiters.first else { return .none }
+        guard state == .idle, let head = waiters.first else { return .none }
         state = .attempting(head, wokenMeanwhile: false)
         return .attempt(head)
     }
 
-    /// Ends the attempt of `id`. Returns whether a wake-up came while it was under way; `nil` if no attempt of `id` is.
+    /// Ends the attempt of `id`. Returns whether a wake-up came while it was in flight; `nil` if no attempt of `id` is.
     private mutating func endAttempt(_ id: WaiterID) -> Bool? {
         guard case .attempting(id, let wokenMeanwhile) = state else { return nil }
-        state = .resting
+        state = .idle
         return wokenMeanwhile
     }
 }

@@ -4,8 +4,8 @@
 /// A server that came back empty has lost the lease and would grant the lock again. A renewal restores the lease on it,
 /// so that a rolling restart never leaves the lease on fewer servers than a majority:
 ///
-/// - only after a majority has renewed the lease in this round, and within the validity that the round gives. A
-///   restore adds to a majority and never makes one, and an expired lease is not restored;
+/// - only after a majority has renewed the lease in this round, and within the validity that the round gives. A restore
+///   adds to a majority and never creates one, and an expired lease is not restored;
 /// - only into a free lock: `quorum-fence.lua` decides on the server, and not later than this round may take;
 /// - with a fence that is not below the lease's. The servers that renewed it are a majority, so one of them is among
 ///   those that recorded the lease's fence before it was handed out, and the highest number recorded among them is that
@@ -15,7 +15,7 @@
 package struct QuorumRenewal: Sendable {
     package typealias Server = QuorumRound.Server
 
-    /// The lock's number on a server when the renewal asked, and the server's time then.
+    /// The lock's number on a server and the server's time when it answered the renewal.
     package struct Found: Equatable, Sendable {
         /// The number; 0 if there is none.
         package var number: Int64
@@ -49,7 +49,7 @@ package struct QuorumRenewal: Sendable {
         package var server: Server
         package var fence: Int64
         package var found: Found
-        /// The time after `found` within which the server may still carry it out, in milliseconds.
+        /// The time after `found` within which the server may still execute the restore, in milliseconds.
         package var windowMilliseconds: Int64
 
         package init(server: Server, fence: Int64, found: Found, windowMilliseconds: Int64) {
@@ -90,7 +90,7 @@ package struct QuorumRenewal: Sendable {
     ///   - fence: the fence of the only lease to renew; `nil` for the lease that the token has.
     ///   - ttl: the lease's new length in milliseconds.
     ///   - startedAt: a time before the first request was sent.
-    ///   - patience: the time that the servers have to answer, in milliseconds.
+    ///   - timeout: the time that the servers have to answer, in milliseconds.
     package init(servers: Int, ttl: Int64, fence: Int64? = nil, startedAt: Instant, patience: Int64) {
         self.ttl = ttl
         self.fence = fence
@@ -104,7 +104,7 @@ package struct QuorumRenewal: Sendable {
         guard votes[server] == nil else { return Step() }
         votes[server] = vote
         switch phase {
-        case .collecting: return judge(awaitsMore: true, now: now)
+        case .collecting: return evaluate(awaitsMore: true, now: now)
         case .renewed: return Step(restores: restores(on: [server], now: now))
         case .ended: return Step()
         }
@@ -112,7 +112,7 @@ package struct QuorumRenewal: Sendable {
 
     /// Ends the wait for servers that have not answered.
     package mutating func timedOut(now: Instant) -> Step {
-        phase == .collecting ? judge(awaitsMore: false, now: now) : Step()
+        phase == .collecting ? evaluate(awaitsMore: false, now: now) : Step()
     }
 
     /// Returns whether the lease can still be relied on within this round's time.
@@ -122,7 +122,7 @@ package struct QuorumRenewal: Sendable {
 
     // MARK: Deciding
 
-    private mutating func judge(awaitsMore: Bool, now: Instant) -> Step {
+    private mutating func evaluate(awaitsMore: Bool, now: Instant) -> Step {
         let answers: [QuorumTally.Answer] = votes.compactMap { vote in
             switch vote {
             case .extended?: .yes
@@ -181,7 +181,7 @@ package struct QuorumRenewal: Sendable {
     /// Returns the time that a restore may take from `now`, in milliseconds.
     private func window(now: Instant) -> Int64 {
         let valid = LeaseValidity.remaining(ttl: ttl, sentAt: startedAt, now: now)
-        let roundIsOver = startedAt.advanced(byMilliseconds: 2 * patience)
-        return min(patience, valid, (roundIsOver.nanoseconds - now.nanoseconds) / 1_000_000)
+        let roundEnd = startedAt.advanced(byMilliseconds: 2 * patience)
+        return min(patience, valid, (roundEnd.nanoseconds - now.nanoseconds) / 1_000_000)
     }
 }

@@ -1,7 +1,7 @@
-/// One attempt to take a lock on a majority of independent Redis servers: a state machine that takes answers one by one
-/// and returns the next action.
+/// One attempt to acquire a lock on a majority of independent Redis servers: a state machine that takes answers one by
+/// one and returns the next action.
 ///
-/// Source: the Redlock algorithm, redis.io "Distributed Locks with Redis"; fences are added to it.
+/// The algorithm is Redlock (redis.io, "Distributed Locks with Redis"), extended with fences.
 ///
 /// Fences. Each server that grants the lock mints a number higher than any it knows. The lease's fence is the highest
 /// number among the grants, and the lease is handed out only when a majority of the servers has recorded its fence. A
@@ -23,8 +23,8 @@ package struct QuorumRound: Sendable {
         case granted(fence: Int64)
         /// The same token already held the lock. `fence` is the server's number, which is odd if it has been recorded.
         case extended(fence: Int64)
-        /// Another token holds the lock. If `isRecorded`, a lease rests or has rested on it; otherwise it may belong to
-        /// a concurrent attempt that gets no majority either.
+        /// Another token holds the lock. If `isRecorded`, that token has or had a lease; otherwise it may belong to a
+        /// concurrent attempt that gets no majority either.
         case held(isRecorded: Bool)
         /// The server is unreachable, or its answer is an error.
         case failed
@@ -34,7 +34,7 @@ package struct QuorumRound: Sendable {
     package enum Reason: Equatable, Sendable {
         /// Other owners hold the lock on so many servers that a majority is impossible.
         case held
-        /// Concurrent attempts hold a part of the servers each, so possibly none of them succeeds.
+        /// Concurrent attempts each hold some of the servers, so possibly none of them succeeds.
         case contended
         /// Too few servers answered, or they took too long.
         case unavailable
@@ -53,7 +53,7 @@ package struct QuorumRound: Sendable {
         case release(Server)
     }
 
-    /// The state of one server, as far as is known.
+    /// The last known state of one server.
     private enum ServerState: Equatable, Sendable {
         case asked
         /// No answer in time; it may still come.
@@ -65,7 +65,7 @@ package struct QuorumRound: Sendable {
         case writing
         /// The fence is recorded.
         case written
-        /// Asked to record the fence, and has not done so as far as is known.
+        /// Asked to record the fence, and not known to have done so.
         case notWritten
     }
 
@@ -117,9 +117,9 @@ package struct QuorumRound: Sendable {
         }
         switch phase {
         case .collecting:
-            return judgeVotes(now: now)
+            return evaluateVotes(now: now)
         case .recording(let fence):
-            guard isHolding else { return judgeRecords(of: fence, now: now) }
+            guard isHolding else { return evaluateRecords(of: fence, now: now) }
             states[server] = .writing
             return .writeFence(fence, servers: [server])
         case .granted(let fence):
@@ -131,12 +131,13 @@ package struct QuorumRound: Sendable {
         }
     }
 
-    /// Records whether a server recorded the fence. It did not if the token is gone there or the server is unreachable.
+    /// Records whether a server recorded the fence. It did not if the token no longer holds the lock there, or if the
+    /// server is unreachable.
     package mutating func recorded(_ isRecorded: Bool, by server: Server, now: Instant) -> Action {
         guard states[server] == .writing else { return .none }
         states[server] = isRecorded ? .written : .notWritten
         guard case .recording(let fence) = phase else { return .none }
-        return judgeRecords(of: fence, now: now)
+        return evaluateRecords(of: fence, now: now)
     }
 
     /// Ends the wait for servers that have not answered. The round is then decided or moves to its next phase.
@@ -149,8 +150,8 @@ package struct QuorumRound: Sendable {
             }
         }
         switch phase {
-        case .collecting: return judgeVotes(now: now)
-        case .recording(let fence): return judgeRecords(of: fence, now: now)
+        case .collecting: return evaluateVotes(now: now)
+        case .recording(let fence): return evaluateRecords(of: fence, now: now)
         case .granted, .givenUp: return .none
         }
     }
@@ -171,32 +172,32 @@ package struct QuorumRound: Sendable {
 
     private func count(_ matches: (ServerState) -> Bool) -> Int { states.count(where: matches) }
 
-    private mutating func judgeVotes(now: Instant) -> Action {
+    private mutating func evaluateVotes(now: Instant) -> Action {
         let open = count { $0 == .asked }
         let recorded = count { $0 == .held(isRecorded: true) }
         let contested = count { $0 == .held(isRecorded: false) }
         let held = recorded + contested
-        let tooMany = states.count - majority
+        let maximumHeld = states.count - majority
         let holding = states.indices.filter { if case .holding = states[$0] { true } else { false } }
         guard LeaseValidity.remaining(ttl: ttl, sentAt: startedAt, now: now) > 0 else {
-            return giveUp(held > tooMany ? .held : .unavailable)
+            return giveUp(held > maximumHeld ? .held : .unavailable)
         }
         if holding.count >= majority {
-            guard let fence = leaseFence(areAllIn: open == 0) else { return .none }
+            guard let fence = leaseFence(hasAllAnswers: open == 0) else { return .none }
             phase = .recording(fence: fence)
             for server in holding { states[server] = .writing }
             return .writeFence(fence, servers: holding)
         }
-        if recorded > tooMany { return giveUp(.held) }
+        if recorded > maximumHeld { return giveUp(.held) }
         guard holding.count + open < majority else { return .none }
-        if held > tooMany { return giveUp(.contended) }
+        if held > maximumHeld { return giveUp(.contended) }
         // There is no majority, and a missing answer may still decide whether the holder or an outage is to blame.
-        if open > 0, held + open > tooMany { return .none }
+        if open > 0, held + open > maximumHeld { return .none }
         return giveUp(contested > 0 && holding.count + held >= majority ? .contended : .unavailable)
     }
 
     /// Returns the fence of this lease; `nil` if more answers are needed.
-    private func leaseFence(areAllIn: Bool) -> Int64? {
+    private func leaseFence(hasAllAnswers: Bool) -> Int64? {
         var highest: Int64 = 0
         var extended: [Int64] = []
         for case .holding(let fence, let isExtended) in states {
@@ -206,11 +207,11 @@ package struct QuorumRound: Sendable {
         // The owner already has this lease. Any majority that holds it has numbers above all earlier fences, so the
         // fence that it agrees on is higher than those even if it is not the highest.
         if let known = Self.agreedFence(among: extended, servers: states.count) { return known }
-        guard areAllIn || !awaitsEveryAnswer else { return nil }
+        guard hasAllAnswers || !awaitsEveryAnswer else { return nil }
         return Self.isRecorded(highest) ? highest : highest + 1
     }
 
-    private mutating func judgeRecords(of fence: Int64, now: Instant) -> Action {
+    private mutating func evaluateRecords(of fence: Int64, now: Instant) -> Action {
         let valid = LeaseValidity.remaining(ttl: ttl, sentAt: startedAt, now: now)
         guard valid > 0 else { return giveUp(.unavailable) }
         let written = count { $0 == .written }

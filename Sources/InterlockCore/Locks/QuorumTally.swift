@@ -8,13 +8,13 @@ package struct QuorumTally: Sendable {
     }
 
     package enum Verdict: Equatable, Sendable {
-        /// Undecided; the answers still to come decide.
+        /// Undecided; further answers decide.
         case open
         /// A majority answered yes.
         case yes
         /// Too many answered no for a majority of yes.
         case no
-        /// Neither can be reached, because too many servers failed.
+        /// Neither yes nor no is possible, because too many servers failed.
         case unknown
     }
 

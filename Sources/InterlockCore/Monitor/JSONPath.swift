@@ -7,7 +7,7 @@ package struct JSONPath: Hashable, Sendable {
         case element(Int)
     }
 
-    /// The fault of a path and its position.
+    /// A syntax error in a path, with its position.
     package struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
         package let description: String
     }
@@ -52,7 +52,7 @@ extension JSONPath {
                 index += 1
             }
             guard !name.isEmpty else {
-                throw violation("expected a name after the dot; put other characters than letters, digits, _ and - in ['…']")
+                throw violation("expected a name after the dot; put characters other than letters, digits, _ and - in ['…']")
             }
             return name
         }

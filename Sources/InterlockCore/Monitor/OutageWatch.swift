@@ -9,7 +9,7 @@ package struct OutageWatch: Sendable {
     package private(set) var failures = 0
     /// The number of consecutive successful probes.
     package private(set) var successes = 0
-    private var isUpKnown = false
+    private var hasReportedUp = false
 
     /// - Parameters:
     ///   - unhealthyAfter: the number of failed probes in a row that is an outage; less than 1 counts as 1.
@@ -20,7 +20,7 @@ package struct OutageWatch: Sendable {
     }
 
     /// Counts the finding of a probe.
-    /// - Parameter isOpenByOutage: whether an outage keeps the breaker open or half-open, as far as is known here.
+    /// - Parameter isOpenByOutage: whether an outage is known to keep the breaker open or half-open.
     /// - Returns: the finding to report to the breaker; `nil` if there is none. An outage is reported with each further
     ///   failed probe, even one that another sidecar found, because it must not lapse while this sidecar begins to
     ///   count.
@@ -32,18 +32,18 @@ package struct OutageWatch: Sendable {
             successes = 0
             failures += 1
             guard failures >= unhealthyAfter || isOpenByOutage else { return nil }
-            isUpKnown = false
+            hasReportedUp = false
             return .down(reason: reason.description)
         case .good:
             failures = 0
             successes += 1
-            return successes >= healthyAfter && (!isUpKnown || isOpenByOutage) ? .up : nil
+            return successes >= healthyAfter && (!hasReportedUp || isOpenByOutage) ? .up : nil
         }
     }
 
     /// Records that a finding reached the breaker. A finding that did not is reported again if the next probe confirms
     /// it.
     package mutating func reported(_ finding: OutageFinding) {
-        isUpKnown = finding == .up
+        hasReportedUp = finding == .up
     }
 }

@@ -1,6 +1,6 @@
-/// The reason for a probe's finding, for people: short and of visible characters, whatever the service sent.
+/// The human-readable reason for a probe's finding, short and printable, whatever the service sent.
 package struct ProbeReason: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringInterpolation {
-    /// The longest reason, in bytes of UTF-8.
+    /// The maximum length in bytes of UTF-8.
     package static let longest = 200
 
     package let description: String

@@ -1,9 +1,9 @@
 /// The parameters of the generic cell rate algorithm (ITU-T I.371, as in redis-cell): at most `capacity` units at once,
 /// and one more every window ÷ limit. That interval is exact: whole microseconds plus limit-ths of one.
 package struct CellRate: Hashable, Sendable {
-    /// The longest allowed time until `capacity` units are available again, in microseconds: a hundred years. Added to
-    /// the current time, it stays below 2⁵³, up to which Redis' scripts count exactly.
-    package static let longestFillMicroseconds: Int64 = 100 * 366 * 86_400 * 1_000_000
+    /// The maximum time until `capacity` units are available again, in microseconds: a hundred years. Added to the
+    /// current time, it stays below 2⁵³, up to which Redis' scripts count exactly.
+    package static let maximumFillMicroseconds: Int64 = 100 * 366 * 86_400 * 1_000_000
 
     package let limit: Int64
     package let windowMicroseconds: Int64
@@ -18,47 +18,51 @@ package struct CellRate: Hashable, Sendable {
     /// Whether a script can compute with this rate exactly.
     package var isExact: Bool {
         let (high, low) = capacity.multipliedFullWidth(by: windowMicroseconds)
-        let (maximumHigh, maximumLow) = Self.longestFillMicroseconds.multipliedFullWidth(by: limit)
+        let (maximumHigh, maximumLow) = Self.maximumFillMicroseconds.multipliedFullWidth(by: limit)
         return (high, low) <= (maximumHigh, maximumLow)
     }
 
-    /// A time: `whole` microseconds plus `part` limit-ths of one.
+    /// A time in whole microseconds plus a number of limit-ths of a microsecond.
     struct Time: Hashable, Comparable, Sendable {
-        var whole: Int64
-        var part: Int64
+        var microseconds: Int64
+        var fraction: Int64
 
         /// Whole microseconds, rounded up.
-        var roundedUp: Int64 { part > 0 ? whole + 1 : whole }
+        var roundedUp: Int64 { fraction > 0 ? microseconds + 1 : microseconds }
 
-        static func < (left: Time, right: Time) -> Bool { (left.whole, left.part) < (right.whole, right.part) }
+        static func < (left: Time, right: Time) -> Bool {
+            (left.microseconds, left.fraction) < (right.microseconds, right.fraction)
+        }
     }
 
     /// Returns the time of `units`. Saturates.
     func time(of units: Int64) -> Time {
         let (steps, rest) = windowMicroseconds.quotientAndRemainder(dividingBy: limit)
-        let (whole, overflow) = units.multipliedReportingOverflow(by: steps)
+        let (microseconds, overflow) = units.multipliedReportingOverflow(by: steps)
         let (parts, partsOverflow) = units.multipliedReportingOverflow(by: rest)
-        guard !overflow, !partsOverflow else { return Time(whole: .max / 2, part: 0) }
-        let (sum, sumOverflow) = whole.addingReportingOverflow(parts / limit)
-        guard !sumOverflow else { return Time(whole: .max / 2, part: 0) }
-        return Time(whole: min(sum, .max / 2), part: parts % limit)
+        guard !overflow, !partsOverflow else { return Time(microseconds: .max / 2, fraction: 0) }
+        let (sum, sumOverflow) = microseconds.addingReportingOverflow(parts / limit)
+        guard !sumOverflow else { return Time(microseconds: .max / 2, fraction: 0) }
+        return Time(microseconds: min(sum, .max / 2), fraction: parts % limit)
     }
 
     func sum(_ left: Time, _ right: Time) -> Time {
-        let parts = left.part + right.part
-        return Time(whole: left.whole + right.whole + parts / limit, part: parts % limit)
+        let parts = left.fraction + right.fraction
+        return Time(microseconds: left.microseconds + right.microseconds + parts / limit, fraction: parts % limit)
     }
 
     func difference(_ left: Time, _ right: Time) -> Time {
-        let parts = left.part - right.part
-        return parts < 0
-            ? Time(whole: left.whole - right.whole - 1, part: parts + limit) : Time(whole: left.whole - right.whole, part: parts)
+        let microseconds = left.microseconds - right.microseconds
+        let fraction = left.fraction - right.fraction
+        return fraction < 0
+            ? Time(microseconds: microseconds - 1, fraction: fraction + limit)
+            : Time(microseconds: microseconds, fraction: fraction)
     }
 
     /// Returns the number of units in a backlog of `time`, partial ones included; `capacity + 1` for any backlog above
     /// the capacity.
     func units(in time: Time) -> Int64 {
-        guard time > Time(whole: 0, part: 0) else { return 0 }
+        guard time > Time(microseconds: 0, fraction: 0) else { return 0 }
         guard time <= self.time(of: capacity) else { return capacity + 1 }
         // Finds the smallest number whose time is not shorter. O(log capacity).
         var low: Int64 = 0
@@ -83,13 +87,13 @@ struct CellBucket: Sendable {
     }
 
     private func arrival(now: Int64) -> CellRate.Time {
-        let present = CellRate.Time(whole: now, part: 0)
+        let present = CellRate.Time(microseconds: now, fraction: 0)
         return max(fullAt ?? present, present)
     }
 
     /// Returns the number of taken units, partial ones included.
     func taken(now: Int64) -> Int64 {
-        rate.units(in: rate.difference(arrival(now: now), CellRate.Time(whole: now, part: 0)))
+        rate.units(in: rate.difference(arrival(now: now), CellRate.Time(microseconds: now, fraction: 0)))
     }
 
     mutating func take(_ units: Int64, now: Int64) {

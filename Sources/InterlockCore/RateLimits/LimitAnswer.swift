@@ -4,7 +4,7 @@ package struct LimitAnswer: Hashable, Sendable {
         case taken
         /// The same call can be granted after `retryAfter` milliseconds.
         case refused(retryAfter: Int64)
-        /// The cost exceeds the most that the limit can ever grant at once.
+        /// The cost exceeds the limit's capacity, so the call can never be granted.
         case neverPossible
     }
 

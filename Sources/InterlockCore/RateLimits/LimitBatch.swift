@@ -1,6 +1,7 @@
 /// Requests that one script call evaluates in order: calls of one service, or descriptors of one domain.
 ///
-/// Equal neighbors form one run, so the script's work grows with their variety and not with their number.
+/// Equal neighbors form one run, so the script's work grows with the number of runs and not with the number of
+/// requests.
 package struct LimitBatch: Sendable {
     /// The rule by which a request takes from its counters.
     package enum Mode: Int, Sendable {
@@ -60,8 +61,8 @@ package struct LimitBatch: Sendable {
     package private(set) var hasRefunds = false
 
     /// - Parameters:
-    ///   - wide: the indices of the definitions that apply to every request. Each gets its counter now.
-    ///   - narrow: the indices of the definitions that have counters per subject.
+    ///   - shared: the indices of the definitions that apply to every request. Each gets its counter now.
+    ///   - perSubject: the indices of the definitions that have counters per subject.
     init(mode: Mode = .together, definitions: [LimitDefinition] = [], wide: [Int] = [], narrow: [Int] = []) {
         self.mode = mode
         self.definitions = definitions
@@ -87,7 +88,7 @@ package struct LimitBatch: Sendable {
         for definition in order[wideCount...] { counters.append(Counter(definition: definition, name: name)) }
     }
 
-    /// Adds a counter with a limit of its own. Returns its index.
+    /// Adds a counter with its own limit. Returns its index.
     mutating func appendCounter(_ definition: LimitDefinition, name: String, isAligned: Bool) -> Int {
         order.append(definitions.count)
         wideCount += 1

@@ -12,7 +12,7 @@ public struct LimitDefinition: Hashable, Sendable {
     /// The part of the counter's key that names this limit; unique within the service. The default is its window: `1s`.
     /// It contains no colon or tilde, so no limit's key can equal another limit's key with a subject or a suffix.
     public var name: String
-    /// The most that is granted in one window, 1 or more.
+    /// The maximum cost granted in one window, 1 or more.
     public var limit: Int64
     /// The window's length.
     public var window: Duration
@@ -47,10 +47,10 @@ public struct LimitDefinition: Hashable, Sendable {
     /// if that is longer.
     package var memoryMilliseconds: Int64 {
         guard case .gcra = algorithm else { return windowMilliseconds }
-        return max(windowMilliseconds, cellRate.time(of: capacity).whole / 1000 + 1)
+        return max(windowMilliseconds, cellRate.time(of: capacity).microseconds / 1000 + 1)
     }
 
-    /// The most that can be granted at once after a long idle time; a higher cost can never be granted.
+    /// The maximum cost that can be granted at once, after a long idle time; a higher cost is never granted.
     package var capacity: Int64 {
         if case .gcra(let burst) = algorithm { burst + 1 } else { limit }
     }
@@ -60,10 +60,10 @@ public struct LimitDefinition: Hashable, Sendable {
         CellRate(limit: limit, windowMicroseconds: windowMilliseconds * 1000, capacity: capacity)
     }
 
-    /// Returns the least time in which `cost` can be granted when nothing is left, in microseconds: for `gcra` the time
-    /// of its units, otherwise one window for each started multiple of the limit after the first.
-    func leastTime(toGrant cost: Int64) -> Int64 {
-        if case .gcra = algorithm { return cellRate.time(of: max(0, cost)).whole }
+    /// Returns the minimum time in which `cost` can be granted when nothing is left, in microseconds: for `gcra` the
+    /// time of its units, otherwise one window for each started multiple of the limit after the first.
+    func minimumTime(toGrant cost: Int64) -> Int64 {
+        if case .gcra = algorithm { return cellRate.time(of: max(0, cost)).microseconds }
         let (time, overflow) = ((max(1, cost) - 1) / limit).multipliedReportingOverflow(by: windowMilliseconds * 1000)
         return overflow ? .max : time
     }

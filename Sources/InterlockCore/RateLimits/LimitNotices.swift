@@ -19,17 +19,17 @@ package struct LimitNotices: Sendable {
         package var capacity: Int64
     }
 
-    /// The shortest pause between two notices of a kind, in milliseconds.
-    private static let leastPause: Int64 = 1000
+    /// The minimum interval between two notices of a kind, in milliseconds.
+    private static let minimumInterval: Int64 = 1000
 
     private let definitions: [LimitDefinition]
-    /// The time from which the next notice may be given, for each kind and definition.
-    private var quietUntil: [Instant]
+    /// The time from which the next notice may be sent, for each kind and definition.
+    private var nextNoticeAt: [Instant]
     private(set) var pending: [Notice] = []
 
     init(definitions: [LimitDefinition]) {
         self.definitions = definitions
-        quietUntil = Array(repeating: Instant(nanoseconds: .min), count: definitions.count * Kind.allCases.count)
+        nextNoticeAt = Array(repeating: Instant(nanoseconds: .min), count: definitions.count * Kind.allCases.count)
     }
 
     /// Adds the notices that follow from an evaluated batch for one of its counters.
@@ -57,8 +57,9 @@ package struct LimitNotices: Sendable {
                 case .shadow: 2
                 }
             }()
-        guard quietUntil[index] <= now else { return }
-        quietUntil[index] = now.advanced(byMilliseconds: max(Self.leastPause, definitions[notice.definition].windowMilliseconds))
+        guard nextNoticeAt[index] <= now else { return }
+        let interval = max(Self.minimumInterval, definitions[notice.definition].windowMilliseconds)
+        nextNoticeAt[index] = now.advanced(byMilliseconds: interval)
         pending.append(notice)
     }
 

@@ -2,7 +2,7 @@
 public struct LimitPolicy: Hashable, Sendable {
     /// The handling of a call at the limit.
     public enum Action: String, CaseIterable, Sendable {
-        /// A guarded proxy call waits for its turn. `TAKE` and `PERMIT` are refused at once unless they use `WAIT`.
+        /// A guarded proxy call waits for its turn. `TAKE` and `PERMIT` are refused immediately unless they use `WAIT`.
         case wait
         /// The call is refused.
         case deny
@@ -16,8 +16,8 @@ public struct LimitPolicy: Hashable, Sendable {
     public var pause: ClosedRange<Duration>
     /// The time for which a guarded call waits for its turn at a limit and for a free slot before it is refused.
     public var patience: Duration
-    /// The most calls of this service that may wait for a turn in this sidecar; the same number may wait for a free
-    /// slot.
+    /// The maximum number of calls of this service that may wait for a turn in this sidecar; the same number may wait
+    /// for a free slot.
     public var maximumWaiting: Int
 
     /// Creates a policy.

@@ -27,8 +27,8 @@ public struct LimitState: Hashable, Sendable {
     /// The decision that a call of cost 1 would get if this were the only limit. A shadow grants every call.
     public var decision: LimitDecision { LimitDecision(answer) }
 
-    /// Returns the limit that binds: the one that refuses for the longest, or else the one with the least left. A
-    /// shadow binds only if every limit is a shadow.
+    /// Returns the limit that binds: the one that refuses for the longest time, or otherwise the one with the least
+    /// remaining. A shadow binds only if every limit is a shadow.
     package static func binding(of states: [LimitState]) -> LimitState? {
         let real = states.filter { !$0.isShadow }
         return (real.isEmpty ? states : real).max { left, right in

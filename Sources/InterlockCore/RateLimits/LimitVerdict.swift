@@ -1,14 +1,14 @@
 /// The decisions about a batch, made by the script or by this sidecar's own counters.
 package struct LimitVerdict: Equatable, Sendable {
     package struct Counter: Equatable, Sendable {
-        /// The cost of earlier calls, as far as it is counted.
+        /// The counted cost of earlier calls.
         package var count: Int64
         /// The total that can be taken: the definition's capacity, or this sidecar's part of it.
         package var capacity: Int64
         /// Milliseconds until the full capacity is available again, seen after the batch; for a fixed window that the
         /// batch began, its length.
         package var resetAfter: Int64
-        /// The number of granted calls for which a shadow limit had no room.
+        /// The number of granted calls for which a shadow limit had no capacity.
         package var excess: Int64
 
         package init(count: Int64, capacity: Int64, resetAfter: Int64, excess: Int64 = 0) {
@@ -19,7 +19,7 @@ package struct LimitVerdict: Equatable, Sendable {
         }
     }
 
-    /// The room that a charge of a run found.
+    /// The capacity that a charge of a run found.
     package struct Fit: Hashable, Sendable {
         /// The number of the run's requests that fit: its first ones.
         package var count: Int
@@ -82,7 +82,7 @@ package struct LimitVerdict: Equatable, Sendable {
         for index in run.charges where fits[index].count == decision.granted {
             let (charge, wait) = (batch.charges[index], fits[index].retryAfterMicroseconds)
             guard !batch.isShadow(charge.counter) else { continue }
-            // A limit that can never grant the cost binds, however soon another one has room.
+            // A limit that can never grant the cost binds, however soon another one has capacity.
             let isPossible = charge.cost <= batch.definitions[batch.counters[charge.counter].definition].capacity
             guard wait > decision.retryAfterMicroseconds || !isPossible else { continue }
             (decision.binding, decision.retryAfterMicroseconds) = (charge.counter, wait)

@@ -11,12 +11,12 @@ package struct LocalCounters: Sendable {
     package static let capacity = 4096
     /// The retry time of subjects beyond the capacity, in milliseconds.
     private static let retryMilliseconds: Int64 = 1000
-    /// The shortest pause between two sweeps for lapsed counters, in milliseconds.
-    private static let leastSweepPause: Int64 = 100
+    /// The minimum interval between two sweeps for lapsed counters, in milliseconds.
+    private static let minimumSweepInterval: Int64 = 100
 
     private var quotas: [CounterID: LocalQuota] = [:]
     private var subjectCount = 0
-    /// The most per-subject counters. Further subjects are refused until a sweep frees one.
+    /// The maximum number of per-subject counters. Further subjects are refused until a sweep frees one.
     private let capacity: Int
     private var nextSweepAt = Instant(nanoseconds: .min)
     /// The time until which any grant may still count.
@@ -26,14 +26,14 @@ package struct LocalCounters: Sendable {
         self.capacity = capacity
     }
 
-    /// Returns whether all grants have lapsed. Until then the counters outlive an outage: Redis may fail again, and no
-    /// quota may be granted twice in a window.
+    /// Returns whether all grants have lapsed. Counters with grants outlive an outage, because Redis may fail again and
+    /// no quota may be granted twice in a window.
     package func mayBeForgotten(at now: Instant) -> Bool { countsUntil <= now }
 
     /// Evaluates a batch as `take.lua` does. Ignores refunds, since their counters are in Redis.
     /// - Parameter sidecars: the number of sidecars known to divide the limits.
     package mutating func judge(_ batch: LimitBatch, sidecars: Int = 1, now: Instant) -> LimitVerdict {
-        var opened = open(batch, sidecars: sidecars, now: now)
+        var evaluation = self.evaluation(of: batch, sidecars: sidecars, now: now)
         // The wait for each counter that a waiting request found full: no later request may overtake it.
         var blocked = batch.counters.map { _ in Int64(0) }
         var fits: [LimitVerdict.Fit] = []
@@ -42,10 +42,10 @@ package struct LocalCounters: Sendable {
             let charges = batch.charges[run.charges]
             var granted = run.count
             for charge in charges {
-                let fit = blocked[charge.counter] > 0 ? 0 : opened.fit(charge, of: run.count)
+                let fit = blocked[charge.counter] > 0 ? 0 : evaluation.fit(charge, of: run.count)
                 fits.append(LimitVerdict.Fit(count: fit))
                 if batch.mode != .together {
-                    opened.take(charge.cost * Int64(fit), from: charge.counter, now: now)
+                    evaluation.take(charge.cost * Int64(fit), from: charge.counter, now: now)
                 } else if !batch.isShadow(charge.counter) {
                     granted = min(granted, fit)
                 }
@@ -53,25 +53,26 @@ package struct LocalCounters: Sendable {
             for (index, charge) in zip(run.charges, charges) {
                 let (counter, fit) = (charge.counter, fits[index].count)
                 if batch.mode == .together {
-                    opened.take(charge.cost * Int64(min(fit, granted)), from: counter, now: now)
+                    evaluation.take(charge.cost * Int64(min(fit, granted)), from: counter, now: now)
                 }
-                if batch.isShadow(counter) { opened.counters[counter].excess += Int64(max(0, granted - fit)) }
+                if batch.isShadow(counter) { evaluation.counters[counter].excess += Int64(max(0, granted - fit)) }
                 guard fit < run.count else { continue }
-                let wait = max(opened.wait(for: max(1, charge.cost), from: counter, now: now), blocked[counter])
+                let wait = max(evaluation.wait(for: max(1, charge.cost), from: counter, now: now), blocked[counter])
                 fits[index].retryAfterMicroseconds = wait
                 if run.waits, fit == granted, !batch.isShadow(counter) { blocked[counter] = wait }
             }
         }
-        return LimitVerdict(timeMicroseconds: 0, counters: close(opened, now: now), fits: fits)
+        return LimitVerdict(timeMicroseconds: 0, counters: end(evaluation, now: now), fits: fits)
     }
 
     /// The counters of a batch during its evaluation.
-    private struct Opened {
+    private struct Evaluation {
         var ids: [CounterID]
-        /// The quota of each counter, kept only if it grants something; `nil` if there is no room for another subject.
+        /// The quota of each counter, stored only if it grants something; `nil` if there is no capacity for another
+        /// subject.
         var quotas: [LocalQuota?]
         var counters: [LimitVerdict.Counter]
-        private(set) var room: [Int64]
+        private(set) var available: [Int64]
 
         init(ids: [CounterID], quotas: [LocalQuota?], now: Instant) {
             self.ids = ids
@@ -83,17 +84,17 @@ package struct LocalCounters: Sendable {
                 }
                 return LimitVerdict.Counter(count: quota.taken(now: now), capacity: quota.capacity, resetAfter: 0)
             }
-            room = counters.map { $0.capacity - $0.count }
+            available = counters.map { $0.capacity - $0.count }
         }
 
         /// Returns how many of `count` requests fit into the counter of `charge`.
         func fit(_ charge: LimitBatch.Charge, of count: Int) -> Int {
-            charge.cost > 0 ? Int(max(0, min(Int64(count), room[charge.counter] / charge.cost))) : count
+            charge.cost > 0 ? Int(max(0, min(Int64(count), available[charge.counter] / charge.cost))) : count
         }
 
         mutating func take(_ cost: Int64, from index: Int, now: Instant) {
             guard cost > 0 else { return }
-            room[index] -= cost
+            available[index] -= cost
             quotas[index]?.take(cost, now: now)
         }
 
@@ -103,7 +104,7 @@ package struct LocalCounters: Sendable {
         }
     }
 
-    private mutating func open(_ batch: LimitBatch, sidecars: Int, now: Instant) -> Opened {
+    private mutating func evaluation(of batch: LimitBatch, sidecars: Int, now: Instant) -> Evaluation {
         var (ids, quotas): ([CounterID], [LocalQuota?]) = ([], [])
         for counter in batch.counters {
             let limit = batch.definitions[counter.definition]
@@ -111,23 +112,23 @@ package struct LocalCounters: Sendable {
             ids.append(id)
             quotas.append(quota(of: limit, id, sidecars: sidecars, now: now))
         }
-        return Opened(ids: ids, quotas: quotas, now: now)
+        return Evaluation(ids: ids, quotas: quotas, now: now)
     }
 
-    /// Keeps the quotas that granted something. Returns the counters for the verdict.
-    private mutating func close(_ opened: Opened, now: Instant) -> [LimitVerdict.Counter] {
-        var counters = opened.counters
-        for index in opened.quotas.indices {
-            guard var quota = opened.quotas[index] else { continue }
+    /// Ends an evaluation: stores the quotas that granted something. Returns the counters for the verdict.
+    private mutating func end(_ evaluation: Evaluation, now: Instant) -> [LimitVerdict.Counter] {
+        var counters = evaluation.counters
+        for index in evaluation.quotas.indices {
+            guard var quota = evaluation.quotas[index] else { continue }
             counters[index].resetAfter = quota.resetAfter(now: now)
-            if opened.room[index] < counters[index].capacity - counters[index].count {
-                keep(quota, as: opened.ids[index], now: now)
+            if evaluation.available[index] < counters[index].capacity - counters[index].count {
+                store(quota, as: evaluation.ids[index], now: now)
             }
         }
         return counters
     }
 
-    /// Returns a counter's quota of the current limit in the current fleet; `nil` if there is no room for another
+    /// Returns a counter's quota of the current limit in the current fleet; `nil` if there is no capacity for another
     /// subject.
     private mutating func quota(of definition: LimitDefinition, _ id: CounterID, sidecars: Int, now: Instant) -> LocalQuota? {
         if let known = quotas[id] { return known.redefined(by: definition, sidecars: sidecars, now: now) }
@@ -135,15 +136,15 @@ package struct LocalCounters: Sendable {
         return LocalQuota(of: definition, sidecars: sidecars)
     }
 
-    private mutating func keep(_ quota: LocalQuota, as id: CounterID, now: Instant) {
+    private mutating func store(_ quota: LocalQuota, as id: CounterID, now: Instant) {
         if quotas.updateValue(quota, forKey: id) == nil, id.subject != nil { subjectCount += 1 }
         countsUntil = max(countsUntil, now.advanced(byMilliseconds: quota.memoryMilliseconds(now: now)))
     }
 
-    /// Drops lapsed counters. Returns whether there is room for another subject.
+    /// Drops lapsed counters. Returns whether there is capacity for another subject.
     private mutating func sweep(now: Instant) -> Bool {
         guard nextSweepAt <= now else { return false }
-        nextSweepAt = now.advanced(byMilliseconds: Self.leastSweepPause)
+        nextSweepAt = now.advanced(byMilliseconds: Self.minimumSweepInterval)
         quotas = quotas.filter { entry in
             var quota = entry.value
             return quota.taken(now: now) > 0

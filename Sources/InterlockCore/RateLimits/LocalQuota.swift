@@ -1,11 +1,11 @@
 /// One limit while Redis is unreachable: this sidecar's quota, counted here by the limit's own algorithm.
 ///
 /// The quota is the limit divided by the number of sidecars that may be counting too. If that is less than one call per
-/// window, one call is granted per as many windows as needed, so that the fleet as a whole stays within the limit over
-/// time. For `gcra`, each sidecar has its part of the burst, at least one call, and its refill time is multiplied by
-/// the number of sidecars.
+/// window, one call is granted per as many windows as needed, so that the fleet stays within the limit over time. For
+/// `gcra`, each sidecar has its part of the burst, at least one call, and its refill time is multiplied by the number
+/// of sidecars.
 package struct LocalQuota: Sendable {
-    /// The most that can be granted at once, 1 or more.
+    /// The maximum cost that can be granted at once, 1 or more.
     package let capacity: Int64
     /// The period in milliseconds: the window, or longer if the quota is less than one call per window.
     package let period: Int64
@@ -50,7 +50,7 @@ package struct LocalQuota: Sendable {
         let taken = former.taken(now: now)
         switch (former.state, next.state) {
         case (.fixed(let startedAt, let count), .fixed): next.state = .fixed(startedAt: startedAt, count: count)
-        case (.sliding(let log), .sliding): next.state = .sliding(log.lasting(microseconds: next.period * 1000))
+        case (.sliding(let log), .sliding): next.state = .sliding(log.withWindow(microseconds: next.period * 1000))
         default: if taken > 0 { next.take(taken, now: now) }
         }
         return next
@@ -107,7 +107,7 @@ package struct LocalQuota: Sendable {
         }
     }
 
-    /// Returns the longest time that current usage still counts, in milliseconds.
+    /// Returns the maximum time for which current usage still counts, in milliseconds.
     func memoryMilliseconds(now: Instant) -> Int64 {
         switch state {
         case .fixed, .sliding: period

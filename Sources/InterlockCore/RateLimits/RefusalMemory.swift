@@ -1,4 +1,4 @@
-/// Refusals whose end is known, so that calls can be refused without Redis. Each is trusted for at most one second,
+/// Refusals with a known end, by which calls can be refused without Redis. Each is trusted for at most one second,
 /// because its counter may be refunded, deleted or lost without notice. The number is bounded: if a refusal does not
 /// fit, calls at its counter go to Redis.
 struct RefusalMemory: Sendable {
@@ -17,7 +17,7 @@ struct RefusalMemory: Sendable {
         var cost: Int64
         /// Whether a higher cost waits equally long, as in fixed windows. With other algorithms each cost has its own
         /// wait.
-        var holdsForMore: Bool
+        var appliesToHigherCosts: Bool
         /// The limit that callers were shown: that of the definition, or this sidecar's quota.
         var limit: Int64
         /// The amount that was left.
@@ -27,15 +27,15 @@ struct RefusalMemory: Sendable {
         /// The time at which a call of the same cost is certainly not too early.
         var retryAt: Instant
         /// The time at which the full capacity is available again.
-        var wholeAt: Instant
-        /// The time at which the waiting calls may ask; see `CapacitySplit`.
+        var resetAt: Instant
+        /// The time at which the waiting calls may retry; see `CapacitySplit`.
         var releaseAt: Instant
         /// The number of this sidecar's calls that wait for this counter. No other call overtakes them.
         var waiters = 0
         /// The total cost of the waiting calls.
         var costAhead: Int64 = 0
         /// The number of refusals since the counter last granted something here.
-        var rounds = 0
+        var misses = 0
         /// Whether the counter granted something since its last refusal.
         var hasGranted = false
 
@@ -50,13 +50,13 @@ struct RefusalMemory: Sendable {
             self.cost = cost
             self.limit = limit
             self.remaining = remaining
-            holdsForMore = definition.algorithm == .fixed
+            appliesToHigherCosts = definition.algorithm == .fixed
             retryAt = now.advanced(byMicroseconds: retryAfterMicroseconds)
             releaseAt = retryAt
-            wholeAt = now.advanced(byMilliseconds: resetAfter)
-            // Redis reports the end of a fixed window in whole milliseconds, and the key is gone one later.
-            let certain = sentAt.advanced(byMicroseconds: retryAfterMicroseconds - (holdsForMore ? 1000 : 0))
-            until = min(certain, now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds))
+            resetAt = now.advanced(byMilliseconds: resetAfter)
+            // Redis reports the end of a fixed window in whole milliseconds, and deletes the key one later.
+            let certain = sentAt.advanced(byMicroseconds: retryAfterMicroseconds - (appliesToHigherCosts ? 1000 : 0))
+            until = min(certain, now.advanced(byMilliseconds: RefusalMemory.maximumAgeMilliseconds))
         }
 
         /// Returns a lower bound on the time at which `cost` can be granted after everything that waits here. Other
@@ -64,25 +64,25 @@ struct RefusalMemory: Sendable {
         func earliest(for cost: Int64, ahead: Int64, of definition: LimitDefinition) -> Instant {
             guard ahead > 0 else { return retryAt }
             if case .gcra = definition.algorithm {
-                return retryAt.advanced(byMicroseconds: definition.leastTime(toGrant: ahead + cost - self.cost))
+                return retryAt.advanced(byMicroseconds: definition.minimumTime(toGrant: ahead + cost - self.cost))
             }
-            return retryAt.advanced(byMicroseconds: definition.leastTime(toGrant: ahead + cost))
+            return retryAt.advanced(byMicroseconds: definition.minimumTime(toGrant: ahead + cost))
         }
     }
 
-    /// The longest time that a refusal is trusted, in milliseconds.
-    static let relianceMilliseconds: Int64 = 1000
+    /// The maximum time for which a refusal is trusted, in milliseconds.
+    static let maximumAgeMilliseconds: Int64 = 1000
     /// The number of refusals beyond which only awaited ones and those of service-wide limits are added.
     static let capacity = 4096
     /// The time after which a lookup drops an expired refusal, in milliseconds.
-    private static let afterlife: Int64 = 1000
-    /// The shortest pause between two sweeps for expired refusals, in milliseconds.
-    private static let leastSweepPause: Int64 = 100
-    private static let past = Instant(nanoseconds: .min)
+    private static let retentionMilliseconds: Int64 = 1000
+    /// The minimum interval between two sweeps for expired refusals, in milliseconds.
+    private static let minimumSweepInterval: Int64 = 100
+    private static let distantPast = Instant(nanoseconds: .min)
 
     private var refusals: [CounterID: Refusal] = [:]
     /// The earliest time of the next sweep. Without it, each of many new refusals would trigger one.
-    private var nextSweepAt = RefusalMemory.past
+    private var nextSweepAt = RefusalMemory.distantPast
 
     var isEmpty: Bool { refusals.isEmpty }
 
@@ -98,11 +98,11 @@ struct RefusalMemory: Sendable {
             return earliest > now ? (refusal, earliest) : nil
         }
         guard refusal.until > now else {
-            // Former waiters may be in a batch under way, which still needs `rounds`.
-            if refusal.until.advanced(byMilliseconds: Self.afterlife) <= now { refusals[counter] = nil }
+            // Former waiters may be in a batch in flight, which still needs `misses`.
+            if refusal.until.advanced(byMilliseconds: Self.retentionMilliseconds) <= now { refusals[counter] = nil }
             return nil
         }
-        guard refusal.holdsForMore ? cost >= refusal.cost : cost == refusal.cost else { return nil }
+        guard refusal.appliesToHigherCosts ? cost >= refusal.cost : cost == refusal.cost else { return nil }
         return (refusal, refusal.retryAt)
     }
 
@@ -112,7 +112,7 @@ struct RefusalMemory: Sendable {
         if refusals[counter] == nil, refusals.count >= Self.capacity {
             if nextSweepAt <= now {
                 refusals = refusals.filter { $0.value.until > now || $0.value.waiters > 0 }
-                nextSweepAt = now.advanced(byMilliseconds: Self.leastSweepPause)
+                nextSweepAt = now.advanced(byMilliseconds: Self.minimumSweepInterval)
             }
             guard refusals.count < Self.capacity || isAwaited || counter.subject == nil else { return }
         }
@@ -136,16 +136,17 @@ struct RefusalMemory: Sendable {
         refusals[counter]?.releaseAt = instant
     }
 
-    /// Lets the waiting calls ask at once.
+    /// Lets the waiting calls retry immediately.
     mutating func release(_ counter: CounterID) {
-        refusals[counter]?.releaseAt = Self.past
+        refusals[counter]?.releaseAt = Self.distantPast
     }
 
-    /// Ends a refusal, for example after a refund. Waiting calls may ask at once.
+    /// Ends a refusal, for example after a refund. Waiting calls may retry immediately.
     mutating func forget(_ counter: CounterID) {
         guard var refusal = refusals[counter] else { return }
         guard refusal.waiters > 0 else { return refusals[counter] = nil }
-        (refusal.until, refusal.retryAt, refusal.wholeAt, refusal.releaseAt) = (Self.past, Self.past, Self.past, Self.past)
+        let past = Self.distantPast
+        (refusal.until, refusal.retryAt, refusal.resetAt, refusal.releaseAt) = (past, past, past, past)
         refusals[counter] = refusal
     }
 

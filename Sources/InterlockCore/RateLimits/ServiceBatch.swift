@@ -20,8 +20,8 @@ package struct ServiceBatch: Sendable {
 
     package var isEmpty: Bool { requests.isEmpty }
 
-    /// Returns an empty batch of the same limits, with room for as much as this one holds: the next batch is likely to
-    /// be as large.
+    /// Returns an empty batch of the same limits, with storage for as much as this one holds, because the next batch is
+    /// likely to be as large.
     func successor(of empty: ServiceBatch) -> ServiceBatch {
         var next = empty
         next.limits.reserveCapacity(of: limits)
@@ -69,7 +69,8 @@ package struct ServiceBatch: Sendable {
         return Array(0..<limits.wideCount) + Array(counters(ofSubject: subject))
     }
 
-    /// Returns whether the limits of the whole service have room for one more call after `granted` calls of this batch.
+    /// Returns whether the limits of the whole service have capacity for one more call after `granted` calls of this
+    /// batch.
     package func hasRoom(after granted: Int64, by verdict: LimitVerdict) -> Bool {
         (0..<limits.wideCount).allSatisfy { index in
             limits.isShadow(index) || verdict.counters[index].count + granted < verdict.counters[index].capacity

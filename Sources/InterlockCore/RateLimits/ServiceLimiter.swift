@@ -2,11 +2,11 @@ internal import DequeModule
 
 /// The limits of one service in one sidecar. Groups calls into batches, queues calls that wait, and remembers refusals.
 ///
-/// Usually one batch is under way. A second may follow it if it is large enough to be worth it and no call waits. Calls
-/// that arrive meanwhile form the next batch. No call overtakes a waiting call that needs the same counter. The caller
-/// calls `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `apply`.
+/// Usually one batch is in flight. A second one may follow if it is large and no call waits. Calls that arrive
+/// meanwhile form the next batch. No call overtakes a waiting call that needs the same counter. The caller calls
+/// `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `apply`.
 ///
-/// `sidecars` parameters take the number of sidecars that may be at the same limits; see `CapacitySplit`.
+/// The `sidecars` parameters take the number of sidecars that may be using the same limits; see `CapacitySplit`.
 package struct ServiceLimiter: Sendable {
     /// The result of admitting a call.
     package enum Admission: Equatable, Sendable {
@@ -38,8 +38,8 @@ package struct ServiceLimiter: Sendable {
     let serviceWide: [Int]
     let perSubject: [Int]
     /// The limits that may refuse a call.
-    private let binding: [BindingLimit]
-    /// The batch that new ones start from.
+    private let bindingLimits: [BindingLimit]
+    /// An empty batch with these definitions, from which new batches are made.
     private let emptyBatch: ServiceBatch
     /// The calls for the next batch.
     var arrived: ServiceBatch
@@ -58,7 +58,7 @@ package struct ServiceLimiter: Sendable {
         self.maximumWaiting = maximumWaiting
         serviceWide = definitions.indices.filter { !definitions[$0].isPerSubject }
         perSubject = definitions.indices.filter { definitions[$0].isPerSubject }
-        binding = definitions.indices.filter { !definitions[$0].isShadow }
+        bindingLimits = definitions.indices.filter { !definitions[$0].isShadow }
             .map { BindingLimit(definition: $0, isPerSubject: definitions[$0].isPerSubject) }
         emptyBatch = ServiceBatch(definitions: definitions, wide: serviceWide, narrow: perSubject)
         arrived = emptyBatch
@@ -66,7 +66,7 @@ package struct ServiceLimiter: Sendable {
     }
 
     package var waitingCount: Int { waiting.count }
-    /// Whether a batch may be sent now. A second batch may follow one under way only if it is large and no call waits:
+    /// Whether a batch may be sent now. A second batch may follow one in flight only if it is large and no call waits:
     /// a small one waits for the verdict and grows meanwhile.
     package var mayFlush: Bool {
         guard let last = inFlight.last else { return true }
@@ -105,7 +105,7 @@ package struct ServiceLimiter: Sendable {
             guard !batch.isEmpty else { return nil }
             arrived = batch.successor(of: emptyBatch)
         } else {
-            batch = joinedByWaiters(now: now, sidecars: sidecars)
+            batch = batchWithWaiters(now: now, sidecars: sidecars)
             guard !batch.isEmpty else { return nil }
         }
         if batch.limits.isFull { batch = firstPart(of: batch) }
@@ -117,10 +117,10 @@ package struct ServiceLimiter: Sendable {
     }
 
     /// Removes a batch that gets no verdict. The caller answers its calls.
-    package mutating func abandon(_ batch: ServiceBatch) { _ = removeFromFlight(batch) }
+    package mutating func abandon(_ batch: ServiceBatch) { _ = removeInFlight(batch) }
 
-    /// Returns `false` if the batch is not under way.
-    mutating func removeFromFlight(_ batch: ServiceBatch) -> Bool {
+    /// Returns `false` if the batch is not in flight.
+    mutating func removeInFlight(_ batch: ServiceBatch) -> Bool {
         guard let index = inFlight.firstIndex(where: { $0.number == batch.number }) else { return false }
         inFlight.remove(at: index)
         return true
@@ -137,31 +137,31 @@ package struct ServiceLimiter: Sendable {
         guard waiting.contains(where: { $0.deadline <= now }) else { return }
         let leaving = waiting.filter { $0.deadline <= now }
         waiting.removeAll { $0.deadline <= now }
-        var left: [RefusalMemory.CounterID: Int64] = [:]
+        var departedCosts: [RefusalMemory.CounterID: Int64] = [:]
         for waiter in leaving {
-            leave(waiter)
-            left[waiter.binding] = max(left[waiter.binding] ?? 0, waiter.request.cost)
+            uncount(waiter)
+            departedCosts[waiter.binding] = max(departedCosts[waiter.binding] ?? 0, waiter.request.cost)
         }
         for waiter in leaving {
-            settlements.append(Settlement(id: waiter.request.id, answer: answerOnLeaving(waiter, now: now), requestIndex: nil))
+            settlements.append(Settlement(id: waiter.request.id, answer: answerAfterExpiry(waiter, now: now), requestIndex: nil))
         }
-        releaseThoseBehind(left)
+        releaseWaiters(behind: departedCosts)
     }
 
-    /// Removes a waiting call whose caller left. Returns `false` if the call is not waiting here: its answer is on the
-    /// way.
+    /// Removes a waiting call whose caller has left. Returns `false` if the call is not waiting here: its answer is on
+    /// the way.
     package mutating func remove(_ id: Int) -> Bool {
         guard let index = waiting.firstIndex(where: { $0.request.id == id }) else { return false }
         let waiter = waiting.remove(at: index)
-        leave(waiter)
-        releaseThoseBehind([waiter.binding: waiter.request.cost])
+        uncount(waiter)
+        releaseWaiters(behind: [waiter.binding: waiter.request.cost])
         return true
     }
 
     /// Removes all waiting calls. Returns their IDs, for the caller to answer.
     package mutating func removeWaiting() -> [Int] {
         defer { waiting.removeAll() }
-        for waiter in waiting { leave(waiter) }
+        for waiter in waiting { uncount(waiter) }
         return waiting.map(\.request.id)
     }
 
@@ -224,16 +224,16 @@ extension ServiceLimiter {
         waiting.insert(waiter, at: index)
     }
 
-    private mutating func leave(_ waiter: Waiter) {
+    private mutating func uncount(_ waiter: Waiter) {
         waitingSubjects.remove(waiter.request.subject)
         refusals.changeWaiters(of: waiter.binding, by: -1, cost: waiter.request.cost)
     }
 
-    /// Lets a counter's waiting calls ask at once if one of them costs less than the departed calls: it may fit now.
-    /// O(waiting).
-    private mutating func releaseThoseBehind(_ left: [RefusalMemory.CounterID: Int64]) {
+    /// Lets a counter's waiting calls retry immediately if one of them costs less than a departed call, because it may
+    /// fit now. O(waiting).
+    private mutating func releaseWaiters(behind departedCosts: [RefusalMemory.CounterID: Int64]) {
         for waiter in waiting {
-            if let cost = left[waiter.binding], waiter.request.cost < cost { refusals.release(waiter.binding) }
+            if let cost = departedCosts[waiter.binding], waiter.request.cost < cost { refusals.release(waiter.binding) }
         }
     }
 
@@ -265,18 +265,18 @@ extension ServiceLimiter {
         return all.requests.filter(isUnlimited)
     }
 
-    /// Returns the waiting calls whose counter may have room again, followed by the arrivals that overtake no waiting
-    /// call. With several sidecars, each counter's calls ask for one part of its capacity at a time; see
+    /// Returns the waiting calls whose counter may have capacity again, followed by the arrivals that overtake no
+    /// waiting call. With several sidecars, each counter's calls request one part of its capacity at a time; see
     /// `CapacitySplit`. O(waiting and arrived).
-    private mutating func joinedByWaiters(now: Instant, sidecars: Int) -> ServiceBatch {
+    private mutating func batchWithWaiters(now: Instant, sidecars: Int) -> ServiceBatch {
         var batch = emptyBatch
-        var resting: Deque<Waiter> = []
+        var stillWaiting: Deque<Waiter> = []
         var released: [RefusalMemory.CounterID: Int64] = [:]
         var paused: Set<RefusalMemory.CounterID> = []
         for waiter in waiting {
             let isReady = refusals[waiter.binding].map { $0.releaseAt <= now } ?? true
             guard isReady, !paused.contains(waiter.binding) else {
-                resting.append(waiter)
+                stillWaiting.append(waiter)
                 continue
             }
             let definition = definitions[waiter.binding.definition]
@@ -284,15 +284,15 @@ extension ServiceLimiter {
                 let cost = released[waiter.binding, default: 0] + waiter.request.cost
                 guard cost <= part || cost == waiter.request.cost else {
                     paused.insert(waiter.binding)
-                    resting.append(waiter)
+                    stillWaiting.append(waiter)
                     continue
                 }
                 released[waiter.binding] = cost
             }
-            leave(waiter)
+            uncount(waiter)
             batch.append(waiter.request, sequence: waiter.sequence)
         }
-        waiting = resting
+        waiting = stillWaiting
         for counter in paused {
             let pause = CapacitySplit.pause(of: definitions[counter.definition], sidecars: sidecars)
             refusals.pause(counter, until: now.advanced(byMicroseconds: pause))
@@ -315,7 +315,7 @@ extension ServiceLimiter {
         _ request: LimitRequest, _ sequence: UInt64, first: [RefusalMemory.CounterID: UInt64]
     ) -> Bool {
         !first.isEmpty
-            && binding.contains { limit in
+            && bindingLimits.contains { limit in
                 counter(of: limit, for: request).flatMap { first[$0] }.map { $0 < sequence } ?? false
             }
     }
@@ -327,7 +327,7 @@ extension ServiceLimiter {
     }
 }
 
-// MARK: - What is known
+// MARK: - Remembered refusals
 
 extension ServiceLimiter {
     private func unsatisfiable(_ request: LimitRequest, hasSubject: Bool) -> LimitAnswer? {
@@ -343,12 +343,12 @@ extension ServiceLimiter {
         return nil
     }
 
-    /// Returns the known refusal that holds longest.
+    /// Returns the known refusal that lasts longest.
     mutating func knownRefusal(
         of request: LimitRequest, now: Instant
     ) -> (counter: RefusalMemory.CounterID, until: Instant, answer: LimitAnswer)? {
         var found: (counter: RefusalMemory.CounterID, refusal: RefusalMemory.Refusal, until: Instant)?
-        for limit in binding {
+        for limit in bindingLimits {
             guard let counter = counter(of: limit, for: request) else { continue }
             let known = refusals.refusal(of: counter, definition: definitions[limit.definition], cost: request.cost, now: now)
             guard let known, known.until > found?.until ?? Instant(nanoseconds: .min) else { continue }
@@ -357,8 +357,8 @@ extension ServiceLimiter {
         return found.map { ($0.counter, $0.until, answer(for: $0.refusal, of: $0.counter, until: $0.until, now: now)) }
     }
 
-    /// Returns the time that a caller has to wait, in milliseconds. Callers read an answer at least one microsecond
-    /// later, so a window of one second and its last microsecond is reported as one second.
+    /// Returns the time that a caller has to wait, in milliseconds. Callers read the answer at least one microsecond
+    /// later, so a wait of one second and one microsecond is reported as one second.
     static func wait(until instant: Instant, now: Instant) -> Int64 {
         max(1, instant.millisecondsRoundedUp(since: now.advanced(byMicroseconds: 1)))
     }
@@ -369,12 +369,12 @@ extension ServiceLimiter {
         let wait = Self.wait(until: until, now: now)
         return LimitAnswer(
             .refused(retryAfter: wait), limit: refusal.limit, remaining: refusal.remaining,
-            resetAfter: max(wait, refusal.wholeAt.millisecondsRoundedUp(since: now)),
+            resetAfter: max(wait, refusal.resetAt.millisecondsRoundedUp(since: now)),
             limitName: definitions[counter.definition].name)
     }
 
-    /// Returns the answer to a call that would arrive now, behind all calls that still wait.
-    private func answerOnLeaving(_ waiter: Waiter, now: Instant) -> LimitAnswer {
+    /// Returns the answer that a new call would get now, behind all calls that still wait.
+    private func answerAfterExpiry(_ waiter: Waiter, now: Instant) -> LimitAnswer {
         let definition = definitions[waiter.binding.definition]
         guard let refusal = refusals[waiter.binding] else {
             return LimitAnswer(

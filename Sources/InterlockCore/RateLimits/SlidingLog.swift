@@ -21,7 +21,7 @@ struct SlidingLog: Sendable {
     }
 
     /// Returns a log of the same grants with another window.
-    func lasting(microseconds: Int64) -> SlidingLog {
+    func withWindow(microseconds: Int64) -> SlidingLog {
         var log = self
         log.windowMicroseconds = microseconds
         return log

@@ -6,11 +6,11 @@ struct SubjectTally: Sendable {
 
     private var counts: [ExactText: Int] = [:]
 
-    /// Returns whether one more call of the subject may wait in a queue of `capacity`. Calls without a subject have no
-    /// limit of their own.
+    /// Returns whether one more call of the subject may wait in a queue of `capacity`. Calls without a subject are not
+    /// limited here.
     func hasRoom(for subject: String?, of capacity: Int) -> Bool {
-        guard let subject, let own = counts[ExactText(subject)] else { return true }
-        return own < max(1, capacity / Self.divisor)
+        guard let subject, let count = counts[ExactText(subject)] else { return true }
+        return count < max(1, capacity / Self.divisor)
     }
 
     mutating func add(_ subject: String?) {
@@ -18,7 +18,7 @@ struct SubjectTally: Sendable {
     }
 
     mutating func remove(_ subject: String?) {
-        guard let subject = subject.map(ExactText.init), let own = counts[subject] else { return }
-        counts[subject] = own > 1 ? own - 1 : nil
+        guard let subject = subject.map(ExactText.init), let count = counts[subject] else { return }
+        counts[subject] = count > 1 ? count - 1 : nil
     }
 }

@@ -1,7 +1,7 @@
 /// The reply of redis-cell.
 package struct ThrottleAnswer: Hashable, Sendable {
     package var isLimited: Bool
-    /// The most that can be taken at once.
+    /// The maximum amount that can be taken at once.
     package var limit: Int64
     /// The amount that is left.
     package var remaining: Int64

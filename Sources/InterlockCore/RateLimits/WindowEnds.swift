@@ -1,4 +1,4 @@
-/// The ends of fixed windows, as far as Redis has reported them. An end does not change, so it need not be read again.
+/// The ends of fixed windows that Redis has reported. An end does not change, so it is not read again.
 ///
 /// The number of ends is bounded. Keys are 64-bit digests: after a collision callers may be shown the end of another
 /// window, but counts are not affected.

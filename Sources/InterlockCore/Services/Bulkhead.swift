@@ -1,5 +1,5 @@
-/// The slots for concurrent calls to one service in this sidecar, and the line of calls that wait for one: the bulkhead
-/// of Nygard's "Release It!".
+/// The slots for concurrent calls to one service in this sidecar and the queue of calls that wait for one, as in the
+/// bulkhead of Nygard's "Release It!".
 ///
 /// Slots are granted in order of arrival, and no newcomer overtakes a waiting call. The caller runs `assignSlots`
 /// whenever a slot may have come free or a deadline has passed, and carries out the result.
@@ -8,7 +8,7 @@ package struct Bulkhead: Sendable {
     package enum Entry: Equatable, Sendable {
         /// The call owns a slot until `release`.
         case taken
-        /// The call waits in line; `assignSlots` reports its fate.
+        /// The call waits in the queue; `assignSlots` reports the result.
         case waiting
         /// No slot is free, and the call cannot wait.
         case full
@@ -36,35 +36,35 @@ package struct Bulkhead: Sendable {
     /// The number of slots in use. It is counted even without a limit, so that one can be set while calls are under
     /// way.
     package private(set) var taken = 0
-    private var line: WaitingLine
+    private var queue: WaitingQueue
     /// The mean time for which a slot is held, in milliseconds. Each new call has a weight of one eighth.
     private var meanHold = 0.0
 
     package init(slots: Int?, maximumWaiting: Int) {
         self.slots = slots
-        line = WaitingLine(capacity: maximumWaiting)
+        queue = WaitingQueue(capacity: maximumWaiting)
     }
 
-    package var waitingCount: Int { line.count }
+    package var waitingCount: Int { queue.count }
 
     /// Whether a call that arrives now would find no free slot.
     package var isFull: Bool {
         guard let slots else { return false }
-        return taken >= slots || !line.isEmpty
+        return taken >= slots || !queue.isEmpty
     }
 
     /// The milliseconds after which a refused call can expect a slot, estimated from the mean hold time and the number
     /// of waiting calls.
     package var retryMilliseconds: Int64 {
-        let turns = meanHold * Double(line.count + 1) / Double(max(1, slots ?? 1))
+        let turns = meanHold * Double(queue.count + 1) / Double(max(1, slots ?? 1))
         return min(max(Int64(turns.rounded(.up)), Self.shortestRetryMilliseconds), Self.longestRetryMilliseconds)
     }
 
     /// Requests a slot for a call.
     /// - Parameters:
     ///   - number: the call's number, which rises in order of arrival.
-    ///   - subject: the call's subject; `nil` if it has none and so no limit per subject.
-    ///   - isBack: whether the call has waited before and so is exempt from its subject's limit.
+    ///   - subject: the call's subject; `nil` if it has none.
+    ///   - hasWaited: whether the call has waited before and so is exempt from its subject's limit.
     ///   - deadline: the end of the call's wait; `nil` if it does not wait.
     package mutating func enter(
         _ number: UInt64, of subject: String? = nil, isBack: Bool = false, deadline: Instant?, now: Instant
@@ -74,7 +74,7 @@ package struct Bulkhead: Sendable {
             return .taken
         }
         guard let deadline, deadline > now,
-            line.insert(.init(number: number, deadline: deadline, earliest: now, subject: subject, isBack: isBack))
+            queue.insert(.init(number: number, deadline: deadline, earliest: now, subject: subject, isBack: isBack))
         else {
             return .full
         }
@@ -82,7 +82,7 @@ package struct Bulkhead: Sendable {
     }
 
     /// Frees a slot. `assignSlots` grants it to the next call.
-    /// - Parameter held: the milliseconds for which a call was under way; `nil` if none was, as far as is known.
+    /// - Parameter held: the milliseconds for which a call was in flight; `nil` if no call is known to have been made.
     package mutating func release(heldForMilliseconds held: Int64?) {
         taken -= 1
         guard let held else { return }
@@ -91,28 +91,28 @@ package struct Bulkhead: Sendable {
 
     /// Removes a waiting call. Returns `false` if it does not wait here.
     package mutating func leave(_ number: UInt64) -> Bool {
-        line.remove(number)
+        queue.remove(number)
     }
 
     /// Removes all waiting calls and returns their numbers.
     package mutating func leaveAll() -> [UInt64] {
-        line.removeAll { _ in true }.map(\.number)
+        queue.removeAll { _ in true }.map(\.number)
     }
 
-    /// Applies a changed configuration. Waiting calls stay in line, and `assignSlots` grants them the slots added.
+    /// Applies a changed configuration. Waiting calls stay in the queue, and `assignSlots` grants them the slots added.
     package mutating func resize(slots: Int?, maximumWaiting: Int) {
         self.slots = slots
-        line.capacity = maximumWaiting
+        queue.capacity = maximumWaiting
     }
 
     /// Grants free slots to waiting calls and ends expired waits. O(n) in waiters if one has expired, otherwise in the
     /// calls that get a slot.
     package mutating func assignSlots(now: Instant) -> Settlement {
         var settlement = Settlement()
-        guard !line.isEmpty else { return settlement }
-        settlement.expired = line.removeAll { $0.deadline <= now }.map(\.number)
-        while let next = line.first, slots.map({ taken < $0 }) ?? true {
-            line.removeFirst()
+        guard !queue.isEmpty else { return settlement }
+        settlement.expired = queue.removeAll { $0.deadline <= now }.map(\.number)
+        while let next = queue.first, slots.map({ taken < $0 }) ?? true {
+            queue.removeFirst()
             taken += 1
             settlement.admitted.append(next.number)
         }
@@ -120,5 +120,5 @@ package struct Bulkhead: Sendable {
     }
 
     /// The earliest deadline, at which `assignSlots` must run; `nil` if no call waits. O(n).
-    package var nextDeadline: Instant? { line.nextDeadline }
+    package var nextDeadline: Instant? { queue.nextDeadline }
 }

@@ -1,5 +1,5 @@
-/// The number of the proxy's calls that may be under way at once without making ticks of their event loop too long.
-/// Locks and limits run on the same loop and wait for its next tick.
+/// The number of proxied calls that may be in flight concurrently without making the ticks of their event loop too
+/// long. Locks and limits run on the same loop and wait for its next tick.
 ///
 /// The window shrinks by a fraction under load and grows otherwise, as in TCP's congestion control (Jacobson, 1988).
 /// Delay signals the load before anything is lost, as in TCP Vegas (Brakmo and Peterson, 1994). Calls that wait for a
@@ -15,7 +15,7 @@ package struct CallWindow: Sendable {
 
     package init() {}
 
-    /// Adapts the window to the length of a tick, with the most calls that were under way in it.
+    /// Adapts the window to the length of a tick, with the maximum number of calls in flight during it.
     package mutating func noteTick(nanoseconds: Int64, inFlight: Int) {
         if nanoseconds > Self.longTick {
             size = max(Self.least, min(size, inFlight) * 7 / 8)

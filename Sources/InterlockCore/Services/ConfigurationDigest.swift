@@ -1,5 +1,4 @@
-/// A digest of each definition of a service or domain, and one of them all, by which sidecars compare their
-/// configurations.
+/// The digests of all services and domains, and one digest of them all, by which sidecars compare their configurations.
 package struct ConfigurationDigest: Hashable, Sendable {
     /// The prefix of a domain's name; no service's name has a colon.
     package static let domainPrefix = "domain:"
@@ -15,7 +14,7 @@ package struct ConfigurationDigest: Hashable, Sendable {
         self.init(services: Dictionary(definitions.map { ($0.name, $0.digest) }, uniquingKeysWith: { $1 }), domains: domains)
     }
 
-    /// Creates the digest from known ones.
+    /// Creates the digest from the digests of the definitions.
     package init(services: [String: String], domains: [String: String] = [:]) {
         var digests = services
         for (name, digest) in domains { digests[Self.domainPrefix + name] = digest }

@@ -11,17 +11,17 @@ package final class GateCall {
         case slot
         /// The call waits through a pause of the service.
         case pause
-        /// The call was answered or cancelled. Anything granted to it later is returned.
+        /// The call was answered or cancelled. Anything granted to it afterwards is returned.
         case over
     }
 
-    /// The kind of trial that the call makes, if any.
+    /// The kind of trial that the call is, if any.
     enum Trial: Equatable, Sendable {
         case none
         /// A trial with one of the fleet's permits, which lapses at `until`.
         case fleet(PermitID, until: Instant)
-        /// A trial that this sidecar makes alone: it opened the breaker for itself, or Redis is unreachable.
-        case own
+        /// A local trial: this sidecar opened the breaker for itself only, or Redis is unreachable.
+        case local
     }
 
     /// The position in the order of arrival.

@@ -4,7 +4,7 @@ package enum GateStep {
     case proceed(GateCall)
     /// Ask Redis for a trial permit, and keep the grant of the limits meanwhile.
     case askTrial(GateCall)
-    /// Ask the limits; `waitMilliseconds` is the longest time for which the call may wait in the limiter.
+    /// Ask the limits; `waitMilliseconds` is the maximum time for which the call may wait in the limiter.
     case askLimits(GateCall, waitMilliseconds: Int64)
     /// Issue a permit.
     case grant(GateCall)

@@ -1,8 +1,8 @@
 /// Calls that wait while one service is paused. They reached its limit and tripped the breaker. The first is sent again
-/// alone when the breaker half-opens, and the others in order when it has closed.
+/// by itself when the breaker half-opens, and the others follow in order when it has closed.
 ///
-/// The caller runs `decide` when the breaker changes, when a call that was sent has its answer, and at `nextWakeUp`,
-/// and carries out the result.
+/// The caller runs `decide` when the breaker changes, when a sent call is answered, and at `nextWakeUp`, and carries
+/// out the result.
 package struct PausedCalls: Sendable {
     /// The effect of a breaker on waiting calls.
     package enum Gate: Equatable, Sendable {
@@ -10,7 +10,7 @@ package struct PausedCalls: Sendable {
         case clear
         /// One call at a time may be made, with a trial permit.
         case trial
-        /// The pause goes on until this time, as far as is known.
+        /// The pause is expected to last until this time.
         case paused(until: Instant)
         /// The breaker is open for another cause than the limit, so waiting is useless. `retryAfter` is in
         /// milliseconds.
@@ -49,104 +49,104 @@ package struct PausedCalls: Sendable {
         }
     }
 
-    private var line: WaitingLine
-    /// The number of the trial call under way, until `returned`.
-    private var trying: UInt64?
-    /// The time at which the next call is tried if the breaker has not closed by then. Set after a successful trial,
+    private var queue: WaitingQueue
+    /// The number of the trial call in flight, until `returned`.
+    private var trialCall: UInt64?
+    /// The time at which the next trial begins if the breaker has not closed by then. Set after a successful trial,
     /// which is about to close it.
-    private var resumption: Instant?
+    private var nextTrialAt: Instant?
 
     package init(maximumWaiting: Int) {
-        line = WaitingLine(capacity: maximumWaiting)
+        queue = WaitingQueue(capacity: maximumWaiting)
     }
 
-    package var isEmpty: Bool { line.isEmpty }
-    package var count: Int { line.count }
-    /// Whether a call waits or a trial is under way; a newcomer that can wait then joins the line.
-    package var isActive: Bool { !line.isEmpty || trying != nil }
+    package var isEmpty: Bool { queue.isEmpty }
+    package var count: Int { queue.count }
+    /// Whether a call waits or a trial is in flight; a newcomer that can wait then joins the queue.
+    package var isActive: Bool { !queue.isEmpty || trialCall != nil }
 
     package mutating func resize(maximumWaiting: Int) {
-        line.capacity = maximumWaiting
+        queue.capacity = maximumWaiting
     }
 
-    /// Adds a waiting call. Returns `false` if it would give up before it could be sent, or if the line or its
+    /// Adds a waiting call. Returns `false` if it would give up before it could be sent, or if the queue or its
     /// subject's part of it is full.
     /// - Parameters:
     ///   - number: the call's number, which rises in order of arrival; a call that returns gets its former position.
     ///   - earliest: the time before which the call would be refused again.
-    ///   - isBack: whether the call has waited before and so is exempt from its subject's limit.
+    ///   - hasWaited: whether the call has waited before and so is exempt from its subject's limit.
     package mutating func insert(
         _ number: UInt64, of subject: String? = nil, isBack: Bool = false, deadline: Instant, earliest: Instant
     ) -> Bool {
         guard earliest <= deadline,
-            line.insert(.init(number: number, deadline: deadline, earliest: earliest, subject: subject, isBack: isBack))
+            queue.insert(.init(number: number, deadline: deadline, earliest: earliest, subject: subject, isBack: isBack))
         else {
             return false
         }
-        if trying == number { trying = nil }
+        if trialCall == number { trialCall = nil }
         return true
     }
 
     /// Removes a waiting call. Returns `false` if it does not wait here.
     package mutating func leave(_ number: UInt64) -> Bool {
-        line.remove(number)
+        queue.remove(number)
     }
 
     /// Removes all waiting calls and returns their numbers.
     package mutating func leaveAll() -> [UInt64] {
-        line.removeAll { _ in true }.map(\.number)
+        queue.removeAll { _ in true }.map(\.number)
     }
 
-    /// Records that a call that was sent has its answer or was given up.
+    /// Records that a sent call was answered or cancelled.
     /// - Parameters:
     ///   - wasGranted: whether the call was granted, which is about to close the breaker.
-    ///   - patience: the time at which the next call is tried if the breaker has not closed.
+    ///   - retryAt: the time at which the next trial begins if the breaker has not closed.
     /// - Returns: whether the call was the trial.
     package mutating func returned(_ number: UInt64, wasGranted: Bool, patience: Instant) -> Bool {
-        guard trying == number else { return false }
-        trying = nil
-        resumption = wasGranted ? patience : nil
+        guard trialCall == number else { return false }
+        trialCall = nil
+        nextTrialAt = wasGranted ? patience : nil
         return true
     }
 
     /// Returns the calls to send and those whose wait is useless. O(n) in waiting calls.
     package mutating func decide(_ gate: Gate, now: Instant) -> Decision {
         var decision = Decision()
-        guard !line.isEmpty else { return decision }
-        refuse(line.removeAll { $0.deadline <= now }, retryAfter: gate.retryMilliseconds(now: now), into: &decision)
+        guard !queue.isEmpty else { return decision }
+        refuse(queue.removeAll { $0.deadline <= now }, retryAfter: gate.retryMilliseconds(now: now), into: &decision)
         switch gate {
         case .clear:
-            resumption = nil
-            decision.sent = line.removeAll { $0.earliest <= now }.map(\.number)
+            nextTrialAt = nil
+            decision.sent = queue.removeAll { $0.earliest <= now }.map(\.number)
         case .trial:
-            guard trying == nil, resumption.map({ $0 <= now }) ?? true else { break }
-            guard let first = line.first, first.earliest <= now else { break }
-            resumption = nil
-            line.removeFirst()
-            trying = first.number
+            guard trialCall == nil, nextTrialAt.map({ $0 <= now }) ?? true else { break }
+            guard let first = queue.first, first.earliest <= now else { break }
+            nextTrialAt = nil
+            queue.removeFirst()
+            trialCall = first.number
             decision.sent = [first.number]
         case .paused(let until):
-            refuse(line.removeAll { $0.deadline < until }, retryAfter: until.millisecondsRoundedUp(since: now), into: &decision)
+            refuse(queue.removeAll { $0.deadline < until }, retryAfter: until.millisecondsRoundedUp(since: now), into: &decision)
         case .refusing(let retryAfter):
-            refuse(line.removeAll { _ in true }, retryAfter: retryAfter, into: &decision)
+            refuse(queue.removeAll { _ in true }, retryAfter: retryAfter, into: &decision)
         }
         return decision
     }
 
     /// Returns the time at which `decide` must run if nothing else happens; `nil` if no call waits. O(n).
     package func nextWakeUp(_ gate: Gate, now: Instant) -> Instant? {
-        guard let deadline = line.nextDeadline else { return nil }
+        guard let deadline = queue.nextDeadline else { return nil }
         let next: Instant? =
             switch gate {
-            case .clear: line.earliest
-            case .trial: trying == nil ? max(line.first?.earliest ?? now, resumption ?? now) : nil
+            case .clear: queue.earliest
+            case .trial: trialCall == nil ? max(queue.first?.earliest ?? now, nextTrialAt ?? now) : nil
             case .paused(let until): until
             case .refusing: now
             }
         return min(deadline, next ?? deadline)
     }
 
-    private func refuse(_ entries: [WaitingLine.Entry], retryAfter: Int64, into decision: inout Decision) {
+    private func refuse(_ entries: [WaitingQueue.Entry], retryAfter: Int64, into decision: inout Decision) {
         decision.refused += entries.map { Refusal(number: $0.number, retryAfter: retryAfter) }
     }
 }

@@ -5,7 +5,7 @@ package enum PermitAnswer: Sendable {
         case open
         /// A limit is reached.
         case limited
-        /// Too many calls are under way.
+        /// Too many calls are in flight.
         case busy
     }
 

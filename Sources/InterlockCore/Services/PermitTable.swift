@@ -8,8 +8,8 @@ package struct PermitTable: Sendable {
         package var generation: Int64
         /// Whether this is one of the fleet's trial permits.
         var isTrial: Bool
-        /// Whether this sidecar makes the trial alone, without one of the fleet's trial permits.
-        var isOwnTrial: Bool
+        /// Whether this is a local trial, made without one of the fleet's trial permits.
+        var isLocalTrial: Bool
         var subject: String?
         package var grantedAt: Instant
         package var expiresAt: Instant

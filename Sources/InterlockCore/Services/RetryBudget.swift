@@ -3,7 +3,7 @@
 /// Two token buckets, as in Finagle's `RetryBudget`: each call adds a fraction of a retry to one, and time fills the
 /// other at the minimum rate. Both are bounded, so that the savings of a quiet hour cannot all be spent at once.
 package struct RetryBudget: Sendable {
-    /// The most retries that calls can save up.
+    /// The maximum number of retries that calls can save up.
     package static let largestSavings = 100.0
 
     private let settings: RetrySettings

@@ -1,9 +1,9 @@
 /// The retries of the proxy: only of idempotent calls without a body, and only within the budget. In addition, a
 /// request that the upstream has certainly not processed, POST included, is resent once.
 package struct RetrySettings: Hashable, Sendable {
-    /// The most attempts after the first; 0 for none.
+    /// The maximum number of attempts after the first; 0 for none.
     package var attempts: Int
-    /// The most retries as a fraction of the calls, 0…1, so that retries cannot multiply an outage.
+    /// The maximum number of retries as a fraction of the calls, 0…1, so that retries cannot multiply an outage.
     package var budget: Double
     /// The number of retries per second that are always allowed.
     package var minimumPerSecond: Int

@@ -8,7 +8,7 @@ public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertib
     public var state: BreakerSnapshot.State?
     /// The time until the same call may be made; `nil` if unknown.
     public var retryAfter: Duration?
-    /// The explanation for people: what was asked, what was wrong, what to do.
+    /// The human-readable explanation: what was asked, what was wrong, what to do.
     public var message: String
 
     package init(

@@ -8,9 +8,9 @@ public struct ServiceDefinition: Hashable, Sendable {
     public var limits: [LimitDefinition]
     /// The behavior when a limit is reached.
     public var onLimit: LimitPolicy
-    /// The most permits that this sidecar grants at once; `nil` for no limit.
+    /// The maximum number of concurrent permits of this sidecar; `nil` for no limit.
     public var concurrency: Int?
-    /// The number of subjects with counters of their own, at least 1. Further subjects share one counter in each limit.
+    /// The number of subjects with their own counters, at least 1. Further subjects share one counter in each limit.
     public var maximumSubjects: Int
     /// The conditions under which the breaker trips and closes again.
     public var breaker: BreakerSettings
@@ -62,7 +62,7 @@ public struct ServiceDefinition: Hashable, Sendable {
 }
 
 extension ServiceDefinition: DigestedSetting {
-    /// All settings except the name, which is written beside the digest.
+    /// All settings except the name, which is stored next to the digest.
     package var digestedParts: Parts {
         [
             ("upstream", upstream), ("limits", limits), ("onLimit", onLimit), ("concurrency", concurrency),

@@ -1,8 +1,8 @@
 /// Applies the outcomes of calls and the answers of limits to the breaker.
 extension ServiceGate {
-    /// The longest time for which a reached limit opens the breaker, in milliseconds. It is capped because the
+    /// The maximum time for which a reached limit opens the breaker, in milliseconds. It is capped because the
     /// configuration may change before a longer window ends.
-    package static let longestLimitPause: Int64 = 3_600_000
+    package static let maximumLimitPause: Int64 = 3_600_000
 
     /// The executor's next step after a reported outcome.
     package enum ReportStep: Equatable, Sendable {
@@ -14,7 +14,7 @@ extension ServiceGate {
         case trip(pause: Int64)
     }
 
-    /// Judges the outcome of a permitted call. Counts it, unless it belongs to a trial or opens the breaker.
+    /// Evaluates the outcome of a permitted call. Counts it, unless it belongs to a trial or opens the breaker.
     package mutating func reported(
         _ report: OutcomeReport, of permit: PermitTable.Permit, now: Instant
     ) -> ReportStep {
@@ -22,7 +22,7 @@ extension ServiceGate {
         let isSlow = settings.isSlow(latencyMilliseconds: report.latencyMilliseconds)
         let outcome: Outcome =
             if report.isUnfinished, isSlow {
-                permit.isTrial || permit.isOwnTrial ? .error : .ok
+                permit.isTrial || permit.isLocalTrial ? .error : .ok
             } else {
                 settings.judged(report.outcome, status: report.status)
             }
@@ -33,7 +33,7 @@ extension ServiceGate {
         var pause = settings.pause(
             askedFor: report.retryAfterMilliseconds, outcome: report.outcome, status: report.status)
         if let subject = permit.subject, report.status == 429, let asked = pause {
-            // Pauses only this subject, if `subjectPauses` has room. The breaker stays as it is for all other calls.
+            // Pauses only this subject, unless `subjectPauses` is full. The breaker stays as it is for all other calls.
             subjectPauses.pause(subject, until: now.advanced(byMilliseconds: asked), now: now)
             pause = nil
         }
@@ -49,7 +49,7 @@ extension ServiceGate {
         return .counted(
             breaker.record(
                 outcome, latencyMilliseconds: report.latencyMilliseconds, generation: permit.generation,
-                isOwnTrial: permit.isOwnTrial, now: now))
+                isLocalTrial: permit.isLocalTrial, now: now))
     }
 
     private func mayTripForPause(generation: Int64, now: Instant) -> Bool {
@@ -58,13 +58,13 @@ extension ServiceGate {
             && breaker.ownTrip(now: now) == nil
     }
 
-    /// The rest of the wait that the upstream asked for, in milliseconds; `nil` if there is none.
+    /// Returns the remaining part of the wait that the upstream asked for, in milliseconds; `nil` if there is none.
     package func upstreamRetry(now: Instant) -> Int64? {
         guard let upstreamRetryAt, upstreamRetryAt > now else { return nil }
         return upstreamRetryAt.millisecondsRoundedUp(since: now)
     }
 
-    /// Handles a refusal by a limit of the whole service, which has room again after `retryAfter` milliseconds.
+    /// Handles a refusal by a limit of the whole service, which has capacity again after `retryAfter` milliseconds.
     /// - Returns: the range of open times if the breaker is to open; `nil` otherwise. After a range,
     ///   `breakerChangeEnded` must follow.
     package mutating func beginLimitTrip(retryAfter: Int64) -> ClosedRange<Duration>? {
@@ -75,11 +75,11 @@ extension ServiceGate {
             snapshot.state == .closed || (snapshot.state == .halfOpen && breaker.isOpenByLimit)
         else { return nil }
         isBreakerChangePending = true
-        let least = Duration.milliseconds(min(retryAfter, Self.longestLimitPause))
-        return max(definition.onLimit.pause.lowerBound, least)...max(definition.onLimit.pause.upperBound, least)
+        let minimum = Duration.milliseconds(min(retryAfter, Self.maximumLimitPause))
+        return max(definition.onLimit.pause.lowerBound, minimum)...max(definition.onLimit.pause.upperBound, minimum)
     }
 
-    /// Handles a report that the limits of the whole service have room.
+    /// Handles a report that the limits of the whole service have capacity.
     /// - Returns: whether to close the breaker, which only a limit opened. If so, `breakerChangeEnded` must follow.
     package mutating func beginClosingAfterLimit(now: Instant) -> Bool {
         guard breaker.isOpenByLimit, !isBreakerChangePending, breaker.actingState(now: now) == .halfOpen else { return false }

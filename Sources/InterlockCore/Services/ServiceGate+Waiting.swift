@@ -11,7 +11,7 @@ extension ServiceGate {
     }
 
     /// Releases what the call holds, and then gives it a slot, queues it for one, or refuses it.
-    mutating func lineUpForSlot(_ call: GateCall, now: Instant) -> GateStep? {
+    mutating func queueForSlot(_ call: GateCall, now: Instant) -> GateStep? {
         release(call, now: now)
         switch bulkhead.enter(
             call.number, of: call.subject, isBack: call.hasWaited, deadline: deadline(of: call), now: now)
@@ -73,7 +73,7 @@ extension ServiceGate {
     // MARK: - Pauses
 
     /// Queues a new call behind those that wait through a pause, or refuses it.
-    mutating func lineUp(_ call: GateCall, now: Instant) -> GateStep? {
+    mutating func queueBehindPaused(_ call: GateCall, now: Instant) -> GateStep? {
         if pause(call, earliest: now, now: now) {
             resume(now: now)
             return nil
@@ -82,7 +82,7 @@ extension ServiceGate {
         return .refuse(call, gate.reason, retryAfter: gate.retryMilliseconds(now: now))
     }
 
-    /// Queues the call until the pause ends. Returns `false` if its deadline is too early or the queue has no room.
+    /// Queues the call until the pause ends. Returns `false` if its deadline is too early or the queue is full.
     mutating func pause(_ call: GateCall, earliest: Instant, now: Instant) -> Bool {
         guard let deadline = deadline(of: call),
             paused.insert(
@@ -134,7 +134,7 @@ extension ServiceGate {
     func pauseState(now: Instant) -> PausedCalls.Gate {
         switch breaker.admission(now: now) {
         case .allow: breaker.actingState(now: now) == .closed ? .clear : .trial
-        // After another cause, each call asks for a trial permit of its own and is refused if it gets none.
+        // For any other cause, each call requests its own trial permit and is refused if it gets none.
         case .askForTrial: .clear
         case .refuse(let retryAfter):
             isPausedByLimit(now: now)

@@ -1,8 +1,9 @@
 /// Decides whether calls to one service may be made through this sidecar. A call passes the breaker, a check for a free
 /// slot, and the limits, in this order, and then takes the slot.
 ///
-/// A call that has to wait for a slot asks the limits only once it has one. If they refuse it, it gives up the slot and
-/// may wait for the limits. A call releases everything that it holds when a later step refuses it or its caller leaves.
+/// A call that has to wait for a slot requests the limits only once it has one. If they refuse it, it gives up the slot
+/// and may wait for the limits. A call releases everything that it holds when a later step refuses it or its caller
+/// leaves.
 ///
 /// Each input returns the steps that the executor takes next. The gate itself does no I/O and reads no clock.
 ///
@@ -27,7 +28,7 @@ package struct ServiceGate: ~Copyable {
     /// Whether a request to Redis is pending that opens the breaker for a limit or a pause, or closes it after a limit.
     package internal(set) var isBreakerChangePending = false
     /// The number of pending requests to Redis for trial permits.
-    private var trialsAskedFor = 0
+    private var pendingTrialRequests = 0
     /// The calls that wait for a slot or through a pause, by number.
     var waitingCalls: [UInt64: GateCall] = [:]
     /// The steps that the current input causes, in addition to the call's own step.
@@ -40,22 +41,22 @@ package struct ServiceGate: ~Copyable {
     package init(definition: ServiceDefinition) {
         self.definition = definition
         breaker = Breaker(settings: definition.breaker)
-        let most = definition.onLimit.maximumWaiting
-        limiter = ServiceLimiter(definitions: definition.limits, maximumWaiting: most)
-        bulkhead = Bulkhead(slots: definition.concurrency, maximumWaiting: most)
-        paused = PausedCalls(maximumWaiting: most)
+        let maximumWaiting = definition.onLimit.maximumWaiting
+        limiter = ServiceLimiter(definitions: definition.limits, maximumWaiting: maximumWaiting)
+        bulkhead = Bulkhead(slots: definition.concurrency, maximumWaiting: maximumWaiting)
+        paused = PausedCalls(maximumWaiting: maximumWaiting)
     }
 
     /// Applies a new definition. Keeps the breaker's state and the waiting calls.
     package mutating func redefine(_ new: ServiceDefinition) {
-        let most = new.onLimit.maximumWaiting
-        if new.limits != definition.limits || most != definition.onLimit.maximumWaiting {
-            limiter = limiter.redefined(definitions: new.limits, maximumWaiting: most)
+        let maximumWaiting = new.onLimit.maximumWaiting
+        if new.limits != definition.limits || maximumWaiting != definition.onLimit.maximumWaiting {
+            limiter = limiter.redefined(definitions: new.limits, maximumWaiting: maximumWaiting)
         }
         if new.breaker != breaker.settings { subjectPauses = SubjectPauses() }
         breaker.settings = new.breaker
-        bulkhead.resize(slots: new.concurrency, maximumWaiting: most)
-        paused.resize(maximumWaiting: most)
+        bulkhead.resize(slots: new.concurrency, maximumWaiting: maximumWaiting)
+        paused.resize(maximumWaiting: maximumWaiting)
         definition = new
     }
 
@@ -64,7 +65,7 @@ package struct ServiceGate: ~Copyable {
 
     // MARK: - Admission
 
-    /// Returns the refusal of a call that can be refused without making a `GateCall`; `retryAfter` is in milliseconds.
+    /// Returns the refusal of a call if no `GateCall` is needed to refuse it; `retryAfter` is in milliseconds.
     /// - Parameter mayWait: whether the caller is willing to wait.
     package mutating func refusal(
         of subject: String?, mayWait: Bool, now: Instant
@@ -79,14 +80,14 @@ package struct ServiceGate: ~Copyable {
     /// Admits a new call.
     package mutating func admit(_ call: GateCall, now: Instant) -> GateSteps {
         // New calls queue behind those that wait through a pause.
-        let own = call.deadline != nil && paused.isActive ? lineUp(call, now: now) : askBreaker(call, now: now)
-        return steps(own)
+        let next = call.deadline != nil && paused.isActive ? queueBehindPaused(call, now: now) : askBreaker(call, now: now)
+        return steps(next)
     }
 
     /// Continues a call that got a slot or was resumed after a pause.
     package mutating func proceed(_ call: GateCall, now: Instant) -> GateSteps {
-        let own = askBreaker(call, now: now)
-        return steps(own)
+        let next = askBreaker(call, now: now)
+        return steps(next)
     }
 
     private mutating func askBreaker(_ call: GateCall, now: Instant) -> GateStep? {
@@ -118,11 +119,11 @@ package struct ServiceGate: ~Copyable {
         return .askTrial(call)
     }
 
-    /// Returns whether to ask Redis for a trial permit, and counts the request as pending if so. At most
-    /// `halfOpenPermits` requests are pending at once.
+    /// Returns whether to request a trial permit from Redis, and if so, counts the request as pending. At most
+    /// `halfOpenPermits` requests are pending at a time.
     package mutating func beginTrialRequest() -> Bool {
-        guard trialsAskedFor < definition.breaker.halfOpenPermits else { return false }
-        trialsAskedFor += 1
+        guard pendingTrialRequests < definition.breaker.halfOpenPermits else { return false }
+        pendingTrialRequests += 1
         return true
     }
 
@@ -139,11 +140,11 @@ package struct ServiceGate: ~Copyable {
     package mutating func trialAnswered(
         _ call: GateCall, _ answer: TrialAnswer, id: PermitID, lapse: Instant, now: Instant
     ) -> GateSteps {
-        trialsAskedFor -= 1
+        pendingTrialRequests -= 1
         let trial: GateCall.Trial
         switch answer {
         case .given:
-            // The breaker may no longer be half-open. The permit is void then, and `enter` asks the breaker again.
+            // The breaker may no longer be half-open. The permit is void then, and `takeSlot` checks the breaker again.
             trial = breaker.snapshot.state == .halfOpen ? .fleet(id, until: lapse) : .none
         case .notGiven:
             if breaker.snapshot.state == .halfOpen {
@@ -154,10 +155,10 @@ package struct ServiceGate: ~Copyable {
         case .unreachable:
             // The open time is over. Without Redis, this sidecar tries the service with one call at a time.
             let lifetime = definition.permitLifetime.wholeMilliseconds
-            guard let isOwn = breaker.beginTrialLocally(lifetimeMilliseconds: lifetime, now: now) else {
+            guard let isLocal = breaker.beginTrialLocally(lifetimeMilliseconds: lifetime, now: now) else {
                 return trialRefused(call, now: now)
             }
-            trial = isOwn ? .own : .none
+            trial = isLocal ? .local : .none
         }
         call.generation = breaker.snapshot.generation
         call.trial = trial
@@ -165,8 +166,8 @@ package struct ServiceGate: ~Copyable {
             returnTrial(of: call)
             return steps(nil)
         }
-        let own = call.isGrantedByLimits ? takeSlot(call, now: now) : askLimits(call, now: now)
-        return steps(own)
+        let next = call.isGrantedByLimits ? takeSlot(call, now: now) : askLimits(call, now: now)
+        return steps(next)
     }
 
     /// Queues or refuses a call for which no trial permit was requested or granted.
@@ -174,18 +175,18 @@ package struct ServiceGate: ~Copyable {
         _ call: GateCall, retryAfter: Int64 = Breaker.trialRetryMilliseconds, now: Instant
     ) -> GateSteps {
         guard !call.isOver else { return GateSteps() }
-        let own = refusedByBreaker(call, retryAfter: retryAfter, now: now)
-        return steps(own)
+        let next = refusedByBreaker(call, retryAfter: retryAfter, now: now)
+        return steps(next)
     }
 
     /// Handles a failed request for a trial permit. The executor fails the call.
-    package mutating func trialRequestFailed() { trialsAskedFor -= 1 }
+    package mutating func trialRequestFailed() { pendingTrialRequests -= 1 }
 
     private mutating func returnTrial(of call: GateCall) {
         switch call.trial {
         case .none: return
         case .fleet(let id, _): effects.append(.returnTrial(id, generation: call.generation))
-        case .own: breaker.ownTrialWasNotMade()
+        case .local: breaker.localTrialWasNotMade()
         }
         call.trial = .none
         call.generation = 0
@@ -202,7 +203,7 @@ package struct ServiceGate: ~Copyable {
             return takeSlot(call, now: now)
         }
         // If no slot is free, the call is refused or queued before it takes anything from the limits.
-        if !call.hasSlot, !wasLimited, isFull(now: now) { return lineUpForSlot(call, now: now) }
+        if !call.hasSlot, !wasLimited, isFull(now: now) { return queueForSlot(call, now: now) }
         // A call that holds a trial or a slot does not wait in the limiter.
         let mayWait = !pausesAtLimit && !call.isTrial && !call.hasSlot
         let wait = mayWait ? deadline(of: call)?.millisecondsRoundedUp(since: now) ?? 0 : 0
@@ -213,22 +214,22 @@ package struct ServiceGate: ~Copyable {
     /// Handles a grant by the limits.
     package mutating func limitsGranted(_ call: GateCall, now: Instant) -> GateSteps {
         call.isGrantedByLimits = true
-        let own = takeSlot(call, now: now)
-        return steps(own)
+        let next = takeSlot(call, now: now)
+        return steps(next)
     }
 
     /// Handles a refusal by the limits; `retryAfter` is in milliseconds.
     package mutating func limitsRefused(_ call: GateCall, retryAfter: Int64, now: Instant) -> GateSteps {
         let heldTrialOrSlot = call.isTrial || call.hasSlot
         release(call, now: now)
-        let next = now.advanced(byMilliseconds: retryAfter)
-        if heldTrialOrSlot, !pausesAtLimit, let deadline = deadline(of: call), next <= deadline {
+        let retryAt = now.advanced(byMilliseconds: retryAfter)
+        if heldTrialOrSlot, !pausesAtLimit, let deadline = deadline(of: call), retryAt <= deadline {
             // The call now waits in the limiter, and asks for a trial and a slot again afterwards.
             call.generation = 0
-            let own = askLimits(call, wasLimited: true, now: now)
-            return steps(own)
+            let next = askLimits(call, wasLimited: true, now: now)
+            return steps(next)
         }
-        if pausesAtLimit, pause(call, earliest: next, now: now) { return steps(nil) }
+        if pausesAtLimit, pause(call, earliest: retryAt, now: now) { return steps(nil) }
         return steps(.refuse(call, .limited, retryAfter: retryAfter))
     }
 
@@ -239,7 +240,8 @@ package struct ServiceGate: ~Copyable {
 
     // MARK: - Slots and permits
 
-    /// Takes a slot for a call that the limits have granted. Asks the breaker again, which may have changed meanwhile.
+    /// Takes a slot for a call that the limits have granted. Checks the breaker again, because its state may have
+    /// changed.
     private mutating func takeSlot(_ call: GateCall, now: Instant) -> GateStep? {
         guard isConfigured else {
             release(call, now: now)
@@ -259,7 +261,7 @@ package struct ServiceGate: ~Copyable {
         }
         if !call.hasSlot {
             // The call refunds the limits before it waits. Otherwise they would count it long before it is made.
-            guard !isFull(now: now) else { return lineUpForSlot(call, now: now) }
+            guard !isFull(now: now) else { return queueForSlot(call, now: now) }
             call.hasSlot = bulkhead.enter(call.number, deadline: nil, now: now) == .taken
         }
         guard permits.count < Self.maximumPermits else {
@@ -272,9 +274,9 @@ package struct ServiceGate: ~Copyable {
     /// Issues the permit of a call that is being granted, and returns the breaker's state.
     package mutating func issue(_ id: PermitID, to call: GateCall, now: Instant) -> BreakerSnapshot.State {
         let lifetime = definition.permitLifetime.wholeMilliseconds
-        if call.trialPermit == nil, breaker.callBegins(lifetimeMilliseconds: lifetime, now: now) { call.trial = .own }
+        if call.trialPermit == nil, breaker.beginCall(lifetimeMilliseconds: lifetime, now: now) { call.trial = .local }
         let permit = PermitTable.Permit(
-            generation: call.generation, isTrial: call.trialPermit != nil, isOwnTrial: call.trial == .own,
+            generation: call.generation, isTrial: call.trialPermit != nil, isLocalTrial: call.trial == .local,
             subject: call.subject, grantedAt: now, expiresAt: now.advanced(byMilliseconds: lifetime))
         permits.insert(permit, id: id)
         return breaker.actingState(now: now)
@@ -312,11 +314,11 @@ package struct ServiceGate: ~Copyable {
         return steps(nil)
     }
 
-    /// Handles the end of a call that had a deadline. If it tried the service after a pause, schedules the next try.
+    /// Handles the end of a call that had a deadline. If it was the trial after a pause, schedules the next one.
     package mutating func ended(_ call: GateCall, wasGranted: Bool, now: Instant) -> GateSteps {
-        let patience = now.advanced(byMilliseconds: Self.closingMilliseconds)
-        if paused.returned(call.number, wasGranted: wasGranted, patience: patience) {
-            effects.append(.wakeForPause(at: wasGranted ? patience : now))
+        let nextTrialAt = now.advanced(byMilliseconds: Self.closingMilliseconds)
+        if paused.returned(call.number, wasGranted: wasGranted, patience: nextTrialAt) {
+            effects.append(.wakeForPause(at: wasGranted ? nextTrialAt : now))
         }
         return steps(nil)
     }
@@ -350,10 +352,10 @@ package struct ServiceGate: ~Copyable {
         assignSlots(now: now)
     }
 
-    mutating func steps(_ own: GateStep?) -> GateSteps {
-        guard !effects.isEmpty else { return GateSteps(own: own) }
+    mutating func steps(_ next: GateStep?) -> GateSteps {
+        guard !effects.isEmpty else { return GateSteps(own: next) }
         let before = effects
         effects = []
-        return GateSteps(before: before, own: own)
+        return GateSteps(before: before, own: next)
     }
 }

@@ -3,21 +3,22 @@ package struct UpstreamSettings: Hashable, Sendable {
     /// The base URL to which the proxy appends the request's path: `http://` or `https://`, a host, and optionally a
     /// path. Calls cannot escape that path.
     package var url: String
-    /// The longest time to establish a connection.
+    /// The maximum time to establish a connection.
     package var connectTimeout: Duration
-    /// The longest time from sending the request to the first byte of the response.
+    /// The maximum time from sending the request to the first byte of the response.
     package var firstByteTimeout: Duration
-    /// The longest time for which the body of a request or response may be idle.
+    /// The maximum time for which the body of a request or response may be idle.
     package var idleTimeout: Duration
-    /// The longest time for the whole call, including waits, retries and both bodies; `nil` for no limit.
+    /// The maximum time for the whole call, including waits, retries and both bodies; `nil` for no limit.
     package var totalTimeout: Duration?
     package var connections: ConnectionSettings
     package var retries: RetrySettings
     /// The response that replaces a refusal when the service cannot be called; `nil` to send the refusal.
     package var fallback: FallbackSettings?
-    /// A PEM file of certificates that may sign the service's own; `nil` for the system's.
+    /// A PEM file of trusted CA certificates; `nil` for the system's.
     package var certificateAuthority: String?
-    /// A digest of that file's contents. If it changes, connections are made anew. Excluded from the fleet's digest.
+    /// A digest of that file's contents. If it changes, connections are re-established. Excluded from the fleet's
+    /// digest.
     package var certificateAuthorityDigest: [UInt8]?
     /// Whether the proxy calls the service with HTTP/2: negotiated over TLS, and with prior knowledge otherwise.
     package var speaksHTTP2 = false

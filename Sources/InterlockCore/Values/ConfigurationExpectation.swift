@@ -9,7 +9,7 @@ package struct ConfigurationExpectation: Error, CustomStringConvertible {
         self.suggestion = suggestion
     }
 
-    /// The description without the text found, for messages that show that elsewhere.
+    /// The description without the text found, for messages that show the text elsewhere.
     package var description: String { "expected \(wanted)" + question }
 
     package func message(got: String) -> String { "expected \(wanted), got \(got)" + question }

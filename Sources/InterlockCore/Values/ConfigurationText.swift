@@ -19,14 +19,14 @@ package enum ConfigurationText {
 
     /// Returns the candidate that `word` was probably meant to be: at most two letters inserted, omitted or replaced.
     package static func closest(to word: String, among candidates: [String]) -> String? {
-        let furthest = 2
+        let maximumDistance = 2
         guard word.utf8.count <= 64 else { return nil }
         let letters = Array(word.lowercased().utf8)
         return
             candidates
-            .filter { abs($0.utf8.count - letters.count) <= furthest }
+            .filter { abs($0.utf8.count - letters.count) <= maximumDistance }
             .map { (word: $0, distance: distance(letters, Array($0.utf8))) }
-            .filter { $0.distance <= furthest && $0.distance < $0.word.utf8.count }
+            .filter { $0.distance <= maximumDistance && $0.distance < $0.word.utf8.count }
             .min { $0.distance < $1.distance }?
             .word
     }
@@ -41,7 +41,7 @@ package enum ConfigurationText {
     fileprivate static func intended(by text: String, among words: [String]) -> String? {
         let text = text.lowercased().replacing("-", with: "_")
         if let word = synonyms[text], words.contains(word) { return word }
-        // Two letters make another word of a short one.
+        // Two changed letters turn a short word into another one.
         return words.first { text.utf8.count > 2 && $0.hasPrefix(text) }
             ?? closest(to: text, among: words.filter { $0.utf8.count > 3 })
     }

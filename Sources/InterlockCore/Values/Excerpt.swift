@@ -11,7 +11,7 @@ package struct Excerpt: CustomStringConvertible, Hashable, Sendable {
     /// The text shown; ends in `…` if it is cut. At most four bytes per scalar and three more.
     package let description: String
 
-    /// - Parameter length: the longest excerpt in Unicode scalars.
+    /// - Parameter length: the maximum length in Unicode scalars.
     package init(_ text: some StringProtocol, length: Int = Self.length) {
         var shown = ""
         for scalar in text.unicodeScalars.prefix(length) {

@@ -46,8 +46,8 @@ package enum OwnerToken {
         }
     }
 
-    /// Returns the label of a token of Interlock's form, and `foreignLabel` otherwise. No part of another token is
-    /// shown, because it may be a secret as a whole.
+    /// Returns the label of a token of Interlock's form, and `foreignLabel` otherwise. No part of any other token is
+    /// shown, because the whole token may be secret.
     package static func label(of token: String) -> String {
         let bytes = token.utf8
         guard bytes.count > randomLength + 1 else { return foreignLabel }

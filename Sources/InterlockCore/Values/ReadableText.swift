@@ -1,6 +1,6 @@
 internal import FoundationEssentials
 
-/// Formats numbers for people. The numbers come from outside, so any value is accepted.
+/// Formats numbers for human readers. The numbers are received, so any value is accepted.
 package enum ReadableText {
     /// Formats a span of time: `850ms`, `29.6s`, `4m 10s`, `3h 5m`, `2d 4h`.
     package static func span(milliseconds: Int64) -> String {

@@ -1,13 +1,13 @@
-/// The hosts that can share a sidecar's Redis, as far as its address shows.
+/// The hosts that can share a sidecar's Redis, judging by its address.
 package enum RedisScope: String, Sendable {
-    /// A Redis that the sidecar started for itself, so that locks and limits apply to this host alone.
+    /// A Redis that the sidecar started for itself, so that locks and limits apply to this host only.
     case host
     /// A loopback address or a Unix socket. Other hosts share this Redis only if they reach it by another address, or
     /// if the address is that of a local proxy.
     case loopback
     case network
 
-    /// A warning for people; `nil` if there is nothing to warn of.
+    /// A human-readable warning; `nil` if there is nothing to warn of.
     package var notice: String? {
         switch self {
         case .host: "private Redis: this host only"

@@ -6,7 +6,7 @@ internal import Glibc
 /// Braces would move a key to another hash slot of Redis Cluster; spaces and control characters would make keys
 /// unreadable in `redis-cli`.
 package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
-    /// The longest name, in bytes of UTF-8.
+    /// The maximum length in bytes of UTF-8.
     package static let longest = 256
     /// The rule for names, in words.
     package static let rule = "1-\(longest) bytes of UTF-8 without control characters, spaces or braces"
@@ -98,7 +98,7 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension Unicode.Scalar {
-    /// A name for people: `a space`, `"{"`, or the code point with the kind of character.
+    /// A human-readable name: `a space`, `"{"`, or the code point with the kind of character.
     package var readableName: String {
         switch self {
         case " ": "a space"

@@ -1,4 +1,4 @@
-/// The numbers of Redis' scripts, which are floating-point.
+/// Limits of the floating-point numbers in Redis' scripts.
 package enum ScriptNumber {
     /// The number up to which scripts represent every whole number exactly. Interlock stores none above, but other
     /// software may.

@@ -54,8 +54,8 @@ extension SocketEndpoint {
             }
     }
 
-    /// Returns whether the text resembles an IPv6 address. The check is rough, because the system decides when the
-    /// socket is bound.
+    /// Returns whether the text resembles an IPv6 address. The check is rough, because the system validates the address
+    /// when the socket is bound.
     private static func isIPv6Like(_ text: Substring) -> Bool {
         text.contains(":") && text.utf8.count <= 64
             && text.unicodeScalars.allSatisfy { scalar in

@@ -22,8 +22,8 @@ package struct TraceContext: Hashable, Sendable {
     /// The `tracestate` as received; empty if there is none.
     package var state: String
 
-    /// The longest `tracestate` that is kept, in bytes: the length that the standard asks every vendor to propagate.
-    private static let longestState = 512
+    /// The maximum length of a stored `tracestate` in bytes, which the standard asks every vendor to propagate.
+    private static let maximumStateBytes = 512
 
     package init(traceID: TraceID, spanID: UInt64, isSampled: Bool, state: String = "") {
         self.traceID = traceID
@@ -32,7 +32,7 @@ package struct TraceContext: Hashable, Sendable {
         self.state = state
     }
 
-    /// Reads `traceparent`; returns `nil` if it is invalid, so that the call begins a trace of its own.
+    /// Reads `traceparent`; returns `nil` if it is invalid, so that the call begins a new trace.
     /// - Parameter state: the `tracestate`, which is passed on unread, and dropped if it is too long.
     package init?(traceparent: some StringProtocol, state: String? = nil) {
         let bytes = Array(traceparent.utf8)
@@ -47,7 +47,7 @@ package struct TraceContext: Hashable, Sendable {
         let state = state ?? ""
         self.init(
             traceID: TraceID(high: high, low: low), spanID: span, isSampled: flags & 1 == 1,
-            state: state.utf8.count <= Self.longestState ? state : "")
+            state: state.utf8.count <= Self.maximumStateBytes ? state : "")
     }
 
     package var traceparent: String {

@@ -1,17 +1,17 @@
-/// The time that clients may use in one tick of an event loop, in total and one client in a row. It does no I/O and
-/// takes times as arguments, in nanoseconds.
+/// The time that clients may use in one tick of an event loop, in total and per client. It does no I/O and takes times
+/// as arguments, in nanoseconds.
 ///
-/// Clients run in slices. A slice ends when its client has nothing left to do, when it has used `longestSlice`, or when
+/// Clients run in slices. A slice ends when its client has nothing left to do, when it has used `maximumSlice`, or when
 /// all slices of the tick have used `longestTick`; the remaining work waits for another tick. A single piece of work is
 /// never interrupted, so a slice may exceed its limit by one piece.
 package struct TickBudget {
     /// The limit leaves room for unmeasured time (the rest of the last piece, the system's part of reads) in a tick of
     /// a millisecond.
     package static let longestTick: Int64 = 500_000
-    package static let longestSlice: Int64 = 250_000
+    package static let maximumSlice: Int64 = 250_000
     /// The charge for each slice, because the system call that read the client's bytes precedes the first reading of
     /// the clock.
-    static let reading: Int64 = 3_000
+    static let readCharge: Int64 = 3_000
 
     /// The time used by this tick's finished slices.
     package private(set) var spent: Int64 = 0
@@ -28,7 +28,7 @@ package struct TickBudget {
     package func mayGoOn(now: Int64) -> Bool {
         guard let sliceBegan else { return false }
         let used = now - sliceBegan
-        return used < Self.longestSlice && spent + used < Self.longestTick
+        return used < Self.maximumSlice && spent + used < Self.longestTick
     }
 
     /// Ends the slice.
@@ -37,8 +37,8 @@ package struct TickBudget {
         guard let sliceBegan else { return false }
         self.sliceBegan = nil
         let used = max(0, now - sliceBegan)
-        spent += used + Self.reading
-        return used >= Self.longestSlice
+        spent += used + Self.readCharge
+        return used >= Self.maximumSlice
     }
 
     /// Adds work that a client caused and that ran outside of its slice.

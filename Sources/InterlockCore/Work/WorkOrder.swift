@@ -1,7 +1,8 @@
 internal import DequeModule
 
-/// Schedules pieces of work: each begins after its dependencies, a limited number run at once, and otherwise the order
-/// is that of their addition. Only unfinished work is known, so there can be no cycle, and memory is bounded.
+/// Schedules pieces of work: each begins after its dependencies, a limited number run concurrently, and otherwise they
+/// run in the order in which they were added. Only unfinished work is known, so there can be no cycle, and memory is
+/// bounded.
 package struct WorkOrder: Sendable {
     /// The stage of a piece of work.
     package enum Stage: Equatable, Sendable {
@@ -46,14 +47,14 @@ package struct WorkOrder: Sendable {
     }
 
     package let maximumStarted: Int
-    /// The most pieces of work that may be known at once.
+    /// The maximum number of unfinished pieces of work.
     package let capacity: Int
     /// Whether work is handed out.
     package var isRunning = false
     package private(set) var startedCount = 0
     private var entries: [UInt64: Entry] = [:]
     /// The ready work; some of it may have been cancelled since.
-    private var line: Deque<UInt64> = []
+    private var readyQueue: Deque<UInt64> = []
     private var lastID: UInt64 = 0
 
     /// - Precondition: both are 1 or more.
@@ -78,14 +79,14 @@ package struct WorkOrder: Sendable {
         let outstanding = Set(dependencies.filter { entries[$0] != nil })
         for dependency in outstanding { entries[dependency]?.dependents.append(id) }
         entries[id] = Entry(stage: outstanding.isEmpty ? .ready : .waiting, outstanding: outstanding)
-        if outstanding.isEmpty { line.append(id) }
+        if outstanding.isEmpty { readyQueue.append(id) }
         return id
     }
 
     /// Starts the next piece of work; returns `nil` if none may begin now.
     package mutating func takeNext() -> UInt64? {
         guard isRunning else { return nil }
-        while startedCount < maximumStarted, let id = line.popFirst() {
+        while startedCount < maximumStarted, let id = readyQueue.popFirst() {
             guard entries[id]?.stage == .ready else { continue }
             entries[id]?.stage = .started
             startedCount += 1
@@ -107,7 +108,7 @@ package struct WorkOrder: Sendable {
             entries[dependent]?.outstanding.remove(id)
             guard entries[dependent]?.outstanding.isEmpty == true else { continue }
             entries[dependent]?.stage = .ready
-            line.append(dependent)
+            readyQueue.append(dependent)
             effects.ready.append(dependent)
         }
         return effects
@@ -119,7 +120,7 @@ package struct WorkOrder: Sendable {
         guard stage(of: id) != .started, let entry = forget(id) else { return effects }
         effects.cancelled.append(Cancellation(id: id, cause: nil))
         cancelDependents(of: id, entry, into: &effects)
-        if line.count > 64, line.count > 2 * entries.count { line.removeAll { entries[$0] == nil } }
+        if readyQueue.count > 64, readyQueue.count > 2 * entries.count { readyQueue.removeAll { entries[$0] == nil } }
         return effects
     }
 

@@ -2,14 +2,14 @@ internal import DequeModule
 
 /// Waiting calls with the times at which they give up, up to `capacity`. They are ordered by number, which rises in
 /// order of arrival, so that a call that returns gets its former position.
-struct WaitingLine: Sendable {
+struct WaitingQueue: Sendable {
     struct Entry: Sendable {
         var number: UInt64
         var deadline: Instant
         /// The time before which the call is not to be made.
         var earliest: Instant
         var subject: String?
-        /// Whether the call has waited before and so is exempt from its subject's part of the line.
+        /// Whether the call has waited before and so is exempt from its subject's part of the queue.
         var isBack = false
     }
 
@@ -25,9 +25,11 @@ struct WaitingLine: Sendable {
     var isEmpty: Bool { entries.isEmpty }
     var first: Entry? { entries.first }
 
-    /// Inserts a call. Returns `false` if the line or its subject's part of it is full. O(1) for a newcomer.
+    /// Inserts a call. Returns `false` if the queue or its subject's part of it is full. O(1) for a newcomer.
     mutating func insert(_ entry: Entry) -> Bool {
-        guard entries.count < capacity, entry.isBack || subjects.hasRoom(for: entry.subject, of: capacity) else { return false }
+        guard entries.count < capacity, entry.isBack || subjects.hasRoom(for: entry.subject, of: capacity) else {
+            return false
+        }
         subjects.add(entry.subject)
         var index = entries.count
         while index > 0, entries[index - 1].number > entry.number { index -= 1 }
@@ -39,20 +41,20 @@ struct WaitingLine: Sendable {
         subjects.remove(entries.removeFirst().subject)
     }
 
-    /// Removes a call. Returns `false` if it is not in the line. O(n).
+    /// Removes a call. Returns `false` if it is not in the queue. O(n).
     mutating func remove(_ number: UInt64) -> Bool {
         guard let index = entries.firstIndex(where: { $0.number == number }) else { return false }
         subjects.remove(entries.remove(at: index).subject)
         return true
     }
 
-    /// Removes the calls that `isChosen` selects, and returns them in order. O(n).
-    mutating func removeAll(where isChosen: (Entry) -> Bool) -> [Entry] {
-        guard entries.contains(where: isChosen) else { return [] }
-        let chosen = entries.filter(isChosen)
-        entries.removeAll(where: isChosen)
-        for entry in chosen { subjects.remove(entry.subject) }
-        return Array(chosen)
+    /// Removes the calls that `shouldRemove` selects, and returns them in order. O(n).
+    mutating func removeAll(where shouldRemove: (Entry) -> Bool) -> [Entry] {
+        guard entries.contains(where: shouldRemove) else { return [] }
+        let removed = entries.filter(shouldRemove)
+        entries.removeAll(where: shouldRemove)
+        for entry in removed { subjects.remove(entry.subject) }
+        return Array(removed)
     }
 
     /// The earliest deadline. O(n).

@@ -1,6 +1,6 @@
 extension ServiceLimiter {
     /// The state while the verdict on one batch is applied.
-    private struct Judgement {
+    private struct Evaluation {
         let batch: ServiceBatch
         let verdict: LimitVerdict
         let sentAt: Instant
@@ -11,11 +11,11 @@ extension ServiceLimiter {
         let isCurrent: Bool
         /// The usage of each counter after the calls handled so far.
         var used: [Int64]
-        /// The total cost, for each counter, of the calls that wait for it since it refused one; `nil` if it refused
-        /// none. Empty until a counter refuses a call.
+        /// For each counter, the total cost of the calls that now wait for it; `nil` if it has refused no call. Empty
+        /// until a counter refuses one.
         var ahead: [Int64?] = []
         /// The calls to evaluate again.
-        var again: [(request: LimitRequest, sequence: UInt64)] = []
+        var toReevaluate: [(request: LimitRequest, sequence: UInt64)] = []
 
         mutating func refused(by counter: Int) {
             if ahead.isEmpty { ahead = Array(repeating: nil, count: used.count) }
@@ -25,7 +25,7 @@ extension ServiceLimiter {
         func hasRefused(_ counter: Int) -> Bool { !ahead.isEmpty && ahead[counter] != nil }
     }
 
-    /// Applies the verdict on a batch under way: appends a settlement for each answered call. The other calls keep
+    /// Applies the verdict on a batch in flight: appends a resolution for each answered call. The other calls keep
     /// waiting.
     /// - Parameters:
     ///   - sentAt: a time before the batch was sent.
@@ -33,8 +33,8 @@ extension ServiceLimiter {
         _ verdict: LimitVerdict, of batch: ServiceBatch, sentAt: Instant, now: Instant, sidecars: Int = 1,
         into settlements: inout [Settlement]
     ) {
-        guard removeFromFlight(batch) else { return }
-        var judgement = Judgement(
+        guard removeInFlight(batch) else { return }
+        var evaluation = Evaluation(
             batch: batch, verdict: verdict, sentAt: sentAt, now: now, sidecars: sidecars,
             isCurrent: batch.limits.definitions == definitions, used: verdict.counters.map(\.count))
         var requestIndex = 0
@@ -48,7 +48,7 @@ extension ServiceLimiter {
                 callsLeft -= request.count
                 grantsLeft -= granted
                 if granted > 0 {
-                    let answer = grant(granted, cost: request.cost, run.charges, &judgement)
+                    let answer = grant(granted, cost: request.cost, run.charges, &evaluation)
                     settlements.append(
                         Settlement(
                             id: request.id, answer: answer, requestIndex: requestIndex, calls: 0..<granted,
@@ -57,103 +57,103 @@ extension ServiceLimiter {
                 if granted < request.count {
                     refuse(
                         request, from: granted, sequence: batch.sequences[requestIndex], requestIndex: requestIndex, decided,
-                        &judgement,
+                        &evaluation,
                         into: &settlements)
                 }
                 requestIndex += 1
             }
         }
-        if !judgement.again.isEmpty { putBack(judgement.again) }
-        guard judgement.isCurrent else { return }
+        if !evaluation.toReevaluate.isEmpty { putBack(evaluation.toReevaluate) }
+        guard evaluation.isCurrent else { return }
         windowEnds.note(batch.limits, verdict)
-        note(judgement)
-        if !judgement.ahead.isEmpty, hasArrivals { reconsiderArrivals(now: now, into: &settlements) }
+        note(evaluation)
+        if !evaluation.ahead.isEmpty, hasArrivals { reconsiderArrivals(now: now, into: &settlements) }
     }
 
     /// Counts the first calls of a request as granted. Returns the answer to the first of them.
     private func grant(
-        _ calls: Int, cost: Int64, _ charges: Range<Int>, _ judgement: inout Judgement
+        _ calls: Int, cost: Int64, _ charges: Range<Int>, _ evaluation: inout Evaluation
     ) -> LimitAnswer {
-        for charge in judgement.batch.limits.charges[charges] { take(Int64(calls), charge, &judgement) }
-        let tightest = Self.tightest(of: charges, judgement)
-        let counter = judgement.verdict.counters[tightest]
+        for charge in evaluation.batch.limits.charges[charges] { take(Int64(calls), charge, &evaluation) }
+        let tightest = Self.tightest(of: charges, evaluation)
+        let counter = evaluation.verdict.counters[tightest]
         let others = cost * Int64(calls - 1)
         return LimitAnswer(
-            .taken, limit: Self.bound(of: tightest, judgement),
-            remaining: max(0, counter.capacity - judgement.used[tightest] + others),
+            .taken, limit: Self.bound(of: tightest, evaluation),
+            remaining: max(0, counter.capacity - evaluation.used[tightest] + others),
             resetAfter: max(1, counter.resetAfter),
-            limitName: judgement.batch.limits.definition(of: tightest).name)
+            limitName: evaluation.batch.limits.definition(of: tightest).name)
     }
 
-    private func take(_ calls: Int64, _ charge: LimitBatch.Charge, _ judgement: inout Judgement) {
+    private func take(_ calls: Int64, _ charge: LimitBatch.Charge, _ evaluation: inout Evaluation) {
         let (index, cost) = (charge.counter, charge.cost)
-        guard judgement.batch.limits.isShadow(index) else {
-            judgement.used[index] += calls * cost
+        guard evaluation.batch.limits.isShadow(index) else {
+            evaluation.used[index] += calls * cost
             return
         }
-        let room = max(0, judgement.verdict.counters[index].capacity - judgement.used[index])
-        judgement.used[index] += min(calls, room / cost) * cost
+        let available = max(0, evaluation.verdict.counters[index].capacity - evaluation.used[index])
+        evaluation.used[index] += min(calls, available / cost) * cost
     }
 
-    /// Handles the calls of a request from `first` on, which a counter refused: they wait if they may, and are answered
-    /// otherwise.
+    /// Handles a request's calls from index `first` on, which a counter refused. They wait if they may; otherwise they
+    /// get a refusal.
     private mutating func refuse(
         _ request: LimitRequest, from first: Int, sequence: UInt64, requestIndex: Int, _ decided: LimitVerdict.Decision,
-        _ judgement: inout Judgement, into settlements: inout [Settlement]
+        _ evaluation: inout Evaluation, into settlements: inout [Settlement]
     ) {
         let index = decided.binding
-        let counter = judgement.batch.limits.counters[index]
-        let definition = judgement.batch.limits.definitions[counter.definition]
+        let counter = evaluation.batch.limits.counters[index]
+        let definition = evaluation.batch.limits.definitions[counter.definition]
         // A cost above the old capacity is evaluated again, since a reload may have raised the limit.
-        guard judgement.isCurrent || request.cost <= definition.capacity else {
-            judgement.again.append((request, sequence))
+        guard evaluation.isCurrent || request.cost <= definition.capacity else {
+            evaluation.toReevaluate.append((request, sequence))
             return
         }
-        let judged = judgement.verdict.counters[index]
-        let remaining = max(0, judged.capacity - judgement.used[index])
-        // The counter had room, so an earlier waiting call blocked this one. If no local call is waiting, re-evaluate
-        // it.
-        if remaining >= request.cost, (judgement.hasRefused(index) ? judgement.ahead[index] ?? 0 : 0) == 0, first == 0 {
-            judgement.again.append((request, sequence))
+        let judged = evaluation.verdict.counters[index]
+        let remaining = max(0, judged.capacity - evaluation.used[index])
+        // The counter had capacity, so an earlier waiting call blocked this one. If no local call is waiting,
+        // re-evaluate it.
+        if remaining >= request.cost, (evaluation.hasRefused(index) ? evaluation.ahead[index] ?? 0 : 0) == 0, first == 0 {
+            evaluation.toReevaluate.append((request, sequence))
             return
         }
-        let isFirst = !judgement.hasRefused(index)
-        judgement.refused(by: index)
+        let isFirst = !evaluation.hasRefused(index)
+        evaluation.refused(by: index)
         let isSatisfiable = request.cost <= definition.capacity
         let id = RefusalMemory.CounterID(definition: counter.definition, subject: counter.name)
         // A lower bound: the calls that wait ahead are added below.
         let refusal = RefusalMemory.Refusal(
-            cost: request.cost, of: definition, limit: Self.bound(of: index, judgement), remaining: remaining,
+            cost: request.cost, of: definition, limit: Self.bound(of: index, evaluation), remaining: remaining,
             retryAfterMicroseconds: decided.retryAfterMicroseconds, resetAfter: judged.resetAfter,
-            sentAt: judgement.sentAt, now: judgement.now)
+            sentAt: evaluation.sentAt, now: evaluation.now)
         var earliest = refusal.retryAt
         // A call that costs more than this sidecar's quota can never be granted here.
         var mayWait = isSatisfiable && request.cost <= judged.capacity
         mayWait = mayWait && hasRoom(for: request)
-        if judgement.isCurrent, isSatisfiable {
-            let ahead = (judgement.ahead[index] ?? 0)
+        if evaluation.isCurrent, isSatisfiable {
+            let ahead = (evaluation.ahead[index] ?? 0)
             if isFirst || ahead == 0 {
                 let isAwaited = mayWait && request.deadline != nil
-                remember(refusal, of: id, index, isFirst: isFirst, isAwaited: isAwaited, judgement)
+                remember(refusal, of: id, index, isFirst: isFirst, isAwaited: isAwaited, evaluation)
             }
             if let known = refusals[id] {
                 earliest = max(earliest, known.earliest(for: request.cost, ahead: ahead, of: definition))
             }
         }
         if mayWait, let deadline = request.deadline, earliest <= deadline {
-            guard judgement.isCurrent else {
+            guard evaluation.isCurrent else {
                 arrived.append(request, sequence: sequence)
                 return
             }
-            judgement.ahead[index] = (judgement.ahead[index] ?? 0) + request.cost
+            evaluation.ahead[index] = (evaluation.ahead[index] ?? 0) + request.cost
             insert(Waiter(request: request, deadline: deadline, binding: id, sequence: sequence))
             return
         }
         var answer = LimitAnswer(
-            .neverPossible, limit: Self.bound(of: index, judgement), remaining: remaining,
+            .neverPossible, limit: Self.bound(of: index, evaluation), remaining: remaining,
             resetAfter: 0, limitName: definition.name)
         if isSatisfiable {
-            let wait = Self.wait(until: earliest, now: judgement.now)
+            let wait = Self.wait(until: earliest, now: evaluation.now)
             answer.outcome = .refused(retryAfter: wait)
             answer.resetAfter = max(wait, judged.resetAfter)
         }
@@ -162,41 +162,42 @@ extension ServiceLimiter {
 
     private mutating func remember(
         _ refusal: RefusalMemory.Refusal, of id: RefusalMemory.CounterID, _ index: Int, isFirst: Bool, isAwaited: Bool,
-        _ judgement: Judgement
+        _ evaluation: Evaluation
     ) {
         var refusal = refusal
         let definition = definitions[id.definition]
-        let hasGranted = judgement.used[index] > judgement.verdict.counters[index].count
+        let hasGranted = evaluation.used[index] > evaluation.verdict.counters[index].count
         if let known = refusals[id] {
             refusal.waiters = known.waiters
             refusal.costAhead = known.costAhead
-            refusal.rounds = known.rounds
-            if refusal.holdsForMore, known.until > judgement.now { refusal.cost = min(refusal.cost, known.cost) }
-            if isFirst { refusal.rounds = known.hasGranted || hasGranted ? 0 : known.rounds + 1 }
+            refusal.misses = known.misses
+            if refusal.appliesToHigherCosts, known.until > evaluation.now { refusal.cost = min(refusal.cost, known.cost) }
+            if isFirst { refusal.misses = known.hasGranted || hasGranted ? 0 : known.misses + 1 }
         } else if !hasGranted {
-            refusal.rounds = 1
+            refusal.misses = 1
         }
-        let delay = CapacitySplit.delay(of: definition, rounds: refusal.rounds, sidecars: judgement.sidecars)
+        let delay = CapacitySplit.delay(of: definition, misses: refusal.misses, sidecars: evaluation.sidecars)
         refusal.releaseAt = refusal.retryAt.advanced(byMicroseconds: delay)
-        // Waiting calls ask again at `holdsUntil`, unless their turn comes shortly after it: then they ask only once.
-        let holdsUntil = judgement.now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds)
-        if refusal.releaseAt > holdsUntil.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds / 4) {
+        // Waiting calls retry at `holdsUntil`, unless their turn comes shortly after it: then they retry only
+        // once.
+        let holdsUntil = evaluation.now.advanced(byMilliseconds: RefusalMemory.maximumAgeMilliseconds)
+        if refusal.releaseAt > holdsUntil.advanced(byMilliseconds: RefusalMemory.maximumAgeMilliseconds / 4) {
             refusal.releaseAt = holdsUntil
         }
-        refusals.remember(refusal, of: id, isAwaited: isAwaited, now: judgement.now)
+        refusals.remember(refusal, of: id, isAwaited: isAwaited, now: evaluation.now)
     }
 
     /// Updates notices and remembered refusals after a batch.
-    private mutating func note(_ judgement: Judgement) {
-        let areRefusalsKnown = !refusals.isEmpty
-        for (index, counter) in judgement.batch.limits.counters.enumerated() {
-            let judged = judgement.verdict.counters[index]
-            let after = judgement.used[index]
-            let isRefused = judgement.hasRefused(index)
+    private mutating func note(_ evaluation: Evaluation) {
+        let hasRefusals = !refusals.isEmpty
+        for (index, counter) in evaluation.batch.limits.counters.enumerated() {
+            let judged = evaluation.verdict.counters[index]
+            let after = evaluation.used[index]
+            let isRefused = evaluation.hasRefused(index)
             notices.judged(
                 counter, before: judged.count, after: after, capacity: judged.capacity, excess: judged.excess,
-                isRefused: isRefused, now: judgement.now)
-            if areRefusalsKnown, !isRefused, after > judged.count {
+                isRefused: isRefused, now: evaluation.now)
+            if hasRefusals, !isRefused, after > judged.count {
                 refusals.granted(by: RefusalMemory.CounterID(definition: counter.definition, subject: counter.name))
             }
         }
@@ -205,7 +206,7 @@ extension ServiceLimiter {
     /// Applies the refusals to calls that arrived meanwhile: each one waits behind earlier calls or is refused.
     private mutating func reconsiderArrivals(now: Instant, into settlements: inout [Settlement]) {
         for (request, sequence) in removeArrivals().calls {
-            // A call that precedes every waiting call is not behind any of them.
+            // A call that arrived before every waiting call does not queue behind them.
             let isFirst = !waiting.isEmpty && waiting.allSatisfy { $0.sequence > sequence }
             guard !isFirst, let known = knownRefusal(of: request, now: now) else {
                 arrived.append(request, sequence: sequence)
@@ -220,26 +221,26 @@ extension ServiceLimiter {
         }
     }
 
-    /// Returns the limit that callers are shown: for `gcra` its limit, not its capacity at once.
-    private static func bound(of index: Int, _ judgement: Judgement) -> Int64 {
-        let definition = judgement.batch.limits.definition(of: index)
+    /// Returns the limit shown to callers. For `gcra` this is the configured limit and not the burst capacity.
+    private static func bound(of index: Int, _ evaluation: Evaluation) -> Int64 {
+        let definition = evaluation.batch.limits.definition(of: index)
         if case .gcra = definition.algorithm { return definition.limit }
-        return judgement.verdict.counters[index].capacity
+        return evaluation.verdict.counters[index].capacity
     }
 
-    /// Returns the counter with the least left; among equals, the one that recovers last. A shadow limit is chosen only
-    /// if there is no other.
-    private static func tightest(of charges: Range<Int>, _ judgement: Judgement) -> Int {
-        if charges.count == 1 { return judgement.batch.limits.charges[charges.lowerBound].counter }
-        let limits = judgement.batch.limits
+    /// Returns the counter with the least remaining capacity; if several are equal, the one that resets last. A shadow
+    /// limit is chosen only if there is no other.
+    private static func tightest(of charges: Range<Int>, _ evaluation: Evaluation) -> Int {
+        if charges.count == 1 { return evaluation.batch.limits.charges[charges.lowerBound].counter }
+        let limits = evaluation.batch.limits
         var best: (index: Int, isShadow: Bool, left: Int64)?
         func consider(_ index: Int) {
-            let counter = judgement.verdict.counters[index]
+            let counter = evaluation.verdict.counters[index]
             let isShadow = limits.isShadow(index)
-            let left = counter.capacity - judgement.used[index]
+            let left = counter.capacity - evaluation.used[index]
             if let best {
                 guard best.isShadow || !isShadow else { return }
-                let staysLonger = counter.resetAfter > judgement.verdict.counters[best.index].resetAfter
+                let staysLonger = counter.resetAfter > evaluation.verdict.counters[best.index].resetAfter
                 let isTighter = left < best.left || (left == best.left && staysLonger)
                 guard isTighter || (best.isShadow && !isShadow) else { return }
             }
@@ -260,9 +261,9 @@ extension ServiceLimiter {
         package var requestIndex: Int?
         /// The indices of these calls among those of the request.
         package var calls: Range<Int>
-        /// Whether this is the request's last settlement.
+        /// Whether this is the request's last resolution.
         package var isLast: Bool
-        /// The amount by which each further call reduces what is left.
+        /// The amount by which each further call reduces `answer.remaining`.
         package var step: Int64
 
         package init(

@@ -1,6 +1,6 @@
 /// The amount of a limit that a data plane needs, estimated from its reports.
 package struct QuotaNeeds: Hashable, Sendable {
-    /// The factor from the recent need to the expected one, because the load may double.
+    /// The ratio of the expected need to the recent one, because the load may double.
     private static let headroom: Int64 = 2
     private var requests: Int64?
 
