@@ -12,12 +12,12 @@ struct BoundsTests {
     @Test("A connection that reaches its limit of renewed leases does not affect another connection")
     func leasesOfAConnection() async throws {
         try await RESPTestAPI.with { api in
-            let most = RESPConnection.maximumFollowed
-            let commands = (0...most).map { "LOCK.ACQUIRE lease-\($0) 60000 LINKED\r\n" }.joined() + "PING done\r\n"
+            let maximum = RESPConnection.maximumFollowed
+            let commands = (0...maximum).map { "LOCK.ACQUIRE lease-\($0) 60000 LINKED\r\n" }.joined() + "PING done\r\n"
             async let answer = api.exchange(commands, enough: "done")
             let text = try await answer
-            #expect(text.split(separator: "*3\r\n", omittingEmptySubsequences: false).count - 1 == most)
-            #expect(text.contains("-UNAVAILABLE this connection already watches \(most) leases"))
+            #expect(text.split(separator: "*3\r\n", omittingEmptySubsequences: false).count - 1 == maximum)
+            #expect(text.contains("-UNAVAILABLE this connection already watches \(maximum) leases"))
             let other = try await api.cli("LOCK.ACQUIRE", "another", "60000", "LINKED")
             #expect(other.array?.count == 3)
         }

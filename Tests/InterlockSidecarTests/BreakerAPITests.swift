@@ -15,7 +15,7 @@ struct BreakerAPITests {
         return fields
     }
 
-    @Test("RESP: a forced state takes an end and a reason, and is listed with both and its operator")
+    @Test("RESP: a forced state takes an end and a reason, and the list shows both and the operator")
     func respForce() async throws {
         try await RESPTestAPI.with { api in
             let forced = try await api.cli("BREAKER.FORCE", "catalog", "open", "REASON", "moving it", "FOR", "60000")
@@ -42,7 +42,7 @@ struct BreakerAPITests {
         }
     }
 
-    @Test("HTTP: an override takes an end and a reason, and is listed with both")
+    @Test("HTTP: an override takes an end and a reason, and the list shows both")
     func httpOverride() async throws {
         try await HTTPTestAPI.with { api in
             let path = "/v1/services/catalog/override"

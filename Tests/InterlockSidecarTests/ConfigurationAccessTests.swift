@@ -28,7 +28,7 @@ struct ConfigurationAccessTests {
     }
 
     @Test(
-        "A key that is unusable or ambiguous is refused",
+        "A key that is unusable or ambiguous is rejected",
         arguments: [
             ("{ name: a, key_env: UNSET, role: use }", "auth.keys[0].key_env: the environment variable UNSET is not set"),
             ("{ name: a, key_env: EMPTY, role: use }", "auth.keys[0].key_env: the environment variable EMPTY is empty"),
@@ -66,9 +66,9 @@ struct ConfigurationAccessTests {
             ),
         ]
     )
-    func refusedKey(keys: String, refusal: String) {
+    func invalidKey(keys: String, error: String) {
         let environment = ["EMPTY": "", "GOOD": "good", "LINE": "good\n"]
-        #expect(refusals(of: "auth: { keys: [ \(keys) ] }", environment: environment) == ["file.yaml:1: \(refusal)"])
+        #expect(refusals(of: "auth: { keys: [ \(keys) ] }", environment: environment) == ["file.yaml:1: \(error)"])
     }
 
     @Test("A key file is read on each reload, with or without a trailing newline")
@@ -83,7 +83,7 @@ struct ConfigurationAccessTests {
     }
 
     @Test(
-        "An empty key file is refused without revealing its content",
+        "An empty key file is rejected without revealing its content",
         arguments: [
             (nil, "there is no such file"),
             ("", "the file is empty"),
@@ -95,35 +95,35 @@ struct ConfigurationAccessTests {
             ),
         ] as [(String?, String)]
     )
-    func refusedKeyFile(content: String?, refusal: String) throws {
+    func invalidKeyFile(content: String?, error: String) throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         if let content { try Data(content.utf8).write(to: URL(filePath: "\(folder.path)/key")) }
         let yaml = "auth: { keys: [ { name: ops, key_file: \(folder.path)/key, role: admin } ] }"
-        #expect(refusals(of: yaml) == ["file.yaml:1: auth.keys[0].key_file: \(refusal)"])
+        #expect(refusals(of: yaml) == ["file.yaml:1: auth.keys[0].key_file: \(error)"])
     }
 
-    @Test("A key file that is a directory, a pipe or unreadable is refused at once")
+    @Test("A key file that is a directory, a pipe or unreadable is rejected immediately")
     func unreadableKeyFile() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
-        func refusal(_ path: String) -> [String] {
+        func errors(_ path: String) -> [String] {
             refusals(of: "auth: { keys: [ { name: ops, key_file: \"\(path)\", role: admin } ] }")
         }
-        #expect(refusal(folder.path) == ["file.yaml:1: auth.keys[0].key_file: expected a file, got a directory"])
+        #expect(errors(folder.path) == ["file.yaml:1: auth.keys[0].key_file: expected a file, got a directory"])
         try #require(mkfifo("\(folder.path)/pipe", 0o600) == 0)
-        #expect(refusal("\(folder.path)/pipe") == ["file.yaml:1: auth.keys[0].key_file: the file is empty"])
+        #expect(errors("\(folder.path)/pipe") == ["file.yaml:1: auth.keys[0].key_file: the file is empty"])
         // The value may be the key itself, so the error must not repeat it.
-        #expect(refusal("hunter2") == ["file.yaml:1: auth.keys[0].key_file: there is no such file"])
+        #expect(errors("hunter2") == ["file.yaml:1: auth.keys[0].key_file: there is no such file"])
         guard geteuid() != 0 else { return }
         let file = open("\(folder.path)/key", O_CREAT | O_WRONLY, 0o000)
         try #require(file >= 0)
         close(file)
-        #expect(refusal("\(folder.path)/key") == ["file.yaml:1: auth.keys[0].key_file: this user may not read the file"])
+        #expect(errors("\(folder.path)/key") == ["file.yaml:1: auth.keys[0].key_file: this user may not read the file"])
     }
 
     @Test(
-        "No message repeats a secret",
+        "No error repeats a secret",
         arguments: [
             "auth: hunter2", "auth: { keys: hunter2 }", "auth: { keys: [ hunter2 ] }",
             "auth: { keys: [ { name: a, role: use, key: \"hunter2 hunter2\" } ] }",
@@ -136,9 +136,9 @@ struct ConfigurationAccessTests {
         ]
     )
     func concealed(yaml: String) {
-        let refused = refusals(of: yaml)
-        #expect(!refused.isEmpty)
-        #expect(!refused.joined().contains("hunter2"))
+        let errors = refusals(of: yaml)
+        #expect(!errors.isEmpty)
+        #expect(!errors.joined().contains("hunter2"))
     }
 
     @Test("Printing or dumping a configuration reveals no secret")
@@ -170,18 +170,18 @@ struct ConfigurationAccessTests {
     @Test("A public listener with API keys requires TLS or a declaration that the network is private")
     func plaintextListener() throws {
         let listen = "listen: { http: \"[::]:7380\" }"
-        let refused = refusals(of: twoKeys + listen, environment: ["OPS": "x"])
-        #expect(refused.count == 1)
-        #expect(refused.first?.contains("listen.http: [::]:7380 can be reached from other hosts and would carry keys") == true)
+        let errors = refusals(of: twoKeys + listen, environment: ["OPS": "x"])
+        #expect(errors.count == 1)
+        #expect(errors.first?.contains("listen.http: [::]:7380 can be reached from other hosts and would carry keys") == true)
         let allowed = "listen: { http: \"[::]:7380\", allow_plaintext: true }"
         #expect(refusals(of: twoKeys + allowed, environment: ["OPS": "x"]).isEmpty)
     }
 
-    @Test("A flag that opens a listener obeys the same rule, and the error names it")
+    @Test("A listener that a flag opens to other hosts requires API keys, and the error names the flag")
     func openedByFlag() {
-        let refused = refusals(of: "", flags: .init(resp: "0.0.0.0:1"))
-        #expect(refused.count == 1)
-        #expect(refused.first?.hasPrefix("--resp: listen.resp: 0.0.0.0:1 can be reached") == true)
+        let errors = refusals(of: "", flags: .init(resp: "0.0.0.0:1"))
+        #expect(errors.count == 1)
+        #expect(errors.first?.hasPrefix("--resp: listen.resp: 0.0.0.0:1 can be reached") == true)
     }
 
     @Test(
@@ -195,7 +195,7 @@ struct ConfigurationAccessTests {
         #expect(SocketEndpoint(host: host, port: 1).isLoopback == isLoopback)
     }
 
-    @Test("A reload keeps API keys on listeners that were open to other hosts")
+    @Test("A reload cannot remove the last API key while other hosts can reach a listener")
     func keysOfOpenListeners() throws {
         var started = SidecarConfiguration()
         let key = APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)

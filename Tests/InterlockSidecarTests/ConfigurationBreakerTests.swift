@@ -31,7 +31,7 @@ struct ConfigurationBreakerTests {
         #expect(try breaker("{}") == BreakerSettings())
     }
 
-    @Test("A small window of calls needs no more calls than it holds")
+    @Test("The default minimum number of calls never exceeds the window")
     func smallWindow() throws {
         #expect(try breaker("{ window_calls: 10 }").minimumCalls == 10)
         #expect(try breaker("{ window_calls: 1000 }").minimumCalls == BreakerSettings().minimumCalls)

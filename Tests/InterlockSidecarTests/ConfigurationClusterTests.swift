@@ -17,7 +17,7 @@ struct ConfigurationClusterTests {
     }
 
     @Test(
-        "An impossible setting is refused with its location",
+        "An invalid setting is rejected with its location",
         arguments: [
             (
                 "{ url: \"redis+cluster://r1/2\" }",
@@ -39,17 +39,17 @@ struct ConfigurationClusterTests {
             ),
         ]
     )
-    func refuses(yaml: String, refusal: String) {
-        #expect(refusals(of: "redis: \(yaml)").first?.hasSuffix(refusal) ?? false, "\(refusals(of: "redis: \(yaml)"))")
+    func invalid(yaml: String, error: String) {
+        #expect(refusals(of: "redis: \(yaml)").first?.hasSuffix(error) ?? false, "\(refusals(of: "redis: \(yaml)"))")
     }
 
     @Test("A cluster cannot be a server of a quorum")
     func quorum() {
-        let refused = refusals(of: "redis: { url: \"redis://a\", urls: [ \"redis://b\", \"redis://c\", \"redis+cluster://d\" ] }")
+        let errors = refusals(of: "redis: { url: \"redis://a\", urls: [ \"redis://b\", \"redis://c\", \"redis+cluster://d\" ] }")
         #expect(
-            refused.first?.contains(
+            errors.first?.contains(
                 "redis.urls[2]: expected an independent server; a failover in a cluster can lose granted locks")
                 ?? false,
-            "\(refused)")
+            "\(errors)")
     }
 }

@@ -11,7 +11,7 @@ func configuration(
     try SidecarConfiguration.load(yaml: yaml, fileName: "file.yaml", environment: environment, flags: flags)
 }
 
-/// Returns the lines of the error with which `yaml` is rejected; empty if it is accepted.
+/// Returns the errors in `yaml`, one per line; empty if the configuration is valid.
 func refusals(
     of yaml: String,
     environment: [String: String] = [:],
@@ -28,14 +28,14 @@ func refusals(
 @Suite("Configuration: defaults and accepted values")
 struct ConfigurationDefaultsTests {
     @Test(
-        "An empty file leaves every default in force",
+        "An empty file gives every setting its default",
         arguments: ["", "# only a comment\n", "services:\n", "redis: {}\nlisten:\n"]
     )
     func defaults(yaml: String) throws {
         #expect(try configuration(yaml) == SidecarConfiguration())
     }
 
-    @Test("A missing file leaves every default in force")
+    @Test("A missing file gives every setting its default")
     func noFile() throws {
         #expect(try SidecarConfiguration.load(file: nil, environment: [:]) == SidecarConfiguration())
     }
@@ -138,7 +138,7 @@ struct ConfigurationDefaultsTests {
         #expect(read.services.first?.limits == expected)
     }
 
-    @Test("warns about a service without a value, but not about {}")
+    @Test("A service without a value causes a warning, but {} does not")
     func emptyService() throws {
         let warnings = try configuration("services: { a: , b: {} }").warnings
         #expect(warnings == ["services.a is empty; set its url or limits, or write {} for the defaults"])
@@ -152,7 +152,7 @@ struct ConfigurationDefaultsTests {
     }
 
     @Test(
-        "A limit without a name is named after its window in its shortest form",
+        "An unnamed limit is named after its window in the shortest form",
         arguments: [
             ("60s", "1m"), ("90s", "90s"), ("1000ms", "1s"), ("1.5s", "1500ms"), ("24h", "1d"), ("0.5d", "12h"),
         ]

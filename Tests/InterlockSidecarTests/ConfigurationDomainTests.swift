@@ -14,11 +14,11 @@ struct ConfigurationDomainTests {
             return try SidecarConfiguration.load(yaml: "rls: { import: \"\(file.path())\" }", fileName: "file.yaml").domains
         } catch {
             let text = error.description.replacing(file.path(), with: "import.yaml")
-            throw Refused(text: text)
+            throw InvalidFile(text: text)
         }
     }
 
-    private struct Refused: Error, Equatable { var text: String }
+    private struct InvalidFile: Error, Equatable { var text: String }
 
     @Test("Rules are read in every form, with and without optional settings")
     func rules() throws {
@@ -74,14 +74,14 @@ struct ConfigurationDomainTests {
             ("{ limit: 1, per: 1s }", "expected the key key: the key of a descriptor's entry"),
             ("{ key: a, limit: 20000, per: 1s, algorithm: sliding }", "expected a limit of 10000 or less"),
         ])
-    func mistakes(rule: String, message: String) {
-        let refused = refusals(of: "rate_limits:\n  edge:\n    descriptors:\n      - \(rule)")
-        #expect(refused.count >= 1 && refused.allSatisfy { $0.hasPrefix("file.yaml:4: rate_limits.edge.descriptors[0]") })
-        #expect(refused.contains { $0.contains(message) }, "\(refused)")
+    func errors(rule: String, message: String) {
+        let errors = refusals(of: "rate_limits:\n  edge:\n    descriptors:\n      - \(rule)")
+        #expect(errors.count >= 1 && errors.allSatisfy { $0.hasPrefix("file.yaml:4: rate_limits.edge.descriptors[0]") })
+        #expect(errors.contains { $0.contains(message) }, "\(errors)")
     }
 
-    @Test("A duplicate domain or rule is refused, and counts refusals only where possible")
-    func twice() throws {
+    @Test("A duplicate rule is rejected, and so is count_refused without independent rules")
+    func duplicates() throws {
         let yaml = """
             rate_limits:
               edge:
@@ -126,7 +126,7 @@ struct ConfigurationDomainTests {
     }
 
     @Test(
-        "An unsupported setting is refused with its line in the imported file",
+        "An unsupported setting is rejected with its line in the imported file",
         arguments: [
             ("quota_mode: true", "import.yaml:4: descriptors[0].quota_mode: quota_mode is not supported"),
             ("metadata: { a: b }", "import.yaml:4: descriptors[0].metadata: metadata is not supported"),
@@ -140,17 +140,17 @@ struct ConfigurationDomainTests {
             ("share_threshold: true", "import.yaml:4: descriptors[0].share_threshold: true requires a value with a star"),
             ("reqests: 1", "import.yaml:4: descriptors[0].reqests: unknown key"),
         ])
-    func refused(line: String, message: String) throws {
-        let error = #expect(throws: Refused.self) {
+    func unsupported(line: String, message: String) throws {
+        let error = #expect(throws: InvalidFile.self) {
             _ = try Self.imported("domain: x\ndescriptors:\n  - key: a\n    \(line)\n")
         }
         #expect(error?.text.contains(message) == true, "\(error?.text ?? "")")
     }
 
-    @Test("An imported file that is missing or has no domain is refused by name")
+    @Test("The error for an imported file that is missing or has no domain names the file")
     func missing() throws {
         #expect(refusals(of: "rls: { import: /nowhere/x.yaml }") == ["/nowhere/x.yaml: there is no such file"])
-        let error = #expect(throws: Refused.self) { _ = try Self.imported("descriptors: []") }
+        let error = #expect(throws: InvalidFile.self) { _ = try Self.imported("descriptors: []") }
         #expect(error?.text == "import.yaml:1: expected the key domain: the domain's name")
     }
 
@@ -162,21 +162,21 @@ struct ConfigurationDomainTests {
         return try configuration(yaml + rules.map { "      - \($0)\n" }.joined()).warnings
     }
 
-    @Test("A rule that replaces itself, directly or through another rule, is refused")
+    @Test("A rule that replaces itself, directly or through another rule, is rejected")
     func replacesItself() {
         let start = "rate_limits:\n  edge:\n    descriptors:\n"
         #expect(
             refusals(of: start + "      - { key: a, limit: 1, per: 1s, name: x, replaces: [x] }") == [
                 "file.yaml:4: rate_limits.edge.descriptors[0].replaces: a rule cannot replace itself; remove \"x\""
             ])
-        let circle = refusals(
+        let errors = refusals(
             of: start + """
                       - { key: a, limit: 1, per: 1s, name: x, replaces: [y] }
                       - { key: b, descriptors: [{ key: c, limit: 1, per: 1s, name: y, replaces: [z] }] }
                       - { key: d, limit: 1, per: 1s, name: z, replaces: [x] }
                 """)
-        #expect(circle.count == 1)
-        #expect(circle.first?.contains("\"x\" replaces \"y\" replaces \"z\" replaces \"x\"") == true, "\(circle)")
+        #expect(errors.count == 1)
+        #expect(errors.first?.contains("\"x\" replaces \"y\" replaces \"z\" replaces \"x\"") == true, "\(errors)")
     }
 
     @Test("A rule that replaces a missing or ineffective rule causes a warning")
@@ -206,7 +206,7 @@ struct ConfigurationDomainTests {
             (["{ key: a, value: '*', limit: 1, per: 1s }", "{ key: a, value: x, limit: 2, per: 1s }"], 0),
             (["{ key: a }"], 1),
             (["{ key: a, descriptors: [{ key: b }] }"], 1),
-            // The narrower rule exempts its value from the limit of the other.
+            // The more specific rule exempts its value from the general rule's limit.
             (["{ key: a, limit: 1, per: 1s }", "{ key: a, value: x }"], 0),
             (["{ key: a, value: 'x*', limit: 1, per: 1s }", "{ key: a, value: xy }"], 0),
             (["{ key: a, unlimited: true }"], 0),
@@ -225,7 +225,7 @@ struct ConfigurationDomainTests {
         #expect(warnings.first?.contains("listen.grpc") == true, "\(warnings)")
     }
 
-    // MARK: Files of other software
+    // MARK: Files for other software
 
     @Test("A file in Envoy Gateway's format is accepted")
     func envoyGateway() throws {
@@ -276,7 +276,7 @@ struct ConfigurationDomainTests {
         let settings = try Self.imported(
             "domain: x\ndescriptors:\n  - { key: a, rate_limit: { unit: day, requests_per_unit: 5, shadow_mode: true } }\n")
         #expect(settings.definitions.first?.rules.first?.isShadow == false)
-        let error = #expect(throws: Refused.self) { _ = try Self.imported("domain: x\nkind: y\ndescriptors: []\n") }
+        let error = #expect(throws: InvalidFile.self) { _ = try Self.imported("domain: x\nkind: y\ndescriptors: []\n") }
         #expect(error?.text.contains("kind: unknown key") == true, "\(error?.text ?? "")")
     }
 
@@ -286,15 +286,15 @@ struct ConfigurationDomainTests {
         #expect(try Self.imported("\u{FEFF}domain: x\ndescriptors: []\n").definitions.first?.name == "x")
     }
 
-    @Test("A limit of 0 is permanent: it reports its window and invites no early retry")
+    @Test("A limit of 0 reports its window, and a reset time that discourages retries")
     func blockedWindow() throws {
         let settings = try Self.imported(
             "domain: x\ndescriptors:\n  - { key: a, rate_limit: { unit: hour, requests_per_unit: 0 } }\n  - { key: b, rate_limit: { unit: second, requests_per_unit: 0 } }\n"
         )
         var limiter = DomainLimiter(domain: try #require(settings.definitions.first))
         for (key, window) in [("a", 3600), ("b", 1)] {
-            let ask = DescriptorAsk(entries: [DescriptorEntry(key: key, value: "x")])
-            guard case .answered(let answer) = limiter.admit([ask], id: 1, now: Instant(nanoseconds: 0)) else {
+            let descriptor = DescriptorAsk(entries: [DescriptorEntry(key: key, value: "x")])
+            guard case .answered(let answer) = limiter.admit([descriptor], id: 1, now: Instant(nanoseconds: 0)) else {
                 return #expect(Bool(false), "the decision needs Redis")
             }
             #expect(answer.statuses[0].bound == .limited(limit: 0, window: .seconds(window)))

@@ -30,11 +30,11 @@ struct ConfigurationOverridesTests {
             try configuration(file, environment: ["INTERLOCK_LOG_LEVEL": "", "INTERLOCK_UNIX": ""]).redis.url == "redis://file")
     }
 
-    @Test("An empty INTERLOCK_REDIS_URL is refused, so that hosts do not lock separately")
+    @Test("An empty INTERLOCK_REDIS_URL is rejected, so that hosts do not lock separately")
     func emptyRedis() {
-        let refused = refusals(of: "", environment: ["INTERLOCK_REDIS_URL": ""])
-        #expect(refused.count == 1)
-        #expect(refused.first?.hasPrefix("INTERLOCK_REDIS_URL: expected a URL that begins with redis://") == true)
+        let errors = refusals(of: "", environment: ["INTERLOCK_REDIS_URL": ""])
+        #expect(errors.count == 1)
+        #expect(errors.first?.hasPrefix("INTERLOCK_REDIS_URL: expected a URL that begins with redis://") == true)
     }
 
     @Test("An unknown variable causes a warning, and so does a file that names no Redis")
@@ -48,12 +48,12 @@ struct ConfigurationOverridesTests {
         #expect(refusals(of: "redis: { url: redis://h, embedded: true }").count == 1)
     }
 
-    @Test("A URL that contains ${NAME} is refused; the error suggests a variable or a file")
+    @Test("A URL that contains ${NAME} is rejected; the error suggests a variable or a file")
     func variableInURL() throws {
-        let refused = refusals(of: "redis: { url: 'redis://:${SECRET}@h' }")
-        #expect(refused.first?.contains("variables in URLs are not expanded") == true)
-        #expect(refused.first?.contains("redis.url_env") == true)
-        #expect(refused.first?.contains("redis.password_file") == true)
+        let errors = refusals(of: "redis: { url: 'redis://:${SECRET}@h' }")
+        #expect(errors.first?.contains("variables in URLs are not expanded") == true)
+        #expect(errors.first?.contains("redis.url_env") == true)
+        #expect(errors.first?.contains("redis.password_file") == true)
         let read = try configuration("redis: { url_env: SHOP_REDIS }", environment: ["SHOP_REDIS": "redis://:hunter2@h"])
         #expect(read.redis.url == "redis://:hunter2@h")
         #expect(refusals(of: "redis: { url_env: SHOP_REDIS }").count == 1)
@@ -61,13 +61,13 @@ struct ConfigurationOverridesTests {
 
     @Test("An error in a variable or a flag names it")
     func slots() {
-        let refused = refusals(
+        let errors = refusals(
             of: "",
             environment: ["INTERLOCK_LOG_LEVEL": "loud", "INTERLOCK_REDIS_URL": "tcp://u:hunter2@h"],
             flags: .init(http: "7380")
         )
         #expect(
-            refused == [
+            errors == [
                 """
                 INTERLOCK_REDIS_URL: expected a URL that begins with redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or rediss+cluster:// \
                 (others are not supported), got "tcp://***@h"

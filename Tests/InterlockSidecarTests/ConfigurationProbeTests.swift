@@ -49,7 +49,7 @@ struct ConfigurationProbeTests {
             ])
     }
 
-    @Test("An omitted timeout leaves room for the next probe")
+    @Test("The default timeout is shorter than a short interval")
     func shortInterval() throws {
         #expect(try probe("{ path: /, every: 500ms }").timeout == .milliseconds(400))
     }
@@ -62,7 +62,7 @@ struct ConfigurationProbeTests {
     }
 
     @Test(
-        "An impossible setting is refused with its location",
+        "An invalid setting is rejected with its location",
         arguments: [
             ("{}", ": expected one of the keys path, url and tcp: the target of the probe"),
             ("{ path: /, tcp: 'a:1' }", ".tcp: expected only one of path, url and tcp"),
@@ -94,9 +94,9 @@ struct ConfigurationProbeTests {
             ("{ path: /, expect: { headers: { 'a b': x } } }", ".expect.headers.a b: expected a header name"),
         ]
     )
-    func refused(yaml: String, refusal: String) {
+    func invalid(yaml: String, error: String) {
         let yaml = "services:\n  a:\n    url: http://a.example\n    probe: \(yaml)"
-        #expect(refusals(of: yaml) == ["file.yaml:4: services.a.probe\(refusal)"])
+        #expect(refusals(of: yaml) == ["file.yaml:4: services.a.probe\(error)"])
     }
 
     private static let noExpressions =
@@ -104,7 +104,7 @@ struct ConfigurationProbeTests {
         + "or json: { PATH: VALUE } to require a value of a JSON body"
     private static let statuses = "a status or a range such as 200..399, within 100..599"
 
-    @Test("A path without a service URL is refused")
+    @Test("A path without a service URL is rejected")
     func noURL() {
         #expect(
             refusals(of: "services: { a: { probe: { path: / } } }") == [
@@ -113,14 +113,14 @@ struct ConfigurationProbeTests {
             ])
     }
 
-    @Test("A URL with a password is refused, and the password is not repeated")
+    @Test("A URL with a password is rejected, and the password is not repeated")
     func password() {
-        let refusals = refusals(of: "services: { a: { probe: { url: 'http://me:secret@a.example' } } }")
-        #expect(refusals.count == 1)
-        #expect(!refusals.joined().contains("secret"))
+        let errors = refusals(of: "services: { a: { probe: { url: 'http://me:secret@a.example' } } }")
+        #expect(errors.count == 1)
+        #expect(!errors.joined().contains("secret"))
     }
 
-    @Test("A service name too long for the election lock is refused unless every sidecar probes")
+    @Test("A service name too long for the election lock is rejected unless every sidecar probes")
     func longName() {
         let name = String(repeating: "a", count: 239)
         #expect(

@@ -25,7 +25,7 @@ struct ConfigurationQuorumTests {
     }
 
     @Test(
-        "An invalid quorum is refused",
+        "An invalid quorum is rejected",
         arguments: [
             (
                 "[]",
@@ -50,8 +50,8 @@ struct ConfigurationQuorumTests {
             ),
         ]
     )
-    func refused(urls: String, refusal: String) {
-        #expect(refusals(of: "redis: { url: \"redis://main\", urls: \(urls) }") == ["file.yaml:1: \(refusal)"])
+    func invalid(urls: String, error: String) {
+        #expect(refusals(of: "redis: { url: \"redis://main\", urls: \(urls) }") == ["file.yaml:1: \(error)"])
     }
 
     @Test("A quorum also requires the main Redis, which a flag may name")
@@ -66,7 +66,7 @@ struct ConfigurationQuorumTests {
         #expect(refusals(of: yaml, flags: .init(redisURL: "redis://main")).isEmpty)
     }
 
-    @Test("Waiting for replicas is refused together with a quorum")
+    @Test("Waiting for replicas cannot be combined with a quorum")
     func replicas() {
         let yaml = "redis: { url: \"redis://main\", urls: [ \(three) ] }\nlocks: { wait_replicas: 1 }"
         #expect(

@@ -2,24 +2,24 @@ import InterlockCore
 import SidecarSettings
 import Testing
 
-@Suite("Configuration: refusals")
+@Suite("Configuration: errors")
 struct ConfigurationRefusalTests {
-    @Test("The shortest lease defaults to 100 ms and never exceeds the longest")
-    func shortestLease() throws {
-        let byDefault = try configuration("services: {}")
-        #expect(byDefault.locks.minimumTTL == .milliseconds(100))
-        let told = try configuration("locks: { min_ttl: 5ms }")
-        #expect(told.locks.minimumTTL == .milliseconds(5))
-        let withShorterLeases = try configuration("locks: { max_ttl: 50ms }")
-        #expect(withShorterLeases.locks.minimumTTL == .milliseconds(50))
+    @Test("The minimum TTL defaults to 100 ms, or to the maximum TTL if that is shorter")
+    func minimumTTL() throws {
+        let defaults = try configuration("services: {}")
+        #expect(defaults.locks.minimumTTL == .milliseconds(100))
+        let loaded = try configuration("locks: { min_ttl: 5ms }")
+        #expect(loaded.locks.minimumTTL == .milliseconds(5))
+        let shortMaximum = try configuration("locks: { max_ttl: 50ms }")
+        #expect(shortMaximum.locks.minimumTTL == .milliseconds(50))
         #expect(
             refusals(of: "locks: { min_ttl: 2s, max_ttl: 1s }") == [
                 "file.yaml:1: locks.min_ttl: expected at most locks.max_ttl (1s), got 2s"
             ])
     }
 
-    @Test("All errors are reported at once, in the order of their lines")
-    func everyMistake() {
+    @Test("All errors are reported together, in line order")
+    func allErrors() {
         let yaml = """
             fleet_size: 0
             redis:
@@ -46,20 +46,20 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "Impossible permissions of the Unix socket and an unknown group are refused",
+        "Invalid permissions of the Unix socket and an unknown group are rejected",
         arguments: [
             ("unix_mode: 0777", "expected permissions such as 0600, 0660 or 0666"),
             ("unix_mode: 660x", "expected permissions such as 0600, 0660 or 0666"),
             ("unix_mode: 0060", "expected permissions such as 0600, 0660 or 0666"),
             ("unix_group: no such group", "expected the name of an existing group, or a number"),
         ])
-    func unixSocket(yaml: String, refusal: String) throws {
+    func unixSocket(yaml: String, error: String) throws {
         let found = try #require(refusals(of: "listen: { unix: /run/a.sock, \(yaml) }").first)
-        #expect(found.contains("listen.\(yaml.prefix { $0 != ":" }): \(refusal)"), "\(found)")
+        #expect(found.contains("listen.\(yaml.prefix { $0 != ":" }): \(error)"), "\(found)")
     }
 
     @Test(
-        "An impossible value of a service is refused with its location",
+        "An invalid value of a service is rejected with its location",
         arguments: [
             ("limits: [ { limit: 0, per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got 0"),
             ("limits: [ { limit: -3, per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got -3"),
@@ -164,12 +164,12 @@ struct ConfigurationRefusalTests {
             ),
         ]
     )
-    func service(yaml: String, refusal: String) {
-        #expect(refusals(of: "services:\n  a:\n    \(yaml)") == ["file.yaml:3: services.a.\(refusal)"])
+    func service(yaml: String, error: String) {
+        #expect(refusals(of: "services:\n  a:\n    \(yaml)") == ["file.yaml:3: services.a.\(error)"])
     }
 
     @Test(
-        "An impossible server setting is refused with its location",
+        "An invalid server setting is rejected with its location",
         arguments: [
             (
                 "redis: { url: \"http://x\" }",
@@ -228,12 +228,12 @@ struct ConfigurationRefusalTests {
             ),
         ]
     )
-    func server(yaml: String, refusal: String) {
-        #expect(refusals(of: yaml).first == "file.yaml:1: \(refusal)")
+    func server(yaml: String, error: String) {
+        #expect(refusals(of: yaml).first == "file.yaml:1: \(error)")
     }
 
     @Test(
-        "A setting under another name suggests the right name",
+        "The error for a setting under another product's name suggests the right name",
         arguments: [
             ("rate: 10", "rate: unknown key; did you mean limits?"),
             ("rate-limit: 10", "rate-limit: unknown key; did you mean limits?"),
@@ -245,13 +245,13 @@ struct ConfigurationRefusalTests {
             ("breaker: { threshold: 50% }", "breaker.threshold: unknown key; did you mean failure_rate?"),
             ("breaker: { reset_timeout: 5s }", "breaker.reset_timeout: unknown key; did you mean open_for?"),
         ])
-    func synonyms(service: String, refusal: String) {
+    func synonyms(service: String, error: String) {
         let all = refusals(of: "services: { catalog: { \(service) } }")
-        #expect(all == ["file.yaml:1: services.catalog.\(refusal)"])
+        #expect(all == ["file.yaml:1: services.catalog.\(error)"])
     }
 
     @Test(
-        "suggests the right value for the spellings that other software uses",
+        "The error for a spelling that other software uses suggests the right value",
         arguments: [
             ("breaker: { failure_rate: 50 }", "50%"), ("breaker: { failure_rate: 0.125 }", "12.5%"),
             ("breaker: { failures: 5xx }", "500..599"), ("breaker: { open_for: 30s-60s }", "30s..60s"),
@@ -267,7 +267,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "suggests nothing for an ambiguous or meaningless value",
+        "The error for an ambiguous or meaningless value suggests nothing",
         arguments: [
             "breaker: { failure_rate: 1 }", "breaker: { failure_rate: 500 }", "breaker: { failures: 9xx }",
             "limits: [ { limit: 1, per: soon } ]", "limits: [ { limit: 1, per: 1s-2s } ]",
@@ -278,7 +278,7 @@ struct ConfigurationRefusalTests {
         #expect(all.count == 1 && all.first?.contains("did you mean") == false, "\(all)")
     }
 
-    @Test("ignores top-level keys that begin with x-, which can hold anchors")
+    @Test("Top-level keys that begin with x- are ignored, so they can hold anchors")
     func extensions() throws {
         let read = try configuration("x-limits: &l [ { limit: 1, per: 1s } ]\nservices: { catalog: { limits: *l } }")
         #expect(read.services.first?.limits.map(\.limit) == [1])
@@ -286,7 +286,7 @@ struct ConfigurationRefusalTests {
         #expect(refusals(of: "services: { catalog: { x-note: a } }").count == 1)
     }
 
-    @Test("An unknown setting of a limit suggests a name, and suggestions never repeat")
+    @Test("The error for an unknown limit setting suggests each name only once")
     func offered() {
         let limit = refusals(of: "services: { catalog: { limits: [ { rate: 10, per: 1s } ] } }")
         #expect(limit.contains("file.yaml:1: services.catalog.limits[0].rate: unknown key; did you mean limit?"))
@@ -298,7 +298,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "A scalar in place of a mapping is answered with the line to write",
+        "The error for a scalar in place of a mapping shows the line to write",
         arguments: [
             ("on_limit: wait", "on_limit: expected a mapping (key: value), got \"wait\"; write on_limit: { action: wait }"),
             ("probe: /healthz", "probe: expected a mapping (key: value), got \"/healthz\"; write probe: { path: /healthz }"),
@@ -308,11 +308,11 @@ struct ConfigurationRefusalTests {
                 "timeouts: expected a mapping (key: value), got 5s; write timeouts: { total: 5s }"
             ),
         ])
-    func shorthand(service: String, refusal: String) {
-        #expect(refusals(of: "services: { catalog: { \(service) } }").first == "file.yaml:1: services.catalog.\(refusal)")
+    func shorthand(service: String, error: String) {
+        #expect(refusals(of: "services: { catalog: { \(service) } }").first == "file.yaml:1: services.catalog.\(error)")
     }
 
-    @Test("explains how to enable or disable a breaker instead of true and false")
+    @Test("The error for breaker: true or false explains how to enable or disable a breaker")
     func switchedBreaker() {
         let mapping = "file.yaml:1: services.catalog.breaker: expected a mapping (key: value)"
         #expect(
@@ -323,7 +323,7 @@ struct ConfigurationRefusalTests {
             refusals(of: "services: { catalog: { breaker: false } }") == [
                 "\(mapping), got false; to keep the breaker from opening, write breaker: { metrics_only: true }"
             ])
-        // Other mappings suggest no setting for a flag.
+        // For other mappings, no setting is suggested in place of true or false.
         #expect(
             refusals(of: "services: { catalog: { probe: true } }").first
                 == "file.yaml:1: services.catalog.probe: expected a mapping (key: value), got \"true\"")
@@ -331,13 +331,13 @@ struct ConfigurationRefusalTests {
 
     @Test("The suggested line reveals no password")
     func shorthandWithPassword() {
-        let refusal = refusals(of: "redis: 'redis://:hunter2@127.0.0.1'").first ?? ""
-        #expect(refusal.contains("write redis: { url: "))
-        #expect(!refusal.contains("hunter2"))
+        let error = refusals(of: "redis: 'redis://:hunter2@127.0.0.1'").first ?? ""
+        #expect(error.contains("write redis: { url: "))
+        #expect(!error.contains("hunter2"))
     }
 
     @Test(
-        "Invalid YAML is refused with its line",
+        "Invalid YAML is rejected with its line",
         arguments: [
             ("a: [1\nb: 2\n", "file.yaml:2: invalid YAML: "),
             ("redis: {}\n\tlog: {}\n", "file.yaml:2: invalid YAML: found a tab; indent with spaces"),
@@ -351,17 +351,17 @@ struct ConfigurationRefusalTests {
         ]
     )
     func syntax(yaml: String, beginning: String) throws {
-        let refusal = try #require(refusals(of: yaml).first)
-        #expect(refusal.hasPrefix(beginning), "\(refusal)")
+        let error = try #require(refusals(of: yaml).first)
+        #expect(error.hasPrefix(beginning), "\(error)")
     }
 
-    @Test("A file over 1 MiB is refused")
+    @Test("A file over 1 MiB is rejected")
     func tooLarge() {
         let yaml = "#" + String(repeating: "x", count: 1 << 20)
         #expect(refusals(of: yaml) == ["file.yaml: expected a file of at most 1 MiB"])
     }
 
-    @Test("Aliases cannot turn a small file into endless work")
+    @Test("Aliases cannot turn a small file into unbounded work")
     func aliases() {
         let items = String(repeating: "*l,", count: 2000)
         let services = (0..<2000).map { "s\($0): { limits: *all }" }.joined(separator: "\n  ")
@@ -384,14 +384,14 @@ struct ConfigurationRefusalTests {
     @Test("Only a few of thousands of duplicate keys are named")
     func repeatedKeys() throws {
         let yaml = (0..<3000).map { "k\($0): 1\nk\($0): 1\n" }.joined()
-        let refusal = try #require(refusals(of: yaml).first)
+        let error = try #require(refusals(of: yaml).first)
         let shown = "\"k0\" (lines 1 and 2), \"k1\" (lines 3 and 4), \"k2\" (lines 5 and 6)"
-        #expect(refusal.hasPrefix("file.yaml:1: duplicate keys: \(shown) and"), "\(refusal)")
-        #expect(refusal.hasSuffix("and 2997 more; set each key once"))
-        #expect(refusal.utf8.count < 300)
+        #expect(error.hasPrefix("file.yaml:1: duplicate keys: \(shown) and"), "\(error)")
+        #expect(error.hasSuffix("and 2997 more; set each key once"))
+        #expect(error.utf8.count < 300)
     }
 
-    @Test("A missing file is refused by name")
+    @Test("The error for a missing file names it")
     func missingFile() {
         let error = #expect(throws: ConfigurationError.self) {
             try SidecarConfiguration.load(file: "/nowhere/a.yaml", environment: [:])

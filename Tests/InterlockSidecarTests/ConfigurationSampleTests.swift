@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Configuration: sample files")
 struct ConfigurationSampleTests {
-    /// The root folder of the repository.
+    /// The root directory of the repository.
     private var project: String {
         #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
     }
@@ -14,7 +14,7 @@ struct ConfigurationSampleTests {
         let read = try SidecarConfiguration.load(file: project + "/docs/sample.yaml", environment: [:])
         #expect(read.redis.isEmbedded)
         #expect(read.services.map(\.name) == ["catalog", "search", "shop", "partner"])
-        // The first limit that a newcomer tries is per tenant and denies; it does not open the breaker.
+        // The limit that new users try first applies per tenant and denies calls; it does not open the breaker.
         #expect(read.services.first?.limits.first?.isPerSubject == true)
         #expect(read.services.first?.onLimit.action == .deny)
         #expect(read.warnings.isEmpty)

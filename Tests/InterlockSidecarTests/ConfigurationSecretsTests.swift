@@ -6,7 +6,7 @@ import NIOPosix
 import RedisClient
 import Testing
 
-/// Messages about a URL show no part of its password (S4); implausible secrets are rejected or cause a warning (S5).
+/// Messages about a URL show no part of its password, and implausible secrets are rejected or cause a warning.
 @Suite("Configuration: secrets in messages")
 struct ConfigurationSecretsTests {
     @Test(
@@ -23,9 +23,9 @@ struct ConfigurationSecretsTests {
         let quoted = "\"\(url)\""
         let quorum = "redis: { url: redis://a, urls: [redis://b, redis://c, \(quoted)] }"
         for yaml in ["redis: { url: \(quoted) }", "redis: \(quoted)", quorum] {
-            let refused = refusals(of: yaml)
-            #expect(!refused.isEmpty, "\(yaml)")
-            for problem in refused { #expect(!problem.contains("SECRET"), "\(problem)") }
+            let errors = refusals(of: yaml)
+            #expect(!errors.isEmpty, "\(yaml)")
+            for problem in errors { #expect(!problem.contains("SECRET"), "\(problem)") }
         }
         for problem in refusals(of: "", environment: ["INTERLOCK_REDIS_URL": url]) + refusals(of: "", flags: .init(redisURL: url))
         {
@@ -44,28 +44,28 @@ struct ConfigurationSecretsTests {
             "services: { a: { url: \"http://h\", probe: { url: \"ftp://u:p@SECRET/x@h/\" } } }",
         ])
     func others(yaml: String) {
-        let refused = refusals(of: yaml)
-        #expect(!refused.isEmpty, "\(yaml)")
-        for problem in refused { #expect(!problem.contains("SECRET"), "\(problem)") }
+        let errors = refusals(of: yaml)
+        #expect(!errors.isEmpty, "\(yaml)")
+        for problem in errors { #expect(!problem.contains("SECRET"), "\(problem)") }
     }
 
-    @Test("A password with an @ and a slash is answered with the remedy")
+    @Test("The error for a password with an @ and a slash states the remedy")
     func remedy() {
-        let refused = refusals(of: "redis: { url: \"redis://u:p@ss/word@h:6379\" }")
-        #expect(refused.first?.contains("percent-encode") ?? false, "\(refused)")
-        #expect(refused.first?.contains("or use redis.password_file") ?? false, "\(refused)")
+        let errors = refusals(of: "redis: { url: \"redis://u:p@ss/word@h:6379\" }")
+        #expect(errors.first?.contains("percent-encode") ?? false, "\(errors)")
+        #expect(errors.first?.contains("or use redis.password_file") ?? false, "\(errors)")
     }
 
-    @Test("A password with an @ in a flag is answered with the remedy, without showing it")
+    @Test("The error for a password with an @ in a flag states the remedy without revealing the password")
     func secondAt() {
-        let refused = refusals(of: "", flags: .init(redisURL: "redis+sentinel://u:p@SECRET/x@s1/main"))
-        #expect(refused.count == 1)
-        #expect(refused.first?.contains("percent-encode") ?? false, "\(refused)")
-        #expect(refused.first?.contains("or use redis.password_file") ?? false, "\(refused)")
-        #expect(refused.first?.contains("SECRET") == false, "\(refused)")
+        let errors = refusals(of: "", flags: .init(redisURL: "redis+sentinel://u:p@SECRET/x@s1/main"))
+        #expect(errors.count == 1)
+        #expect(errors.first?.contains("percent-encode") ?? false, "\(errors)")
+        #expect(errors.first?.contains("or use redis.password_file") ?? false, "\(errors)")
+        #expect(errors.first?.contains("SECRET") == false, "\(errors)")
     }
 
-    @Test("warns about a redis.url with the port of Sentinels")
+    @Test("A redis.url with Sentinel's port causes a warning")
     func sentinelPort() throws {
         let warnings = try configuration("redis: { url: redis://s1:26379 }").warnings
         #expect(warnings.count == 1 && warnings.first?.contains("redis.sentinels") ?? false, "\(warnings)")
@@ -73,7 +73,7 @@ struct ConfigurationSecretsTests {
         #expect(try configuration("redis: { url: redis+sentinel://s1:26379/main }").warnings.isEmpty)
     }
 
-    @Test("A stray percent sign is refused, in a password too", arguments: ["p%zz", "p%", "p%4", "100%sure"])
+    @Test("A stray percent sign is rejected, even in a password", arguments: ["p%zz", "p%", "p%4", "100%sure"])
     func escapes(password: String) throws {
         let error = #expect(throws: RedisURLError.self) { try RedisConfiguration(url: "redis://u:\(password)@h") }
         #expect(error?.reason.contains("%25") ?? false, "\(String(describing: error))")
@@ -106,7 +106,7 @@ struct ConfigurationSecretsTests {
         #expect(refusals(of: "redis: { url: redis://h, embedded: true }", flags: .init(redisURL: "redis://flag")).count == 1)
     }
 
-    @Test("The address of a sidecar's own RESP API is refused as a Redis", .timeLimit(.minutes(1)))
+    @Test("A redis.url that points to a sidecar's RESP API is rejected", .timeLimit(.minutes(1)))
     func sidecarAsRedis() async throws {
         for keys in [[], [APIKey(name: "ops", secret: "0123456789abcdef", role: .admin)]] {
             try await RESPTestAPI.with(keys: keys) { api in

@@ -27,7 +27,7 @@ struct ConfigurationSentinelTests {
     }
 
     @Test(
-        "Unusable settings are refused",
+        "Unusable settings are rejected",
         arguments: [
             ("{ sentinels: [s1] }", "redis: sentinels requires the key primary: the primary's name"),
             ("{ primary: main }", "redis: primary requires the key sentinels: their addresses as host[:port]"),
@@ -66,8 +66,8 @@ struct ConfigurationSentinelTests {
             ),
             ("{ sentinel: [s1], primary: main }", "redis.sentinel: unknown key; use redis.sentinels"),
         ])
-    func refused(redis: String, refusal: String) {
-        #expect(refusals(of: "redis: \(redis)").contains { $0.hasSuffix(refusal) }, "\(refusals(of: "redis: \(redis)"))")
+    func invalid(redis: String, error: String) {
+        #expect(refusals(of: "redis: \(redis)").contains { $0.hasSuffix(error) }, "\(refusals(of: "redis: \(redis)"))")
     }
 
     @Test("Null settings count as absent, and a user name may have its password in a file")
@@ -91,11 +91,11 @@ struct ConfigurationSentinelTests {
 
     @Test("A URL with an @ in its query is hidden completely")
     func masked() {
-        let refused = refusals(of: "redis: { url: \"redis+sentinel://s1?sentinel_password=p@hunter2\" }")
-        #expect(refused.first?.hasSuffix("got \"redis+sentinel://***\"") ?? false, "\(refused)")
+        let errors = refusals(of: "redis: { url: \"redis+sentinel://s1?sentinel_password=p@hunter2\" }")
+        #expect(errors.first?.hasSuffix("got \"redis+sentinel://***\"") ?? false, "\(errors)")
     }
 
-    @Test("A primary behind Sentinels cannot be a server of a quorum")
+    @Test("A Sentinel URL cannot name a server of a quorum")
     func quorum() {
         let urls = "[ \"redis://a\", \"redis://b\", \"redis+sentinel://s1/main\" ]"
         #expect(
@@ -122,10 +122,11 @@ struct ConfigurationSentinelTests {
                 return isConnected != nil
             }
             let authority = "ca: \(certificate.certificatePath)"
-            let own = "cert: \(certificate.certificatePath), key: \(certificate.keyPath)"
+            let clientCertificate = "cert: \(certificate.certificatePath), key: \(certificate.keyPath)"
             let cases = [
-                ("\(authority), \(own), server_name: localhost", true), ("\(authority), \(own)", false),
-                ("\(own), server_name: localhost", false), ("\(authority), server_name: localhost", false),
+                ("\(authority), \(clientCertificate), server_name: localhost", true),
+                ("\(authority), \(clientCertificate)", false),
+                ("\(clientCertificate), server_name: localhost", false), ("\(authority), server_name: localhost", false),
             ]
             for (tls, expected) in cases {
                 let isConnected = try await connects(tls)

@@ -10,19 +10,19 @@ struct ConfigurationUpstreamTests {
         try configuration("services:\n  a:\n    \(yaml)").services.first
     }
 
-    @Test("A URL alone leaves every default in force")
+    @Test("A URL alone gives every other setting its default")
     func defaults() throws {
         let read = try service("url: \"https://api.example.com/v1\"")
         #expect(read?.upstream == UpstreamSettings(url: "https://api.example.com/v1"))
         #expect(try service("url: null") == ServiceDefinition(name: "a"))
     }
 
-    @Test("A permit lives longer than its call may take")
+    @Test("The default permit lifetime exceeds the maximum duration of a call")
     func permitLifetime() throws {
         let url = "url: \"http://h\""
         #expect(try service(url)?.permitLifetime == .seconds(70))
         #expect(try service(url + "\n    timeouts: { total: 5m }")?.permitLifetime == .seconds(310))
-        // The value is capped at the longest permit lifetime, so that a reload accepts it.
+        // The value is capped at the maximum permit lifetime, so that a reload accepts it.
         #expect(try service(url + "\n    timeouts: { total: 1d }")?.permitLifetime == .seconds(86_400))
         #expect(try service(url + "\n    timeouts: { total: 5m }\n    permit_ttl: 3s")?.permitLifetime == .seconds(3))
     }
@@ -36,7 +36,7 @@ struct ConfigurationUpstreamTests {
         #expect(long.warnings.isEmpty)
     }
 
-    @Test("warns about a connect timeout above the total timeout")
+    @Test("A connect timeout above the total timeout causes a warning")
     func longConnect() throws {
         let text = "services:\n  a:\n    url: http://127.0.0.1:1\n    timeouts: "
         let warnings = try configuration(text + "{ connect: 30s, total: 1s }").warnings
@@ -130,7 +130,7 @@ struct ConfigurationUpstreamTests {
     }
 
     @Test(
-        "An impossible value is refused with its location",
+        "An invalid value is rejected with its location",
         arguments: [
             ("url: \"http://u:p@h\"", "url: expected a URL without user, query or fragment, got \"http://***@h\""),
             ("url: \"http://h/a?b\"", "url: expected a URL without user, query or fragment, got \"http://h/a?***\""),
@@ -173,7 +173,7 @@ struct ConfigurationUpstreamTests {
                 "fallback.body: conflicts with last_good; remove one of them"
             ),
         ])
-    func refused(yaml: String, refusal: String) {
-        #expect(refusals(of: "services:\n  a:\n    \(yaml)") == ["file.yaml:3: services.a.\(refusal)"])
+    func invalid(yaml: String, error: String) {
+        #expect(refusals(of: "services:\n  a:\n    \(yaml)") == ["file.yaml:3: services.a.\(error)"])
     }
 }

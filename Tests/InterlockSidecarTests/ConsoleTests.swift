@@ -39,15 +39,15 @@ struct ConsoleTests {
         }
     }
 
-    @Test("The page is public, its data needs a key, and other sites' pages get neither")
+    @Test("The page is public, its data needs a key, and pages of other sites can load neither")
     func admission() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
             let page = try await api.client.send("GET", "/console")
             #expect(page.body.contains("data-keys=\"required\""))
             try await api.expect(401, "GET", "/v1/live")
             try await api.expect(200, "GET", "/v1/live", headers: ["X-Api-Key": "web-secret"])
-            let foreign = ["X-Api-Key": "web-secret", "Origin": "http://evil.example"]
-            try await api.expect(403, "GET", "/v1/live", headers: foreign)
+            let otherOrigin = ["X-Api-Key": "web-secret", "Origin": "http://evil.example"]
+            try await api.expect(403, "GET", "/v1/live", headers: otherOrigin)
             try await api.expect(403, "GET", "/console", headers: ["Sec-Fetch-Site": "cross-site"])
             try await api.expect(403, "POST", "/v1/locks/a/break", "{}", headers: ["X-Api-Key": "web-secret"])
         }
@@ -113,12 +113,12 @@ struct ConsoleTests {
                 try #require(ContinuousClock.now < deadline)
                 let frame = try await api.client.send("GET", "/v1/live?view=locks&cursor=\(cursor)")
                 guard case .object(let page) = frame.json["locks"], case .list(let rows) = page["locks"],
-                    case .text(let following) = page["cursor"]
+                    case .text(let nextCursor) = page["cursor"]
                 else { throw HTTPTestClient.NotHTTP(text: frame.body) }
                 // The read budget is used up, so this page has not been read yet.
                 if page["at_ms"] == .null { continue }
                 for case .object(let lock) in rows { seen.insert(lock["name"] ?? .null) }
-                next = following == "0" ? nil : following
+                next = nextCursor == "0" ? nil : nextCursor
                 #expect(page["complete"] == .flag(next == nil))
             }
             #expect(seen.count == 240)
@@ -126,17 +126,17 @@ struct ConsoleTests {
     }
 
     @Test("A stream begins with the viewer and every part, and then sends changes")
-    func news() async throws {
+    func changes() async throws {
         try await HTTPTestAPI.with { api in
-            let acted = NIOLockedValueBox(false)
+            let isChanged = NIOLockedValueBox(false)
             try await api.client.follow("GET", "/v1/live?view=grants", headers: Self.stream) { received in
-                if let first = HTTPTestClient.event("grants", in: received), acted.withLockedValue({ !$0 }) {
+                if let first = HTTPTestClient.event("grants", in: received), isChanged.withLockedValue({ !$0 }) {
                     #expect(first.body == #"{"grants":[]}"#)
                     let hello = try #require(HTTPTestClient.event("hello", in: received))
                     #expect(hello.text("role") == "admin")
                     let head = try #require(received.firstRange(of: "event: hello")?.lowerBound)
                     #expect(try #require(received.firstRange(of: "event: sidecar")?.lowerBound) > head)
-                    acted.withLockedValue { $0 = true }
+                    isChanged.withLockedValue { $0 = true }
                     try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
                 }
                 return received.contains(#""name":"orders""#)
@@ -185,13 +185,13 @@ struct ConsoleTests {
             let info = try await client.send(AnyCommand(["INFO", "commandstats"])).text ?? ""
             let line = info.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_evalsha:calls=") } ?? ""
             let calls = Int(line.dropFirst("cmdstat_evalsha:calls=".count).prefix { $0.isNumber }) ?? 0
-            // Separate reads would make 40 calls; the remainder are the sidecar's own.
+            // Separate reads would make 40 calls. The total also includes the sidecar's background calls.
             #expect(calls < 20, "\(line)")
             await client.close()
         }
     }
 
-    @Test("A stream ends with its key's removal and with the sidecar")
+    @Test("A stream ends when its key is removed or the sidecar shuts down")
     func ends() async throws {
         try await HTTPTestAPI.with { api in
             let isDown = NIOLockedValueBox(false)
@@ -228,12 +228,12 @@ struct ConsoleTests {
                 let refusal = try await api.client.send("GET", "/v1/live", headers: Self.stream)
                 #expect(refusal.status == 503)
                 #expect(refusal.text("detail")?.contains("64 consoles") == true)
-                // A single frame is served even when no more streams are.
+                // A single frame is served even when no further stream is accepted.
                 try await api.expect(200, "GET", "/v1/live")
                 try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
                 try await group.waitForAll()
             }
-            try await eventually("viewers that left free their slots") {
+            try await eventually("the slots of disconnected viewers are free") {
                 let count = NIOLockedValueBox(0)
                 try? await api.client.follow("GET", "/v1/live", headers: Self.stream) { received in
                     if received.contains("event: hello") { count.withLockedValue { $0 = 1 } }
@@ -244,7 +244,7 @@ struct ConsoleTests {
         }
     }
 
-    @Test("A frame during an outage of Redis arrives in time, says so and shows the last known state")
+    @Test("During a Redis outage, a frame arrives in time, reports the outage and shows the last known state")
     func redisUnreachable() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)

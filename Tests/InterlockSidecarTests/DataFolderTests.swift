@@ -5,15 +5,15 @@ import Testing
 @testable import SidecarSettings
 @testable import InterlockSidecar
 
-@Suite("Data folders")
+@Suite("Data directory")
 struct DataFolderTests {
-    private static func withFolder(_ body: (String) throws -> Void) throws {
+    private static func withDirectory(_ body: (String) throws -> Void) throws {
         let temporary = try TemporaryFolder()
         defer { temporary.remove() }
         try body(temporary.path + "/data")
     }
 
-    /// Returns the error for a folder that is rejected; `nil` if it is accepted.
+    /// Returns the error for a directory that is rejected; `nil` if it is accepted.
     private static func refusal(_ path: String) -> String? {
         do throws(SidecarError) {
             _ = try DataDirectory(path: path)
@@ -23,18 +23,20 @@ struct DataFolderTests {
         }
     }
 
-    @Test("A missing folder is created for this user alone, with its parents")
+    @Test("A missing directory is created with its parents, and only this user can access it")
     func made() throws {
-        try Self.withFolder { path in
+        try Self.withDirectory { path in
             #expect(Self.refusal(path + "/deep") == nil)
             #expect(FileMode.of(path) == 0o700)
             #expect(FileMode.of(path + "/deep") == 0o700)
         }
     }
 
-    @Test("A folder that others can enter is refused and left unchanged", arguments: [0o777, 0o755, 0o750, 0o701] as [mode_t])
-    func openToOthers(mode: mode_t) throws {
-        try Self.withFolder { path in
+    @Test(
+        "A directory that other users can enter is rejected and left unchanged",
+        arguments: [0o777, 0o755, 0o750, 0o701] as [mode_t])
+    func accessibleToOthers(mode: mode_t) throws {
+        try Self.withDirectory { path in
             try #require(mkdir(path, 0o700) == 0 && chmod(path, mode) == 0)
             #expect(Self.refusal(path)?.contains("chmod 700 \(path)") == true)
             #expect(FileMode.of(path) == mode)
@@ -42,27 +44,28 @@ struct DataFolderTests {
         }
     }
 
-    @Test("A planted link inside the folder is not followed", arguments: ["redis.log", "redis.sock", "interlock.lock"])
+    @Test(
+        "A planted symbolic link inside the directory is not followed", arguments: ["redis.log", "redis.sock", "interlock.lock"])
     func planted(file: String) throws {
-        try Self.withFolder { path in
-            let precious = path + "/precious"
-            try #require(mkdir(path, 0o700) == 0 && symlink(precious, "\(path)/\(file)") == 0)
+        try Self.withDirectory { path in
+            let linkTarget = path + "/target"
+            try #require(mkdir(path, 0o700) == 0 && symlink(linkTarget, "\(path)/\(file)") == 0)
             #expect(Self.refusal(path) != nil)
-            #expect(FileMode.of(precious) == nil)
+            #expect(FileMode.of(linkTarget) == nil)
         }
     }
 
-    @Test("A file, or another user's folder, is refused")
-    func unfit() throws {
-        try Self.withFolder { path in
+    @Test("A file and another user's directory are rejected")
+    func unusable() throws {
+        try Self.withDirectory { path in
             let file = open(path, O_CREAT | O_WRONLY, 0o600)
             try #require(file >= 0)
             close(file)
             #expect(Self.refusal(path)?.contains(path) == true)
         }
-        try Self.withFolder { path in
+        try Self.withDirectory { path in
             try #require(mkdir(path, 0o700) == 0)
-            // Only root can change the owner of a folder; for other users, /usr belongs to root.
+            // Only root can change a directory's owner, so other users test with /usr, which belongs to root.
             let isRoot = geteuid() == 0
             if isRoot { try #require(chown(path, 65534, 65534) == 0) }
             #expect(Self.refusal(isRoot ? path : "/usr")?.contains("another user") == true)

@@ -23,7 +23,7 @@ struct DomainInspectionTests {
         return settings
     }
 
-    @Test("LIMIT.PEEK with a descriptor reports the decision without taking anything")
+    @Test("LIMIT.PEEK with a descriptor reports the decision without using the limit")
     func command() async throws {
         try await RESPTestAPI.with(domains: Self.domains) { api in
             func peek(_ descriptor: String) async throws -> [Int] {
@@ -31,8 +31,8 @@ struct DomainInspectionTests {
                     ?? []
             }
             for _ in 0..<2 { #expect(try await Array(peek("ip=10.0.0.1").prefix(4)) == [0, 1, 1, -1]) }
-            let ask = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "10.0.0.1")])
-            #expect(try await api.coordinator.decide("edge", [ask])?.isOverLimit == false)
+            let requested = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "10.0.0.1")])
+            #expect(try await api.coordinator.decide("edge", [requested])?.isOverLimit == false)
             let refused = try await peek("ip=10.0.0.1")
             #expect(Array(refused.prefix(3)) == [1, 1, 0] && (3_590_000...3_600_000).contains(refused[3]))
             #expect(try await Array(peek("list=a%2Cb=c").prefix(3)) == [0, 7, 7])
@@ -47,11 +47,11 @@ struct DomainInspectionTests {
         }
     }
 
-    @Test("HTTP lists the rules with their decisions, and evaluates a descriptor without taking anything")
+    @Test("HTTP lists the rules with their decisions, and evaluates a descriptor without using the limit")
     func requests() async throws {
         try await HTTPTestAPI.with(domains: Self.domains) { api in
-            let ask = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "a")])
-            for _ in 0..<3 { _ = try await api.coordinator.decide("edge", [ask]) }
+            let requested = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "a")])
+            for _ in 0..<3 { _ = try await api.coordinator.decide("edge", [requested]) }
             let all = try await api.client.send("GET", "/v1/domains")
             #expect(all.status == 200)
             #expect(all.body.contains(#""over_limit":2"#) && all.body.contains(#""rule":"closed""#), "\(all.body)")

@@ -34,7 +34,7 @@ struct EventStreamTests {
     func unknownTypes() async throws {
         try await HTTPTestAPI.with { api in
             try await api.isSubscribed()
-            try await Self.following(api) { publish in
+            try await Self.followEvents(api) { publish in
                 try await publish(#"{"v":1,"type":"weather.changed","origin":"x","db":0,"at_ms":1}"#)
             } until: { received in
                 HTTPTestClient.event("weather.changed", in: received) != nil
@@ -42,21 +42,21 @@ struct EventStreamTests {
         }
     }
 
-    @Test("A slow client loses the oldest events, learns how many, and stays connected")
+    @Test("A slow client loses the oldest events, is notified of their number, and stays connected")
     func slowClient() async throws {
         // More than the kernel buffers for a connection, so the listener has to wait for its client.
         let padding = String(repeating: "x", count: 32 << 10)
         let count = 900
         try await HTTPTestAPI.with { api in
             try await api.isSubscribed()
-            let witness = api.coordinator.events.json.subscribe()
-            try await Self.following(api) { publish in
+            let otherSubscriber = api.coordinator.events.json.subscribe()
+            try await Self.followEvents(api) { publish in
                 for number in 1...count {
                     try await publish(
                         #"{"v":1,"type":"test.\#(number)","origin":"x","db":0,"at_ms":1,"padding":"\#(padding)"}"#)
                     // Redis disconnects a subscriber that falls far behind.
                     guard number.isMultiple(of: 50) else { continue }
-                    for await event in witness where event.type == "test.\(number)" { break }
+                    for await event in otherSubscriber where event.type == "test.\(number)" { break }
                 }
             } until: { received in
                 // Only the end is searched, because searching everything on each receipt takes too long.
@@ -69,7 +69,7 @@ struct EventStreamTests {
     }
 
     /// Follows the events and, once the stream has begun, lets `body` publish messages while nothing is read.
-    private static func following(
+    private static func followEvents(
         _ api: HTTPTestAPI, body: @Sendable (_ publish: (String) async throws -> Void) async throws -> Void,
         until isEnough: @Sendable (_ received: String) -> Bool, then check: @Sendable (_ received: String) -> Void = { _ in }
     ) async throws {

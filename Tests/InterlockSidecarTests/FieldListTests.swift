@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Proxy: lists, dates and directives in fields")
 struct FieldListTests {
-    private func passed(_ fields: [(String, String)]) -> HTTPHeaders {
+    private func upstreamFields(_ fields: [(String, String)]) -> HTTPHeaders {
         ProxyFields.request(
             HTTPRequestHead(version: .http1_1, method: .GET, uri: "/", headers: HTTPHeaders(fields)), authority: "up:1",
             forwarded: "for=192.0.2.1", hasBody: false, isForHTTP2: true)
@@ -17,12 +17,12 @@ struct FieldListTests {
         "Fields named in Connection are removed, regardless of spacing",
         arguments: ["close,\tX-Hop", "close\t,x-hop\t", "\tX-HOP ", "a b, X-Hop", ",,X-Hop"])
     func connection(value: String) {
-        #expect(!passed([("Connection", value), ("X-Hop", "1")]).contains(name: "x-hop"))
+        #expect(!upstreamFields([("Connection", value), ("X-Hop", "1")]).contains(name: "x-hop"))
     }
 
     @Test("TE and Upgrade are parsed the same way", arguments: ["trailers", " Trailers\t", "deflate,\ttrailers;q=0.5"])
     func trailers(value: String) {
-        #expect(passed([("TE", value)])["TE"] == ["trailers"])
+        #expect(upstreamFields([("TE", value)])["TE"] == ["trailers"])
     }
 
     @Test(
@@ -35,7 +35,7 @@ struct FieldListTests {
     }
 
     @Test(
-        "The three date formats mean the same second",
+        "The three date formats denote the same second",
         arguments: [
             "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
             "sun, 06 nov 1994 08:49:37 gmt",
@@ -53,9 +53,9 @@ struct FieldListTests {
 
     @Test("Requests with different From fields do not share a cached response")
     func from() {
-        let asked = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "a@example.com"])
+        let request = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "a@example.com"])
         let other = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "b@example.com"])
-        #expect(LastGoodAnswers.key(of: asked) == nil || LastGoodAnswers.key(of: asked) != LastGoodAnswers.key(of: other))
+        #expect(LastGoodAnswers.key(of: request) == nil || LastGoodAnswers.key(of: request) != LastGoodAnswers.key(of: other))
     }
 
     @Test("Space around the names in Vary makes no difference")

@@ -7,7 +7,7 @@ import Testing
 
 @testable import InterlockSidecar
 
-@Suite("Known troubles of other breakers: probes")
+@Suite("Known issues of other circuit breakers: probes")
 struct FieldOutageTests {
     private static let failures: [ProbedServer.Answer] = [
         .http(500), .http(404), .http(200, body: "down for maintenance"), .close, .bytes("garbage\r\n\r\n"), .http(302),
@@ -18,16 +18,16 @@ struct FieldOutageTests {
         target: .http("/"), interval: .milliseconds(120), timeout: .milliseconds(100),
         expectation: ProbeExpectation(statuses: StatusSet(200...200), body: [.contains("ok")]), healthyAfter: 1, origin: .all)
 
-    @Test("A failed probe never brings a service back")
-    func neverGoodNews() async throws {
+    @Test("Failing probes never report that a service is up")
+    func failureNeverCloses() async throws {
         try await ProbedServer.with { server, port in
             let breakers = RecordingBreakers()
             server.answer(Self.failures[0])
             try await OutageMonitor.with([.probed("catalog", port: port, Self.settings)], reports: breakers.reports) { _ in
                 for answer in Self.failures {
                     server.answer(answer)
-                    let told = breakers.findings.count
-                    try await eventually("two more probes failed") { breakers.findings.count >= told + 2 }
+                    let findingCount = breakers.findings.count
+                    try await eventually("two more probes failed") { breakers.findings.count >= findingCount + 2 }
                 }
                 #expect(!breakers.findings.contains(.up))
                 server.answer(.http(200, body: "ok"))
@@ -56,8 +56,8 @@ struct FieldOutageTests {
                     #expect(cause == BreakerCause.outage.rawValue)
                     for answer in Self.failures {
                         server.answer(answer)
-                        let asked = server.requests.count
-                        try await eventually("two more probes failed") { server.requests.count >= asked + 2 }
+                        let requestCount = server.requests.count
+                        try await eventually("two more probes failed") { server.requests.count >= requestCount + 2 }
                         let state = try await coordinator.breaker(service: "catalog").state
                         #expect(state == .open)
                     }

@@ -12,7 +12,7 @@ struct FrameBudgetTests {
         var budget = FrameBudget(now: now)
         var frames = 0
         while now < 10 * Self.second {
-            // One read brings a hundred frames.
+            // Each read receives a hundred frames.
             for _ in 0..<100 { budget.spend() }
             frames += 100
             if budget.isSpent { now += budget.pause(now: now) }
@@ -45,7 +45,7 @@ struct FrameBudgetTests {
         }
     }
 
-    @Test("Unused budget is kept for one second")
+    @Test("Unused budget carries over for one second")
     func kept() {
         var budget = FrameBudget(now: 0)
         _ = budget.pause(now: 1000 * Self.second)

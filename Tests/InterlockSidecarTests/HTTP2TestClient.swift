@@ -199,9 +199,9 @@ struct HTTP2TestClient {
         return answers[stream] ?? Answer()
     }
 
-    /// Returns the partial answer on a stream once `enough` accepts it.
-    mutating func answer(_ stream: UInt32, until enough: (Answer) -> Bool) async throws -> Answer {
-        while !enough(answers[stream] ?? Answer()) { try await take(try await frame(), opensWindow: false) }
+    /// Returns the partial answer on a stream once `isEnough` accepts it.
+    mutating func answer(_ stream: UInt32, until isEnough: (Answer) -> Bool) async throws -> Answer {
+        while !isEnough(answers[stream] ?? Answer()) { try await take(try await frame(), opensWindow: false) }
         return answers[stream] ?? Answer()
     }
 

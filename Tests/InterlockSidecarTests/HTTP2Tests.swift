@@ -16,7 +16,7 @@ struct HTTP2Tests {
         static let enhanceYourCalm: UInt32 = 11
     }
 
-    @Test("Requests on one connection are answered on their own streams, slow ones after quick ones")
+    @Test("Requests on one connection are answered on their streams, and a slow one does not delay others")
     func streams() async throws {
         try await HTTPTestAPI.with { api in
             try await Client.with(port: api.client.port) { client in
@@ -120,10 +120,8 @@ struct HTTP2Tests {
         }
     }
 
-    // MARK: Floods
-
     @Test(
-        "A request may name its host in Host alone, or in both fields alike",
+        "A request may name its host in Host alone, or identically in Host and :authority",
         arguments: [
             [("host", "localhost")], [(":authority", "localhost"), ("host", "LOCALHOST")],
             [("host", "sidecar.internal:80"), ("x", "y")],
@@ -154,6 +152,8 @@ struct HTTP2Tests {
                 [(":method", "GET"), (":scheme", "http"), (":path", "/proxy/shop/a")] + pseudo + others, stream: 1, ends: true))
     }
 
+    // MARK: Floods
+
     @Test("A client that only opens and resets streams is disconnected, and its calls are finished")
     func rapidReset() async throws {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
@@ -180,9 +180,9 @@ struct HTTP2Tests {
             try await Client.with(port: api.client.port) { client in
                 var head = Client.head("GET", "/healthz", stream: 1)
                 head.flags = Client.Frame.endStream
-                let more = Client.Frame(kind: .continuation, stream: 1, payload: ByteBuffer(repeating: 0, count: 10))
+                let continuation = Client.Frame(kind: .continuation, stream: 1, payload: ByteBuffer(repeating: 0, count: 10))
                 // The listener may close the connection before everything is sent.
-                try? await client.send([head] + Array(repeating: more, count: 10_000))
+                try? await client.send([head] + Array(repeating: continuation, count: 10_000))
                 let code = try await client.end()
                 #expect(code ?? Code.enhanceYourCalm > 0)
             }
@@ -193,7 +193,7 @@ struct HTTP2Tests {
     @Test(
         "A flood of frames that require an answer ends the connection or delays no other request",
         arguments: [HTTP2TestClient.Frame.Kind.ping, .settings])
-    func upkeep(kind: HTTP2TestClient.Frame.Kind) async throws {
+    func controlFrames(kind: HTTP2TestClient.Frame.Kind) async throws {
         try await HTTPTestAPI.with(firstRequestTimeout: .seconds(60)) { api in
             try await Client.with(port: api.client.port) { client in
                 let payload = kind == .ping ? ByteBuffer(repeating: 1, count: 8) : ByteBuffer()
@@ -233,7 +233,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("A response before the end of its request is complete, and then the stream ends")
+    @Test("A response sent before its request ends is complete, and then the stream ends")
     func early() async throws {
         let body = String(repeating: "0123456789", count: 100)
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
@@ -269,14 +269,14 @@ struct HTTP2Tests {
                     if frame.kind == .reset { reset = frame.errorCode }
                 }
                 #expect(reset == Code.none)
-                // A small body is received to its end.
+                // A small body is received completely.
                 try await client.send(
                     Client.head("POST", "/nowhere", stream: 3, ends: false), Client.data(part, stream: 3, ends: true),
                     Client.head("GET", "/healthz", stream: 5))
                 #expect(try await client.answer(5).status == "200")
                 let small = try await client.answer(3)
                 #expect(small.status == "404" && small.reset == nil)
-                // A body whose announced length is small is received to its end, too.
+                // A body with a small announced length is received completely, too.
                 try await client.send(Client.head("POST", "/nowhere", [("content-length", "100000")], stream: 7, ends: false))
                 #expect(try await client.answer(7).status == "404")
                 for number in 1...10 {
@@ -287,8 +287,8 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("Cancelling streams by the hundred affects no other stream")
-    func givenUp() async throws {
+    @Test("Cancelling hundreds of streams affects no other stream")
+    func cancelledStreams() async throws {
         try await ProxyTestAPI.with(
             configure: { $0.upstream?.retries.attempts = 0 },
             upstream: { call in
@@ -398,7 +398,9 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("A request without a body stays without one, whatever its method", arguments: ["GET", "HEAD", "POST", "DELETE"])
+    @Test(
+        "A request without a body is forwarded without one, regardless of its method",
+        arguments: ["GET", "HEAD", "POST", "DELETE"])
     func bodiless(method: String) async throws {
         try await ProxyTestAPI.with(
             upstream: { call in try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(method == "HEAD" ? 9 : 0)\r\n\r\n") }
@@ -416,7 +418,7 @@ struct HTTP2Tests {
     }
 
     @Test("A truncated response resets its stream")
-    func brokenOff() async throws {
+    func truncated() async throws {
         try await ProxyTestAPI.with(
             upstream: { call in
                 try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
@@ -434,7 +436,7 @@ struct HTTP2Tests {
     }
 
     @Test("A client that disconnects ends its calls and frees their permits")
-    func departure() async throws {
+    func disconnect() async throws {
         try await ProxyTestAPI.with(upstream: { call in while try await call.more() != nil {} }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(
@@ -464,7 +466,7 @@ struct HTTP2Tests {
         }
     }
 
-    // MARK: Ends
+    // MARK: Closing connections
 
     @Test("An idle connection gets a GOAWAY and is closed; a silent one is closed")
     func idle() async throws {
@@ -508,7 +510,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("All streams together are limited like connections, and those beyond learn the sidecar's health")
+    @Test("Streams count toward the connection limit, and those beyond it can read only the sidecar's health")
     func manyStreams() async throws {
         try await HTTPTestAPI.with(maximumConnections: 2) { api in
             try await Client.with(port: api.client.port) { client in
@@ -525,7 +527,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("A full listener reports the sidecar's health once, and nothing else")
+    @Test("On a connection beyond the limit, only one health request is answered")
     func full() async throws {
         try await HTTPTestAPI.with(maximumConnections: 1) { api in
             try await Client.with(port: api.client.port) { first in

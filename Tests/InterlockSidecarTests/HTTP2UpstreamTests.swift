@@ -53,7 +53,7 @@ struct HTTP2UpstreamTests {
         }
     }
 
-    @Test("A server without HTTP/2 fails each call at once, on one connection per call")
+    @Test("A server without HTTP/2 fails each call immediately, with one connection per call")
     func otherProtocol() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             $0.upstream?.speaksHTTP2 = true
@@ -73,11 +73,11 @@ struct HTTP2UpstreamTests {
     }
 
     @Test("A server that sends GOAWAY finishes its streams, and later calls use another connection")
-    func farewell() async throws {
+    func goAway() async throws {
         let reply: ScriptedHTTP2Server.Reply = { number, frame in
             guard frame.kind == .headers else { return [] }
-            let farewell = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 1, 0, 0, 0, 0]))
-            return number == 1 ? [farewell, Self.answer(frame.stream)] : [Self.answer(frame.stream)]
+            let goAway = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 1, 0, 0, 0, 0]))
+            return number == 1 ? [goAway, Self.answer(frame.stream)] : [Self.answer(frame.stream)]
         }
         try await Self.with(reply) { api, connections in
             for _ in 0..<3 { try await api.expect(200, "GET", "/proxy/shop/a") }
@@ -86,7 +86,7 @@ struct HTTP2UpstreamTests {
     }
 
     /// Configures a breaker that opens after one failure.
-    private static func touchy(_ service: inout ServiceDefinition) {
+    private static func openAfterOneFailure(_ service: inout ServiceDefinition) {
         service.upstream?.retries.attempts = 0
         service.breaker = BreakerSettings(minimumCalls: 1)
     }
@@ -105,42 +105,42 @@ struct HTTP2UpstreamTests {
         let refusals = NIOLockedValueBox(1)
         let reply: ScriptedHTTP2Server.Reply = { _, frame in
             guard frame.endsStream else { return [] }
-            let isRefused = refusals.withLockedValue { left in
-                left -= 1
-                return left >= 0
+            let isRefused = refusals.withLockedValue { remaining in
+                remaining -= 1
+                return remaining >= 0
             }
             return [isRefused ? HTTP2TestClient.reset(frame.stream, code: 7) : Self.answer(frame.stream)]
         }
-        try await Self.with(reply, configure: Self.touchy) { api, _ in
+        try await Self.with(reply, configure: Self.openAfterOneFailure) { api, _ in
             try await api.expect(200, method, "/proxy/shop/a", body)
             try await Self.expectNoFailure(api)
         }
     }
 
-    @Test("A stream refused twice is given up, and is not a failure")
+    @Test("A stream refused twice is not sent again, and is not a failure")
     func refusedAgain() async throws {
-        let asked = NIOLockedValueBox(0)
+        let requestCount = NIOLockedValueBox(0)
         let reply: ScriptedHTTP2Server.Reply = { _, frame in
             guard frame.endsStream else { return [] }
-            asked.withLockedValue { $0 += 1 }
+            requestCount.withLockedValue { $0 += 1 }
             return [HTTP2TestClient.reset(frame.stream, code: 7)]
         }
-        try await Self.with(reply, configure: Self.touchy) { api, _ in
+        try await Self.with(reply, configure: Self.openAfterOneFailure) { api, _ in
             try await api.expect(502, "POST", "/proxy/shop/a", "body")
-            #expect(asked.withLockedValue(\.self) == 2)
+            #expect(requestCount.withLockedValue(\.self) == 2)
             try await Self.expectNoFailure(api)
         }
     }
 
-    @Test("A stream that GOAWAY leaves unprocessed is sent on another connection, whatever its method")
+    @Test("A stream that GOAWAY leaves unprocessed is sent on another connection, regardless of its method")
     func unprocessed() async throws {
         let reply: ScriptedHTTP2Server.Reply = { number, frame in
             guard frame.endsStream else { return [] }
             // The last processed stream is 0: none was processed.
-            let farewell = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 0, 0, 0, 0, 0]))
-            return number == 1 ? [farewell] : [Self.answer(frame.stream)]
+            let goAway = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 0, 0, 0, 0, 0]))
+            return number == 1 ? [goAway] : [Self.answer(frame.stream)]
         }
-        try await Self.with(reply, configure: Self.touchy) { api, connections in
+        try await Self.with(reply, configure: Self.openAfterOneFailure) { api, connections in
             try await api.expect(200, "POST", "/proxy/shop/a", "body")
             #expect(connections.withLockedValue(\.self) == 2)
             try await Self.expectNoFailure(api)
@@ -152,7 +152,7 @@ struct HTTP2UpstreamTests {
         let reply: ScriptedHTTP2Server.Reply = { _, frame in
             frame.endsStream ? [HTTP2TestClient.reset(frame.stream, code: 2)] : []
         }
-        try await Self.with(reply, configure: Self.touchy) { api, _ in
+        try await Self.with(reply, configure: Self.openAfterOneFailure) { api, _ in
             try await api.expect(502, "POST", "/proxy/shop/a", "body")
             let coordinator = api.coordinator
             try await eventually("the failure is counted") { try await coordinator.breaker(service: "shop").state == .open }
@@ -160,11 +160,11 @@ struct HTTP2UpstreamTests {
     }
 
     @Test(
-        "A response with an invalid status fails the call at once",
+        "A response with an invalid status fails the call immediately",
         arguments: ["99", "099", "0", "1000", "+200", "20", "abc", "101"])
     func noStatus(status: String) async throws {
         let reply: ScriptedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, status)] : [] }
-        try await Self.with(reply, configure: Self.touchy) { api, _ in
+        try await Self.with(reply, configure: Self.openAfterOneFailure) { api, _ in
             try await api.expect(502, "GET", "/proxy/shop/a")
             let coordinator = api.coordinator
             try await eventually("the failure is counted") { try await coordinator.breaker(service: "shop").state == .open }
@@ -174,7 +174,7 @@ struct HTTP2UpstreamTests {
     @Test("A response with a negative status fails the call without stopping the sidecar")
     func negativeStatus() async throws {
         let reply: ScriptedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "-1")] : [] }
-        try await Self.with(reply, configure: Self.touchy) { api, _ in
+        try await Self.with(reply, configure: Self.openAfterOneFailure) { api, _ in
             try await api.expect(502, "GET", "/proxy/shop/a")
         }
     }
@@ -182,7 +182,7 @@ struct HTTP2UpstreamTests {
     @Test("A response that ends after an informational head fails the call")
     func endsInformational() async throws {
         let reply: ScriptedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "103")] : [] }
-        try await Self.with(reply, configure: Self.touchy) { api, _ in
+        try await Self.with(reply, configure: Self.openAfterOneFailure) { api, _ in
             try await api.expect(502, "GET", "/proxy/shop/a")
         }
     }

@@ -16,7 +16,7 @@ struct HTTPCheckTests {
         return service
     }
 
-    @Test("A call passes until the limit is reached, and learns what remains")
+    @Test("A call passes until the limit is reached, and the response states the remainder")
     func limits() async throws {
         try await HTTPTestAPI.with(services: [Self.service()]) { api in
             let first = try await api.client.send("GET", Self.path)
@@ -75,7 +75,7 @@ struct HTTPCheckTests {
         }
     }
 
-    @Test("An open breaker refuses calls without taking anything")
+    @Test("An open breaker refuses calls without using the limit")
     func breaker() async throws {
         try await HTTPTestAPI.with(services: [Self.service()]) { api in
             _ = try await api.coordinator.forceBreaker(
@@ -90,7 +90,7 @@ struct HTTPCheckTests {
         }
     }
 
-    @Test("Without Redis, a service that then denies calls answers 503")
+    @Test("Without Redis, the check of a service whose outage policy denies calls answers 503")
     func redisUnreachable() async throws {
         try await HTTPTestAPI.with(services: [Self.service(whenDown: .deny)]) { api in
             await api.redis.kill()
@@ -99,7 +99,7 @@ struct HTTPCheckTests {
         }
     }
 
-    @Test("Where keys are configured, the check requires one")
+    @Test("If keys are configured, the check requires one")
     func keys() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web], services: [Self.service()]) { api in
             try await api.expect(401, "GET", Self.path)

@@ -11,28 +11,28 @@ struct HTTPConnectionTests {
     private final class FirstBytes: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
-        private let haveCome: EventLoopPromise<Void>
+        private let arrival: EventLoopPromise<Void>
 
-        init(_ haveCome: EventLoopPromise<Void>) {
-            self.haveCome = haveCome
+        init(_ arrival: EventLoopPromise<Void>) {
+            self.arrival = arrival
         }
 
-        func channelRead(context: ChannelHandlerContext, data: NIOAny) { haveCome.succeed() }
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) { arrival.succeed() }
 
-        func channelInactive(context: ChannelHandlerContext) { haveCome.fail(ChannelError.ioOnClosedChannel) }
+        func channelInactive(context: ChannelHandlerContext) { arrival.fail(ChannelError.ioOnClosedChannel) }
     }
 
     /// Returns an open connection that has received an answer and therefore occupies a slot.
-    private static func placed(at api: HTTPTestAPI) async throws -> any Channel {
+    private static func occupySlot(at api: HTTPTestAPI) async throws -> any Channel {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
-        let haveCome = loop.makePromise(of: Void.self)
+        let arrival = loop.makePromise(of: Void.self)
         let channel = try await ClientBootstrap(group: loop)
             .channelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(FirstBytes(haveCome)) }
+                channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(FirstBytes(arrival)) }
             }
             .connect(host: "127.0.0.1", port: api.client.port).get()
         try await channel.writeAndFlush(ByteBuffer(string: "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
-        try await haveCome.futureResult.get()
+        try await arrival.futureResult.get()
         return channel
     }
 
@@ -108,7 +108,7 @@ struct HTTPConnectionTests {
     func full() async throws {
         try await HTTPTestAPI.with(maximumConnections: 2) { api in
             var taken: [any Channel] = []
-            for _ in 0..<2 { taken.append(try await Self.placed(at: api)) }
+            for _ in 0..<2 { taken.append(try await Self.occupySlot(at: api)) }
             func get(_ path: String) async throws -> String {
                 // The call returns when the listener closes the connection.
                 try await RawConnection.exchange(port: api.client.port, "GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -121,7 +121,7 @@ struct HTTPConnectionTests {
             let refused = try await get("/v1/services")
             #expect(refused.hasPrefix("HTTP/1.1 503 "))
             #expect(refused.contains("listen.max_connections"))
-            // Silent clients keep the last reserve slots for at most a second.
+            // Silent clients keep the reserve slots for at most a second.
             let silent = try await withThrowingTaskGroup(of: String.self) { group in
                 for _ in 0..<16 { group.addTask { try await RawConnection.exchange(port: api.client.port, "GET /") } }
                 let answer = try await get("/healthz")
@@ -129,8 +129,8 @@ struct HTTPConnectionTests {
                 return try await group.reduce("", +)
             }
             #expect(silent.isEmpty)
-            let stand = taken.allSatisfy(\.isActive)
-            #expect(stand)
+            let areOpen = taken.allSatisfy(\.isActive)
+            #expect(areOpen)
             for channel in taken { try await channel.close() }
             try await eventually("a slot is free") {
                 try await get("/v1/services HTTP/1.1\r\nConnection: close\r\nX:").hasPrefix("HTTP/1.1 200 ")
@@ -140,7 +140,7 @@ struct HTTPConnectionTests {
 
     @Test(
         "HTTP/1.0 is answered without chunks, and its connection is closed", arguments: ["/healthz", "/metrics", "/nowhere"])
-    func former(path: String) async throws {
+    func http10(path: String) async throws {
         try await HTTPTestAPI.with { api in
             // The call returns when the listener closes the connection.
             let answer = try await RawConnection.exchange(
@@ -151,8 +151,8 @@ struct HTTPConnectionTests {
         }
     }
 
-    @Test("An HTTP/1.0 request refused before its body is read gets the refusal")
-    func formerBody() async throws {
+    @Test("An HTTP/1.0 client receives a refusal that is sent before its body is read")
+    func http10Body() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             let head = "POST /v1/locks/a HTTP/1.0\r\nHost: localhost\r\nContent-Length: 300000\r\nExpect: 100-continue\r\n\r\n"
             let answer = try await RawConnection.exchange(
@@ -162,7 +162,7 @@ struct HTTPConnectionTests {
     }
 
     @Test("A response of unknown length to HTTP/1.0 is sent without chunks")
-    func formerStream() async throws {
+    func http10Stream() async throws {
         try await HTTPTestAPI.with { api in
             let answer = try await RawConnection.exchange(
                 port: api.client.port, "GET /v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n", enough: "from now on")

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("HTTP API: releases and renewals that name a fence", .timeLimit(.minutes(2)))
 struct HTTPFenceTests {
-    @Test("A late release or renewal of an earlier lease leaves the owner's next lease alone")
+    @Test("A late release or renewal of an earlier lease does not affect the owner's next lease")
     func late() async throws {
         try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 60000, "owner": "me"}"#
@@ -25,7 +25,7 @@ struct HTTPFenceTests {
         }
     }
 
-    @Test("A late DELETE /lock of an earlier lease leaves the same key's next lease alone")
+    @Test("A late DELETE /lock of an earlier lease does not affect the same key's next lease")
     func smallest() async throws {
         let web = ["X-Api-Key": "web-secret"]
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
@@ -47,8 +47,8 @@ struct HTTPFenceTests {
             let joined = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 1}"#)
             #expect(joined.status == 201)
             #expect(joined.integer("permits") == 3, "\(joined.body)")
-            let alone = try await api.client.send("POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
-            #expect(!alone.body.contains("permits"))
+            let exclusive = try await api.client.send("POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
+            #expect(!exclusive.body.contains("permits"))
         }
     }
 }

@@ -8,7 +8,7 @@ import Testing
 struct HTTPLinkedLockTests {
     private static let body = #"{"ttl_ms": 60000, "linked": true}"#
 
-    @Test("The stream begins with the lease, which lasts as long as the stream is open")
+    @Test("The stream begins with the lease, which lasts while the stream is open")
     func extended() async throws {
         try await HTTPTestAPI.with { api in
             let coordinator = api.coordinator
@@ -56,18 +56,18 @@ struct HTTPLinkedLockTests {
         try await HTTPTestAPI.with { api in
             try await api.isSubscribed()
             let client = api.client
-            let everything = try await client.exchange(Self.request(Self.body, on: client)) { received in
+            let response = try await client.exchange(Self.request(Self.body, on: client)) { received in
                 guard HTTPTestClient.event("lease", in: received) != nil, HTTPTestClient.event("lost", in: received) == nil
                 else { return }
                 try await api.redis.waitUntilTracking(1)
                 _ = try await client.send("POST", "/v1/locks/a/break")
             }
-            let lease = try #require(HTTPTestClient.event("lease", in: everything))
-            let lost = try #require(HTTPTestClient.event("lost", in: everything))
+            let lease = try #require(HTTPTestClient.event("lease", in: response))
+            let lost = try #require(HTTPTestClient.event("lost", in: response))
             #expect(lost.text("reason") == "broken")
             #expect(lost.text("name") == "a")
             #expect(lost.text("token") == lease.text("token"))
-            #expect(everything.hasSuffix("0\r\n\r\n"))
+            #expect(response.hasSuffix("0\r\n\r\n"))
         }
     }
 
@@ -77,7 +77,7 @@ struct HTTPLinkedLockTests {
             try await api.isSubscribed()
             let client = api.client
             let body = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
-            let everything = try await client.exchange(Self.request(body, on: client)) { received in
+            let response = try await client.exchange(Self.request(body, on: client)) { received in
                 guard let granted = HTTPTestClient.event("lease", in: received) else { return }
                 guard HTTPTestClient.event("lost", in: received) != nil else {
                     _ = try await client.send("POST", "/v1/locks/a/break")
@@ -86,10 +86,10 @@ struct HTTPLinkedLockTests {
                 let token = try #require(granted.leases.last?.text("token"))
                 _ = try await client.send("DELETE", "/v1/locks/b", headers: ["Lease-Token": token])
             }
-            let lost = try #require(HTTPTestClient.event("lost", in: everything))
+            let lost = try #require(HTTPTestClient.event("lost", in: response))
             #expect(lost.text("name") == "a")
-            #expect(everything.split(separator: "event: lost").count == 2, "a release is not a loss")
-            #expect(everything.hasSuffix("0\r\n\r\n"))
+            #expect(response.split(separator: "event: lost").count == 2, "a release is not a loss")
+            #expect(response.hasSuffix("0\r\n\r\n"))
         }
     }
 
@@ -98,12 +98,12 @@ struct HTTPLinkedLockTests {
         try await HTTPTestAPI.with { api in
             let client = api.client
             let shutDown = api.shutDown
-            let everything = try await client.exchange(Self.request(Self.body, on: client)) { received in
+            let response = try await client.exchange(Self.request(Self.body, on: client)) { received in
                 if HTTPTestClient.event("lease", in: received) != nil { await shutDown() }
             }
-            #expect(HTTPTestClient.event("lost", in: everything)?.text("reason") == "shutdown")
-            #expect(everything.split(separator: "event: lost").count == 2, "the loss is reported once")
-            #expect(everything.hasSuffix("0\r\n\r\n"))
+            #expect(HTTPTestClient.event("lost", in: response)?.text("reason") == "shutdown")
+            #expect(response.split(separator: "event: lost").count == 2, "the loss is reported once")
+            #expect(response.hasSuffix("0\r\n\r\n"))
             let redis = RedisClient(configuration: api.redis.configuration)
             try await redis.connect()
             let key = try await redis.send(AnyCommand(["EXISTS", "interlock:lock:{a}"]))
@@ -112,7 +112,7 @@ struct HTTPLinkedLockTests {
         }
     }
 
-    @Test("A held lock is refused as usual")
+    @Test("A request for a held lock is refused as usual")
     func held() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("HTTP API: lock modes and multiple locks")
 struct HTTPLockModeTests {
-    @Test("Readers hold a lock together, and a writer is refused until the last one releases it")
+    @Test("Several readers share a lock, and a writer is refused until the last reader releases it")
     func shared() async throws {
         try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 30000, "mode": "shared"}"#
@@ -68,7 +68,7 @@ struct HTTPLockModeTests {
         }
     }
 
-    @Test("A held lock among several prevents all of them from being acquired")
+    @Test("If one of several locks is held, none is acquired")
     func allOrNone() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
@@ -83,7 +83,7 @@ struct HTTPLockModeTests {
         }
     }
 
-    @Test("A client that leaves while waiting for the last of several leases leaves no lock held")
+    @Test("A client that disconnects while waiting for the last of several locks holds none of them")
     func leavingClient() async throws {
         try await HTTPTestAPI.with { api in
             try await api.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
@@ -100,7 +100,7 @@ struct HTTPLockModeTests {
     }
 
     @Test(
-        "Conflicting fields are refused by name",
+        "The error for conflicting fields names them",
         arguments: [
             (#""mode": "write""#, "mode: expected one of exclusive, shared, got \"write\""),
             (#""mode": "shared", "permits": 2"#, "permits cannot be combined with mode shared"),
@@ -124,7 +124,7 @@ struct HTTPLockModeTests {
     }
 
     @Test("At most 31 further locks are acquired together with the one in the path", arguments: [(31, 201), (32, 400)])
-    func most(others: Int, status: Int) async throws {
+    func maximum(others: Int, status: Int) async throws {
         try await HTTPTestAPI.with { api in
             let names = (1...others).map { "\"b\($0)\"" }.joined(separator: ", ")
             try await api.expect(status, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "also": [\#(names)]}"#)

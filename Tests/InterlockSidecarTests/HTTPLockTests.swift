@@ -72,7 +72,7 @@ struct HTTPLockTests {
         }
     }
 
-    @Test("A lock is shown with the sidecars that wait and the outcome of recent grants")
+    @Test("A lock is shown with the waiting sidecars and the outcomes of recent grants")
     func queueAndGrants() async throws {
         try await HTTPTestAPI.with { api in
             let held = try await api.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "label": "web-1"}"#)
@@ -95,7 +95,7 @@ struct HTTPLockTests {
         }
     }
 
-    @Test("A client that leaves while waiting leaves nothing behind")
+    @Test("A client that disconnects while waiting neither keeps waiting nor gets the lock")
     func leavingClient() async throws {
         try await HTTPTestAPI.with { api in
             let held = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)

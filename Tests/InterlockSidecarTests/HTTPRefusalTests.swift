@@ -25,7 +25,7 @@ struct HTTPRefusalTests {
             (#"{"ttl_ms": 5000, "wait_ms": -1}"#, "wait_ms: expected a whole number from 0"),
             (#"{"ttl_ms": 5000, "wait_ms": [1]}"#, "got an array"),
             (#"{"ttl_ms": [[1, "]]"]]}"#, "got an array"),
-            // Bodies nested deeper than any request needs are not decoded (D5).
+            // Bodies nested deeper than any request needs are not decoded.
             (#"{"ttl_ms": [[[1]]]}"#, "nested deeper than 3 levels"),
             (#"{"ttl_ms": 5000, "owner": "a \"[[[["}"#, "owner: the owner contains"),
             (#"{"ttl_ms": \#(String(repeating: "[", count: 500))\#(String(repeating: "]", count: 500))}"#, "nested deeper than"),
@@ -50,10 +50,10 @@ struct HTTPRefusalTests {
     func bodySize() async throws {
         try await HTTPTestAPI.with { api in
             let padding = String(repeating: " ", count: 64 * 1024 - 15)
-            let largest = "{\"ttl_ms\": 5000\(padding.dropLast())}"
-            #expect(largest.utf8.count == 64 * 1024)
-            try await api.expect(201, "POST", "/v1/locks/a", largest)
-            try await api.expect(413, "POST", "/v1/locks/b", largest + " ")
+            let maximum = "{\"ttl_ms\": 5000\(padding.dropLast())}"
+            #expect(maximum.utf8.count == 64 * 1024)
+            try await api.expect(201, "POST", "/v1/locks/a", maximum)
+            try await api.expect(413, "POST", "/v1/locks/b", maximum + " ")
 
             let chunk = String(repeating: " ", count: 40_000)
             let chunked = "\(String(chunk.utf8.count, radix: 16))\r\n\(chunk)\r\n"
@@ -66,7 +66,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("A body is read as JSON whatever its content type, as with curl -d")
+    @Test("A body is read as JSON regardless of its content type, so curl -d works")
     func mediaType() async throws {
         try await HTTPTestAPI.with { api in
             let form = ["Content-Type": "application/x-www-form-urlencoded"]
@@ -89,7 +89,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("An unknown path is not found, and a wrong method learns the right ones")
+    @Test("An unknown path is not found, and the error for a wrong method lists the allowed ones")
     func routing() async throws {
         try await HTTPTestAPI.with { api in
             for path in ["/", "/v2/locks", "/v1/locks/a/b", "/v1/locks/a/renew/", "/v1//locks"] {
@@ -107,7 +107,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("browsers are redirected to the console from /, and all clients from /console/")
+    @Test("Browsers are redirected to the console from /, and all clients from /console/")
     func redirectsToConsole() async throws {
         try await HTTPTestAPI.with { api in
             let browser = ["Accept": "text/html,application/xhtml+xml,*/*;q=0.8"]
@@ -126,7 +126,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("A missing lease token is named")
+    @Test("The error for a missing lease token names it")
     func missingToken() async throws {
         try await HTTPTestAPI.with { api in
             let refused = try await api.client.send("DELETE", "/v1/locks/a")
@@ -135,7 +135,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("Where keys are configured, every request but a health check needs one")
+    @Test("If keys are configured, every request except a health check needs one")
     func keys() async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             for path in ["/v1/services", "/v1/events", "/metrics", "/openapi.yaml", "/v1/locks/a"] {
@@ -156,7 +156,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("a missing API key and an unknown one are told apart", arguments: ["/v1/services", "/proxy/shop/a"])
+    @Test("The errors for a missing and an unknown API key differ", arguments: ["/v1/services", "/proxy/shop/a"])
     func missingOrUnknownKey(path: String) async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             let missing = try await api.client.send("GET", path)
@@ -204,7 +204,7 @@ struct HTTPRefusalTests {
                 #expect(refused.status == 421, "\(host)")
                 #expect(refused.text("code") == "misdirected")
             }
-            // The rejected requests took nothing from the limit.
+            // The rejected requests did not use the limit.
             try await api.expect(200, "POST", "/v1/limits/catalog/take", #"{"cost": 2}"#)
         }
     }
@@ -212,15 +212,15 @@ struct HTTPRefusalTests {
     @Test("A web page of another origin is refused")
     func origins() async throws {
         try await HTTPTestAPI.with { api in
-            let own = "http://127.0.0.1:\(api.client.port)"
-            for headers in [["Origin": own], ["Sec-Fetch-Site": "same-origin"], ["Sec-Fetch-Site": "none"]] {
+            let sameOrigin = "http://127.0.0.1:\(api.client.port)"
+            for headers in [["Origin": sameOrigin], ["Sec-Fetch-Site": "same-origin"], ["Sec-Fetch-Site": "none"]] {
                 try await api.expect(200, "GET", "/v1/services", headers: headers)
             }
-            let foreign = [
+            let otherOrigins = [
                 ["Origin": "http://evil.example"], ["Origin": "null"], ["Origin": "http://127.0.0.1:1"],
                 ["Sec-Fetch-Site": "cross-site"], ["Sec-Fetch-Site": "same-site"],
             ]
-            for headers in foreign {
+            for headers in otherOrigins {
                 let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: headers)
                 #expect(refused.status == 403, "\(headers)")
                 #expect(refused.text("code") == "foreign_origin")
@@ -263,7 +263,7 @@ struct HTTPRefusalTests {
     }
 
     @Test(
-        "Only a little of an unwanted body or of other bytes is read before the connection closes",
+        "Only a limited part of an unwanted body or of other bytes is read before the connection closes",
         arguments: [
             "GET  HTTP\r\n",
             "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\n",
@@ -280,7 +280,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("Only a little of a body that the upstream rejected is read before the connection closes")
+    @Test("Only a limited part of a body that the upstream rejected is read before the connection closes")
     func unwantedByUpstream() async throws {
         try await ProxyTestAPI.with(upstream: { call in
             try await call.answer("413 Content Too Large", ["Connection: close"], "no")

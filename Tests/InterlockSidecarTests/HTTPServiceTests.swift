@@ -72,7 +72,7 @@ struct HTTPServiceTests {
         }
     }
 
-    @Test("A permit beyond the limit is refused with 429, and one of an open breaker with 503")
+    @Test("A permit beyond the limit is refused with 429, and one from an open breaker with 503")
     func refusals() async throws {
         try await HTTPTestAPI.with { api in
             for _ in 0..<2 { _ = try await api.client.send("POST", "/v1/services/catalog/permits") }
@@ -135,10 +135,10 @@ struct HTTPServiceTests {
             let client = api.client
             let shutDown = api.shutDown
             let request = HTTPTestClient.request("GET", "/v1/events", nil, headers: [:], port: client.port, closing: false)
-            let everything = try await client.exchange(request) { received in
+            let response = try await client.exchange(request) { received in
                 if received.contains("from now on") { await shutDown() }
             }
-            #expect(everything.hasSuffix("0\r\n\r\n"))
+            #expect(response.hasSuffix("0\r\n\r\n"))
         }
     }
 }

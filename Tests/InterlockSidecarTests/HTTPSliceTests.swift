@@ -5,7 +5,7 @@ import NIOCore
 import NIOPosix
 import Testing
 
-/// The clock of these listeners advances by a millisecond at each reading, so each slice ends as soon as it begins.
+/// The listeners' clock advances by a millisecond each time it is read, so each slice ends as soon as it begins.
 @Suite("Requests that wait for a slice", .timeLimit(.minutes(1)))
 struct HTTPSliceTests {
     private static let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -44,7 +44,7 @@ struct HTTPSliceTests {
         }
     }
 
-    @Test("Each slice takes at least one request, whatever the tick has spent")
+    @Test("Each slice runs at least one request, even if the tick's time is used up")
     func progress() async throws {
         try await Self.with { api in
             let answers = try await RawConnection.exchange(
@@ -56,7 +56,7 @@ struct HTTPSliceTests {
         }
     }
 
-    @Test("Requests of a client that sends nothing more are answered")
+    @Test("Requests are answered after their client has closed its sending side")
     func halfClose() async throws {
         try await Self.with { api in
             let answers = try await Self.halfClosed(
@@ -74,7 +74,7 @@ struct HTTPSliceTests {
         }
     }
 
-    @Test("Requests on streams are carried out even if their client has just left")
+    @Test("Requests on streams are executed even if their client has just disconnected")
     func streamsOfClosedClients() async throws {
         try await Self.with { api in
             let lease = try #require(

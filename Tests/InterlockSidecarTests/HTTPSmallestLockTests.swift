@@ -1,6 +1,6 @@
 import Testing
 
-@Suite("HTTP API: the simplest lock")
+@Suite("HTTP API: the minimal lock")
 struct HTTPSmallestLockTests {
     private let web = ["X-Api-Key": "web-secret"]
     private let ops = ["X-Api-Key": "ops-secret"]
@@ -38,7 +38,7 @@ struct HTTPSmallestLockTests {
     }
 
     @Test(
-        "An invalid query is refused",
+        "An invalid query is rejected",
         arguments: ["", "?hash=", "?hash=a&ttl=0", "?hash=a&ttl=x", "?hash=a&hash=b", "?hash=a&x=1"])
     func badQueries(query: String) async throws {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in

@@ -90,7 +90,7 @@ struct HTTPTestAPI {
             let group = ServiceGroup(configuration: .init(services: [coordinator, api], logger: logger))
             var stage = "opened"
             // A test that exceeds its time limit prints the stage that it was in.
-            defer { if Task.isCancelled { print("the door was being \(stage)") } }
+            defer { if Task.isCancelled { print("the listener was being \(stage)") } }
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask {
                     // If the listener cannot open, finishing the stream ends the wait for its port.

@@ -112,7 +112,7 @@ struct HTTPTestClient: Sendable {
         return Reply(status: status, headers: headers, body: String(text[end.upperBound...]))
     }
 
-    /// Returns the data of the first server-sent event of a type as a body; `nil` if it has not fully arrived.
+    /// Returns the data of the first server-sent event of a type as a reply's body; `nil` if it has not fully arrived.
     static func event(_ type: String, in received: String) -> Reply? {
         guard let start = received.firstRange(of: "event: \(type)\ndata: ") else { return nil }
         let rest = received[start.upperBound...]

@@ -29,7 +29,7 @@ struct JSONPathValueTests {
     }
 
     @Test(
-        "Another value does not match",
+        "A different value does not match",
         arguments: [
             ("$.status", "OK"), ("$.ready", "1"), ("$.gone", ""), ("$.load", "0.6"), ("$.count", "4"), ("$.empty", "{}"),
             ("$.big", "9007199254740992"), ("$.checks", "last"),

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SidecarListeners
 
-@Suite("JSON is written and read like an encoder and a decoder do")
+@Suite("JSON: agreement with JSONEncoder and JSONDecoder")
 struct JSONWritingTests {
     private static func written(_ value: JSONValue) -> String {
         var buffer = ByteBuffer()
@@ -13,7 +13,7 @@ struct JSONWritingTests {
         return String(buffer: buffer)
     }
 
-    @Test("ASCII bytes and other characters are written alike", arguments: 0..<0x180)
+    @Test("Every character is escaped as JSONEncoder escapes it", arguments: 0..<0x180)
     func characters(code: UInt32) throws {
         let scalar = try #require(UnicodeScalar(code))
         let value = JSONValue.object(["k\(scalar)": .text("a\(scalar)b")])
@@ -21,7 +21,7 @@ struct JSONWritingTests {
     }
 
     @Test(
-        "Every kind of value is written alike",
+        "Every kind of value is written as JSONEncoder writes it",
         arguments: [
             .null, .flag(true), .flag(false), .integer(.min), .integer(.max), .integer(0), .number(0.1), .number(-1e300),
             .number(3), .text(""), .text("😀/\u{2028}"), .list([]), .object([:]),
@@ -32,7 +32,7 @@ struct JSONWritingTests {
     }
 
     @Test(
-        "Every body is accepted or refused as by a decoder",
+        "JSONDecoder and the parser accept the same bodies",
         arguments: [
             "{}", " { } ", "{\"a\":1}", "{\"a\" : -0 , \"b\":\"x\"}\n", "{\"a\":true,\"b\":false,\"c\":null}", "{\"a\":01}",
             "{\"a\":-}",

@@ -25,7 +25,7 @@ struct LastGoodAnswersTests {
         #expect(answers.answer(for: key("/b"), now: .uptimeNanoseconds(0)) == nil)
     }
 
-    @Test("The response least recently requested is evicted first")
+    @Test("The least recently used response is evicted first")
     func bounded() {
         let answers = LastGoodAnswers(maximumAge: .seconds(60))
         for number in 0..<256 { answers.keep(answer("x"), for: key("/\(number)")) }
@@ -35,7 +35,7 @@ struct LastGoodAnswersTests {
         #expect(answers.answer(for: key("/1"), now: .uptimeNanoseconds(0)) == nil)
     }
 
-    @Test("All responses together take at most 16 MiB")
+    @Test("The stored responses take at most 16 MiB in total")
     func bytes() {
         let answers = LastGoodAnswers(maximumAge: .seconds(60))
         let body = String(repeating: "x", count: LastGoodAnswers.largestBody)
@@ -66,8 +66,8 @@ struct LastGoodAnswersTests {
     }
 
     @Test(
-        "A custom field that identifies the caller prevents sharing too", arguments: ["X-Auth-Token", "PRIVATE-TOKEN", "apikey"])
-    func ownCredentials(name: String) {
+        "A custom field that identifies the caller also prevents sharing", arguments: ["X-Auth-Token", "PRIVATE-TOKEN", "apikey"])
+    func customCredentials(name: String) {
         #expect(LastGoodAnswers.key(of: request([name: "x"])) == nil)
     }
 
@@ -79,11 +79,11 @@ struct LastGoodAnswersTests {
     }
 
     @Test(
-        "A response's age is its age on arrival plus the time since, whatever it claims",
+        "A response's age is its valid Age field plus the time since it arrived",
         arguments: [(nil, 7), ("5", 12), ("-5", 7), ("x", 7), ("9223372036854775807", 2_147_483_655)] as [(String?, Int64)])
-    func age(said: String?, age: Int64) {
+    func age(ageField: String?, age: Int64) {
         var answer = answer("x")
-        if let said { answer.headers.add(name: "Age", value: said) }
+        if let ageField { answer.headers.add(name: "Age", value: ageField) }
         #expect(answer.age(after: 7) == age)
     }
 

@@ -36,7 +36,7 @@ struct LivePartTests {
         #expect(message { () throws(InterlockError) in try LiveView("locks", search: long) }.contains("256 bytes"))
     }
 
-    @Test("Names that only look alike are different views")
+    @Test("Names that only look alike make different views")
     func exactness() throws {
         let composed = try LiveView("lock", name: "caf\u{E9}")
         let decomposed = try LiveView("lock", name: "cafe\u{301}")
@@ -69,7 +69,7 @@ struct LivePartTests {
         return counts
     }
 
-    @Test("Each second has its decisions, the newest last, and the oldest are dropped")
+    @Test("Decisions are counted per second, newest last, and the oldest seconds are dropped")
     func rates() {
         let rates = RateHistory()
         for second in 1...(RateHistory.seconds + 5) {
@@ -96,14 +96,14 @@ struct LivePartTests {
         #expect(rates.minute(ofService: "search")["calls_taken"] == .integer(0))
     }
 
-    @Test("Services whose limits refused calls in the last minute are listed, those with the most refusals first")
+    @Test("Services whose limits refused calls in the last minute are listed by refusals, highest first")
     func limitedServices() {
         func counts(_ limited: [String: Int64]) -> DecisionCounts {
             var counts = DecisionCounts(locksGranted: 0, locksHeld: 0, locksReleased: 0, redisCommands: 0)
             for (service, number) in limited {
-                var own = ServiceCounts()
-                (own.callsTaken, own.callsLimited) = (7, number)
-                counts.services[service] = own
+                var serviceCounts = ServiceCounts()
+                (serviceCounts.callsTaken, serviceCounts.callsLimited) = (7, number)
+                counts.services[service] = serviceCounts
             }
             return counts
         }
@@ -138,7 +138,8 @@ struct LivePartTests {
         let events = EventHistory()
         #expect(Self.text(events) == #"{"events":[],"last":0}"#)
         for number in 1...150 {
-            let (message, event) = try Self.change(number.isMultiple(of: 2) ? "search" : "foreign", generation: Int64(number))
+            let (message, event) = try Self.change(
+                number.isMultiple(of: 2) ? "search" : "unconfigured", generation: Int64(number))
             events.received(message, event) { $0 == "search" }
         }
         #expect(events.last == 150)
@@ -146,7 +147,7 @@ struct LivePartTests {
         #expect(Self.text(events).hasPrefix(#"{"events":[{"at_ms":5,"db":0,"generation":150,"origin":"a","service":"search""#))
         let changes = events.changes(ofService: "search")
         #expect(changes.map(\.breaker.generation) == Array(stride(from: 150, to: 110, by: -2)))
-        #expect(events.changes(ofService: "foreign").isEmpty)
+        #expect(events.changes(ofService: "unconfigured").isEmpty)
         events.keep { _ in false }
         #expect(events.changes(ofService: "search").isEmpty)
     }
@@ -154,16 +155,16 @@ struct LivePartTests {
     @Test("A limit reached every second does not displace other events")
     func chattyLimit() throws {
         let events = EventHistory()
-        func hear(_ members: String) throws {
+        func receive(_ members: String) throws {
             let received = try #require(ReceivedEvent(Array((#"{"v":1,"origin":"a","db":0,"# + members + "}").utf8)))
             events.received(received.message, received.event) { _ in true }
         }
-        try hear(#""type":"lock.broken","lock":"orders","by":"me","at_ms":1"#)
-        try hear(#""type":"breaker","service":"search","state":"open","generation":7,"at_ms":2"#)
-        try hear(#""type":"limit.reached","service":"slow","limit":"1d","used":5,"capacity":5,"at_ms":3"#)
+        try receive(#""type":"lock.broken","lock":"orders","by":"me","at_ms":1"#)
+        try receive(#""type":"breaker","service":"search","state":"open","generation":7,"at_ms":2"#)
+        try receive(#""type":"limit.reached","service":"slow","limit":"1d","used":5,"capacity":5,"at_ms":3"#)
         for second in 0..<200 {
             for kind in ["near", "reached"] {
-                try hear(
+                try receive(
                     #""type":"limit.\#(kind)","service":"fast","limit":"1s","subject":"s\#(second)","used":4,"capacity":5,"at_ms":\#(second + 4)"#
                 )
             }
@@ -177,7 +178,7 @@ struct LivePartTests {
     }
 
     @Test("An event that is invalid JSON does not corrupt the others")
-    func strangeEvents() throws {
+    func invalidEvents() throws {
         let events = EventHistory()
         let start = #"{"v":1,"type":"x.new","origin":"o","db":0,"at_ms":1"#
         for end in [#","n":"good"}"#, ",}", #","n":01}"#, #","x":"\q"}"#, #","x":"# + String(repeating: "[", count: 300)] {
@@ -211,7 +212,7 @@ struct LivePartTests {
         ])
     }
 
-    /// Returns a page whose reading began at 1000 and ended at 1010.
+    /// Returns a page that was read from 1000 to 1010.
     private static func page(_ rows: [JSONValue]) -> LiveReading {
         let topic = LiveTopic(.events, now: Instant(nanoseconds: 0))
         var wall: Int64 = 990
@@ -249,9 +250,9 @@ struct LivePartTests {
             [Self.row("a", holders: 1, label: "old", fence: 900), Self.row("b", holders: 1, label: "old", fence: 900)],
             [
                 Self.grant("c", at: 1300), Self.grant("gone", at: 1200, ended: 1250), Self.grant("a", at: 1100),
-                Self.grant("b", label: "old", at: 900, ended: 1050), Self.grant("elder", at: 500),
+                Self.grant("b", label: "old", at: 900, ended: 1050), Self.grant("older", at: 500),
             ])
-        #expect(rows.map { $0["name"] } == [.text("a"), .text("b"), .text("c"), .text("elder")])
+        #expect(rows.map { $0["name"] } == [.text("a"), .text("b"), .text("c"), .text("older")])
         #expect(rows[0]["label"] == .text("new"))
         #expect(rows[0]["ttl_ms"] == .integer(5000))
         #expect(rows[0]["at_ms"] == .integer(1100))
@@ -273,10 +274,10 @@ struct LivePartTests {
 
     @Test("A lock that other software holds without a fence is not shown as free")
     func overlayOfOtherSoftware() {
-        let row = Self.row("a", holders: 1, label: "foreign", fence: nil)
+        let row = Self.row("a", holders: 1, label: "other-software", fence: nil)
         let rows = Self.shown([row], [Self.grant("a", at: 300, ended: 400)])
         #expect(rows[0]["holders"] == .integer(1))
-        #expect(rows[0]["label"] == .text("foreign"))
+        #expect(rows[0]["label"] == .text("other-software"))
         #expect(rows[0]["here"] == .flag(false))
     }
 
@@ -293,7 +294,7 @@ struct LivePartTests {
         var rows = Self.shown([row], [Self.grant("a", at: 900, until: 9000)])
         #expect(rows[0]["at_ms"] == .integer(900))
         #expect(rows[0]["ttl_ms"] == .integer(8100))
-        // If the page was read after the last renewal, its values are at least as good.
+        // If the page was read after the last renewal, its values are at least as recent.
         rows = Self.shown([row], [Self.grant("a", at: 900, until: 1490)])
         #expect(rows[0]["here"] == .flag(false))
     }
@@ -307,7 +308,7 @@ struct LivePartTests {
         #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true)).count == 2)
     }
 
-    @Test("Readers that came and left since the page was read are counted with the others")
+    @Test("Readers that acquired or released the lock since the page was read are counted")
     func overlayShared() {
         let rows = Self.shown(
             [Self.row("a", holders: 3, label: "old")],
@@ -322,7 +323,7 @@ struct LivePartTests {
         #expect(rows[0]["ttl_ms"] == .integer(5000))
     }
 
-    @Test("A reader that leaves does not change the remaining time of the others")
+    @Test("A released shared lease does not change the remaining time of the others")
     func overlaySharedGone() {
         let rows = Self.shown(
             [Self.row("a", holders: 2, label: "other")], [Self.grant("a", mode: .shared, at: 900, ended: 1200)])
@@ -352,27 +353,27 @@ struct LivePartTests {
     @Test("All views send at most 25 commands a second to Redis over a minute, and one view at most 5")
     func budgetOfMany() {
         func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
-        for (looking, rate) in [(1, 5), (64, 25)] {
+        for (viewers, rate) in [(1, 5), (64, 25)] {
             for cost in [1, 3, 32] {
                 let budget = ReadBudget()
-                budget.followers = looking
+                budget.followers = viewers
                 var sent = 0
                 for tick in 0..<600 {
                     // All reads begin before any has ended.
-                    let begun = (0..<looking).count { _ in budget.begin(now: at(3000 + Int64(tick) * 100), expecting: cost) }
+                    let begun = (0..<viewers).count { _ in budget.begin(now: at(3000 + Int64(tick) * 100), expecting: cost) }
                     for _ in 0..<begun { budget.settle(cost, expected: cost) }
                     sent += begun * cost
                 }
                 // The last read may cost more than the remaining budget.
-                #expect(sent <= 60 * rate + 10 + cost, "\(looking) look at what takes \(cost)")
-                #expect(sent >= 60 * rate, "\(looking) look at what takes \(cost)")
+                #expect(sent <= 60 * rate + 10 + cost, "\(viewers) viewers, \(cost) commands per read")
+                #expect(sent >= 60 * rate, "\(viewers) viewers, \(cost) commands per read")
             }
         }
     }
 
     /// Simulates `count` consoles with one topic each; a reading takes `readingTicks` ticks and `cost` commands.
     /// - Returns: the commands begun in each tick, and the ticks in which each topic was read.
-    private static func looks(
+    private static func simulateConsoles(
         at count: Int, cost: Int, ticks: Int, readingTicks: Int = 1
     ) throws -> (sent: [Int], reads: [LivePart: [Int]]) {
         let budget = ReadBudget()
@@ -400,19 +401,19 @@ struct LivePartTests {
 
     @Test("Each of many views is served in turn")
     func turns() throws {
-        let (_, reads) = try Self.looks(at: 60, cost: 1, ticks: 100)
+        let (_, reads) = try Self.simulateConsoles(at: 60, cost: 1, ticks: 100)
         #expect(reads.count == 60)
         // Sixty topics at 25 reads a second take 24 ticks, plus one for rounding.
-        var longest = 0
+        var maximumInterval = 0
         for ticks in reads.values {
-            for (last, next) in zip(ticks, ticks.dropFirst()) { longest = max(longest, next - last) }
+            for (last, next) in zip(ticks, ticks.dropFirst()) { maximumInterval = max(maximumInterval, next - last) }
         }
-        #expect(longest <= 26)
+        #expect(maximumInterval <= 26)
     }
 
     @Test("Expensive views start one after another")
     func costs() throws {
-        let (sent, reads) = try Self.looks(at: 10, cost: 32, ticks: 200, readingTicks: 20)
+        let (sent, reads) = try Self.simulateConsoles(at: 10, cost: 32, ticks: 200, readingTicks: 20)
         #expect(sent.max() == 32)
         // Twenty seconds at 25 commands a second, plus the initial burst and a last read that may exceed the budget.
         let all: Int = sent.reduce(0, +)

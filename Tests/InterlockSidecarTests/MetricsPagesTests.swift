@@ -8,15 +8,15 @@ import Testing
 
 @Suite("Metrics pages")
 struct MetricsPagesTests {
-    @Test("Requests that arrive while a page is written share the next one, and readers that left use no slot")
+    @Test("Requests that arrive while a page is written share the next one, and disconnected readers use no slot")
     func shared() async throws {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         let (firstMayEnd, gate) = AsyncStream.makeStream(of: Void.self)
-        let made = NIOLockedValueBox(0)
-        let read = NIOLockedValueBox<[String: [String]]>([:])
+        let pageCount = NIOLockedValueBox(0)
+        let received = NIOLockedValueBox<[String: [String]]>([:])
         try await eventLoop.submit {
             let pages = MetricsPages(eventLoop: eventLoop) { _ in
-                let number = made.withLockedValue {
+                let number = pageCount.withLockedValue {
                     $0 += 1
                     return $0
                 }
@@ -25,14 +25,14 @@ struct MetricsPagesTests {
             }
             for clientKey in ["first"] + Array(repeating: "gone", count: 9) + Array(repeating: "busy", count: 9) + ["late"] {
                 pages.request(.prometheus, of: clientKey, isGone: { clientKey == "gone" }) { page in
-                    read.withLockedValue { $0[clientKey, default: []].append(String(buffer: page)) }
+                    received.withLockedValue { $0[clientKey, default: []].append(String(buffer: page)) }
                 }
             }
         }.get()
         gate.yield()
-        try await eventually("every reader has a page") { read.withLockedValue { $0.values.flatMap(\.self).count } == 11 }
+        try await eventually("every reader has a page") { received.withLockedValue { $0.values.flatMap(\.self).count } == 11 }
         let busy = Array(repeating: "2", count: 7) + ["3", "3"]
-        #expect(read.withLockedValue(\.self) == ["first": ["1"], "late": ["2"], "busy": busy])
-        #expect(made.withLockedValue(\.self) == 3)
+        #expect(received.withLockedValue(\.self) == ["first": ["1"], "late": ["2"], "busy": busy])
+        #expect(pageCount.withLockedValue(\.self) == 3)
     }
 }

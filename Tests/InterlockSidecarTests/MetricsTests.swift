@@ -35,7 +35,7 @@ struct MetricsTests {
         #expect(lines(registry) == lines(registry))
     }
 
-    @Test("A timer is a histogram in seconds whose buckets add up")
+    @Test("A timer is a histogram in seconds with cumulative buckets")
     func timer() {
         let registry = PrometheusRegistry()
         let timer = Timer(label: "t_seconds", dimensions: [("a", "b")], factory: registry)
@@ -109,7 +109,7 @@ struct MetricsTests {
         #expect(!lines.contains { $0.hasPrefix("t_") })
     }
 
-    @Test("OpenMetrics families lack their suffix, bounds have a point, and the page has an end mark")
+    @Test("OpenMetrics families omit their suffix, bucket bounds have a decimal point, and the page ends with # EOF")
     func openMetrics() {
         let registry = PrometheusRegistry()
         Counter(label: "a_total", dimensions: [("x", "1")], factory: registry).increment()

@@ -14,7 +14,7 @@ final class RecordingBreakers: Sendable {
 
     private struct State {
         var findings: [(service: String, finding: OutageFinding)] = []
-        var failuresLeft = 0
+        var remainingFailures = 0
     }
 
     private let state = NIOLockedValueBox(State())
@@ -27,7 +27,7 @@ final class RecordingBreakers: Sendable {
 
     /// Makes the next `count` reports fail.
     func fail(_ count: Int) {
-        state.withLockedValue { $0.failuresLeft = count }
+        state.withLockedValue { $0.remainingFailures = count }
     }
 
     /// Reports that are carried out immediately.
@@ -35,8 +35,8 @@ final class RecordingBreakers: Sendable {
         OutageReports(
             report: { service, finding in
                 try self.state.withLockedValue { state in
-                    guard state.failuresLeft == 0 else {
-                        state.failuresLeft -= 1
+                    guard state.remainingFailures == 0 else {
+                        state.remainingFailures -= 1
                         throw Unavailable()
                     }
                     state.findings.append((service, finding))

@@ -8,29 +8,29 @@ struct NewcomersTests {
 
     @Test("Unauthenticated connections are evicted oldest first, and authenticated ones stay")
     func order() {
-        var newcomers = UnidentifiedConnections<Connection>(most: 2)
+        var connections = UnidentifiedConnections<Connection>(most: 2)
         let all = (0..<4).map { _ in Connection() }
-        for connection in all { newcomers.add(connection, now: 0) }
-        #expect(newcomers.areTooMany)
-        #expect(newcomers.makeRoom(now: 0) === all[0])
-        newcomers.remove(all[2])
-        #expect(!newcomers.areTooMany && newcomers.count == 2)
+        for connection in all { connections.add(connection, now: 0) }
+        #expect(connections.areTooMany)
+        #expect(connections.makeRoom(now: 0) === all[0])
+        connections.remove(all[2])
+        #expect(!connections.areTooMany && connections.count == 2)
         let later = UnidentifiedConnections<Connection>.grace
-        #expect(newcomers.makeRoom(now: later - 1) == nil)
-        #expect(newcomers.makeRoom(now: later) === all[1])
-        #expect(newcomers.makeRoom(now: later) === all[3])
-        #expect(newcomers.makeRoom(now: later) == nil)
-        newcomers.add(all[2], now: 0)
-        newcomers.add(all[2], now: 1)
-        #expect(newcomers.count == 1)
-        #expect(newcomers.makeRoom(now: later) === all[2])
+        #expect(connections.makeRoom(now: later - 1) == nil)
+        #expect(connections.makeRoom(now: later) === all[1])
+        #expect(connections.makeRoom(now: later) === all[3])
+        #expect(connections.makeRoom(now: later) == nil)
+        connections.add(all[2], now: 0)
+        connections.add(all[2], now: 1)
+        #expect(connections.count == 1)
+        #expect(connections.makeRoom(now: later) === all[2])
     }
 
-    @Test("Unauthenticated connections have no limit of their own by default")
+    @Test("Unauthenticated connections have no separate limit by default")
     func unbounded() {
-        var newcomers = UnidentifiedConnections<Connection>(most: nil)
+        var connections = UnidentifiedConnections<Connection>(most: nil)
         let all = (0..<1000).map { _ in Connection() }
-        for connection in all { newcomers.add(connection, now: 0) }
-        #expect(!newcomers.areTooMany)
+        for connection in all { connections.add(connection, now: 0) }
+        #expect(!connections.areTooMany)
     }
 }

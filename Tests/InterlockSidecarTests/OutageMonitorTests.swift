@@ -48,9 +48,9 @@ struct OutageMonitorTests {
             breakers.fail(3)
             let service = ServiceDefinition.probed("catalog", port: port, .fast(healthyAfter: 1))
             try await OutageMonitor.with([service], reports: breakers.reports) { _ in
-                try await eventually("the report arrived in the end") { breakers.findings == [.up] }
-                let asked = server.requests.count
-                try await eventually("probing continued") { server.requests.count >= asked + 5 }
+                try await eventually("the report arrived") { breakers.findings == [.up] }
+                let requestCount = server.requests.count
+                try await eventually("probing continued") { server.requests.count >= requestCount + 5 }
                 #expect(breakers.findings == [.up])
             }
         }
@@ -114,7 +114,7 @@ struct OutageMonitorTests {
         }
     }
 
-    @Test("A response that is not HTTP/1.1 is reported in plain words")
+    @Test("The report of a response that is not HTTP/1.1 suggests http2: true")
     func otherProtocol() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.bytes("\0\0\u{12}\u{4}\0\0\0\0\0"))
@@ -135,20 +135,20 @@ struct OutageMonitorTests {
         try await ProbedServer.with { steady, steadyPort in
             try await ProbedServer.with { _, port in
                 let breakers = RecordingBreakers()
-                // A restarted probe would send another request at once.
+                // A restarted probe would send another request immediately.
                 let unchanged = ServiceDefinition.probed(
                     "steady", port: steadyPort, .fast(every: .milliseconds(10_000), timeout: .seconds(5)))
-                let going = ServiceDefinition.probed("going", port: port, .fast())
-                let coming = ServiceDefinition.probed("coming", port: port, .fast())
-                try await OutageMonitor.with([unchanged, going], reports: breakers.reports) { monitor in
+                let removed = ServiceDefinition.probed("removed", port: port, .fast())
+                let added = ServiceDefinition.probed("added", port: port, .fast())
+                try await OutageMonitor.with([unchanged, removed], reports: breakers.reports) { monitor in
                     try await eventually("both services are probed") {
-                        steady.requests.count == 1 && breakers.findings(of: "going") == [.up]
+                        steady.requests.count == 1 && breakers.findings(of: "removed") == [.up]
                     }
                     var changed = unchanged
                     changed.limits = [LimitDefinition(name: "1s", limit: 1, window: .seconds(1))]
-                    monitor.reload(services: [changed, coming])
-                    try await eventually("the new service is probed") { breakers.findings(of: "coming") == [.up] }
-                    #expect(monitor.readings.map(\.service) == ["coming", "steady"])
+                    monitor.reload(services: [changed, added])
+                    try await eventually("the new service is probed") { breakers.findings(of: "added") == [.up] }
+                    #expect(monitor.readings.map(\.service) == ["added", "steady"])
                     // A restarted probe would have no result yet, or would have sent a second request.
                     #expect(monitor.reading(ofService: "steady")?.last != nil)
                     #expect(steady.requests.count == 1)
@@ -176,7 +176,7 @@ struct OutageMonitorTests {
 
     // MARK: Shutdown
 
-    @Test("A monitor that shuts down abandons its probes without a verdict")
+    @Test("A monitor that shuts down abandons its probes without reporting a finding")
     func shuttingDown() async throws {
         try await ProbedServer.with { server, port in
             server.answer(ProbedServer.silence)

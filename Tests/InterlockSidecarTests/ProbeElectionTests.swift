@@ -76,7 +76,7 @@ struct ProbeElectionTests {
         try result.get()
     }
 
-    @Test("One of three sidecars probes, and the others know that another does")
+    @Test("One of three sidecars probes, and the others know that it does")
     func one() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in
@@ -116,7 +116,7 @@ struct ProbeElectionTests {
             try await ProbedServer.with { _, port in
                 let client = RedisClient(configuration: redis.configuration)
                 try await client.connect()
-                // A killed sidecar leaves its lease behind.
+                // A killed sidecar does not release its lease.
                 let lock = "interlock:lock:{interlock-monitor/catalog}"
                 _ = try await client.send(AnyCommand(["SET", lock, "host/0123456789abcdef0123456789abcdef", "PX", "1000"]))
                 await client.close()
@@ -130,7 +130,7 @@ struct ProbeElectionTests {
         }
     }
 
-    // MARK: A second opinion
+    // MARK: Confirmation by a second sidecar
 
     /// Returns whether the fleet's breaker is open.
     private static func isOpen(_ prober: Prober) async throws -> Bool {
@@ -165,7 +165,7 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("An outage opens the breaker if a second sidecar confirms it, or if no other one probes", arguments: [2, 1])
+    @Test("An outage opens the breaker if a second sidecar confirms it, or if no other sidecar can", arguments: [2, 1])
     func secondOpinion(probing: Int) async throws {
         try await RedisServer.withServer { redis in
             let service = ServiceDefinition.probed(
@@ -199,7 +199,7 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("A prober that shuts down resigns at once")
+    @Test("A prober that shuts down resigns immediately")
     func handOver() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { _, port in
@@ -219,7 +219,7 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("A prober that loses its lease stops at once, and the fleet elects another")
+    @Test("A prober that loses its lease stops immediately, and the fleet elects another")
     func broken() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in
@@ -231,7 +231,7 @@ struct ProbeElectionTests {
                     let lock = try #require(ProbeLock.name(ofService: "catalog"))
                     let isBroken = try await probers[0].coordinator.breakLock(lock, by: "test")
                     #expect(isBroken)
-                    try await eventually(within: .seconds(10), "the sidecar is elected again and probes at once") {
+                    try await eventually(within: .seconds(10), "the sidecar is elected again and probes immediately") {
                         server.requests.count == 2
                     }
                 }
@@ -239,7 +239,7 @@ struct ProbeElectionTests {
         }
     }
 
-    @Test("A prober on a quorum of lock servers stays in office beyond one lease")
+    @Test("A prober on a quorum of lock servers renews its lease")
     func onQuorum() async throws {
         try await withServers(4) { servers in
             try await ProbedServer.with { _, port in

@@ -3,7 +3,7 @@ import Testing
 
 @testable import InterlockSidecar
 
-@Suite("Judging the response to a probe")
+@Suite("Evaluating the response to a probe")
 struct ProbeJudgeTests {
     private func finding(
         _ expectation: ProbeExpectation, status: Int = 200, headers: [(name: String, value: String)] = [], body: String = "",
@@ -24,7 +24,7 @@ struct ProbeJudgeTests {
         #expect(try finding(expectation, status: status) == .bad("status \(status), expected 200, 301..302"))
     }
 
-    @Test("A header must have the expected value, whatever the case of its name")
+    @Test("A header must have the expected value, regardless of the case of its name")
     func headers() throws {
         let expectation = ProbeExpectation(headers: [.init(name: "X-State", value: "up")])
         #expect(try finding(expectation, headers: [("x-state", "down"), ("X-STATE", "up")]) == .good)
@@ -96,7 +96,7 @@ struct ProbeJudgeTests {
         #expect(try finding(expectation, body: "ready") == .bad("the body does not contain \"ok\""))
     }
 
-    @Test("An encoded body cannot be judged")
+    @Test("An encoded body cannot be evaluated")
     func encoded() throws {
         let headers = [(name: "content-encoding", value: "gzip")]
         let expectation = ProbeExpectation(body: [.contains("ok")])
@@ -106,7 +106,7 @@ struct ProbeJudgeTests {
         #expect(try finding(ProbeExpectation(), headers: headers) == .good)
     }
 
-    @Test("An invalid path is refused before anything is judged")
+    @Test("An invalid path is rejected before any response is evaluated")
     func refused() {
         #expect(throws: JSONPath.Violation.self) { try ProbeJudge(ProbeExpectation(body: [.json(path: "x", equals: "")])) }
     }

@@ -10,7 +10,7 @@ import Testing
 @Suite("A probe on a real connection")
 struct ProbeTests {
     /// Makes `times` probes of `http://127.0.0.1:port`, or of `target`, and returns the finding of the last.
-    private func found(
+    private func runProbe(
         times: Int = 1, port: Int, _ target: ProbeSettings.Target = .http("/status"), timeout: Duration = .seconds(5),
         expectation: ProbeExpectation = ProbeExpectation(), url: String? = nil, certificateAuthority: String? = nil,
         eventLoopGroup: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
@@ -27,7 +27,7 @@ struct ProbeTests {
     func request() async throws {
         try await ProbedServer.with { server, port in
             for url in ["http://127.0.0.1:\(port)/v1/", "http://127.0.0.1:\(port)/v1"] {
-                let finding = try await found(times: 2, port: port, url: url)
+                let finding = try await runProbe(times: 2, port: port, url: url)
                 #expect(finding == .good)
             }
             #expect(server.connections == 4)
@@ -45,39 +45,39 @@ struct ProbeTests {
     @Test("A full URL is requested unchanged")
     func wholeURL() async throws {
         try await ProbedServer.with { server, port in
-            let finding = try await found(port: port, .http("http://127.0.0.1:\(port)/a?b=c"), url: "http://elsewhere.invalid")
+            let finding = try await runProbe(port: port, .http("http://127.0.0.1:\(port)/a?b=c"), url: "http://elsewhere.invalid")
             #expect(finding == .good)
             #expect(server.requests.first?.hasPrefix("GET /a?b=c HTTP/1.1") == true)
         }
     }
 
-    @Test("A response is judged")
+    @Test("The status of a response decides")
     func judged() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.http(503, body: "sorry"))
-            let finding = try await found(port: port)
+            let finding = try await runProbe(port: port)
             #expect(finding == .bad("status 503, expected 200..399"))
         }
     }
 
-    @Test("A redirect is judged and not followed")
+    @Test("A redirect is evaluated, not followed")
     func redirect() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.http(302, headers: ["Location: http://127.0.0.1:\(port)/elsewhere"]))
-            let finding = try await found(port: port, expectation: ProbeExpectation(statuses: StatusSet(200...200)))
+            let finding = try await runProbe(port: port, expectation: ProbeExpectation(statuses: StatusSet(200...200)))
             #expect(finding == .bad("status 302, expected 200"))
             #expect(server.requests.count == 1)
         }
     }
 
-    @Test("Only the first 64 KiB of an endless body are judged")
+    @Test("Only the first 64 KiB of an endless body are evaluated")
     func largeBody() async throws {
         try await ProbedServer.with { server, port in
             let filling = String(repeating: "x", count: ProbeExpectation.inspectedBytes - 2)
             server.answer(.bytes("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\nok\(filling)beyond"))
-            let within = try await found(port: port, expectation: ProbeExpectation(body: [.contains("ok")]))
+            let within = try await runProbe(port: port, expectation: ProbeExpectation(body: [.contains("ok")]))
             #expect(within == .good)
-            let beyond = try await found(port: port, expectation: ProbeExpectation(body: [.contains("beyond")]))
+            let beyond = try await runProbe(port: port, expectation: ProbeExpectation(body: [.contains("beyond")]))
             #expect(beyond == .bad("the body does not contain \"beyond\""))
         }
     }
@@ -91,9 +91,9 @@ struct ProbeTests {
     func timeout(answer: String) async throws {
         try await ProbedServer.with { server, port in
             server.answer(.bytes(answer))
-            // On a busy machine this process may be held up; such probes are not judged and are repeated.
+            // On a busy machine this process may be delayed; such probes say nothing and are repeated.
             try await eventually("a probe is judged") {
-                let finding = try await found(port: port, timeout: .milliseconds(200))
+                let finding = try await runProbe(port: port, timeout: .milliseconds(200))
                 guard case .unjudged = finding else {
                     #expect(finding == .bad("no complete response within 200ms"))
                     return true
@@ -107,7 +107,7 @@ struct ProbeTests {
     func closed() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.close)
-            let finding = try await found(port: port)
+            let finding = try await runProbe(port: port)
             #expect(finding == .bad("the connection was closed before the response was complete"))
         }
     }
@@ -116,7 +116,7 @@ struct ProbeTests {
     func notHTTP() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.bytes("-ERR unknown command\r\n"))
-            let finding = try await found(port: port)
+            let finding = try await runProbe(port: port)
             guard case .bad = finding else {
                 Issue.record("\(finding)")
                 return
@@ -124,25 +124,25 @@ struct ProbeTests {
         }
     }
 
-    @Test("A refused connection is bad at once", arguments: [true, false])
+    @Test("A refused connection is bad immediately", arguments: [true, false])
     func refused(isHTTP: Bool) async throws {
         // Nothing listens on port 1; a port that was free a moment ago may be in use again.
         let port = 1
         let target: ProbeSettings.Target = isHTTP ? .http("/") : .tcp(host: "127.0.0.1", port: port)
-        let finding = try await found(port: port, target, timeout: .seconds(3600))
+        let finding = try await runProbe(port: port, target, timeout: .seconds(3600))
         #expect(finding == .bad("the connection was refused"))
     }
 
     @Test("An unresolvable name is bad")
     func unresolved() async throws {
-        let finding = try await found(port: 1, .tcp(host: "nowhere.invalid", port: 1), timeout: .seconds(60))
+        let finding = try await runProbe(port: 1, .tcp(host: "nowhere.invalid", port: 1), timeout: .seconds(60))
         #expect(finding == .bad("cannot resolve nowhere.invalid"))
     }
 
     @Test("A TCP connection that is established is good, and is closed again")
     func connection() async throws {
         try await ProbedServer.with { server, port in
-            let finding = try await found(port: port, .tcp(host: "127.0.0.1", port: port))
+            let finding = try await runProbe(port: port, .tcp(host: "127.0.0.1", port: port))
             #expect(finding == .good)
             try await eventually("the connection was accepted and closed") { server.connections == 1 && server.isIdle }
         }
@@ -155,20 +155,20 @@ struct ProbeTests {
         try await withCertificate { certificate in
             try await ProbedServer.with(certificate: certificate) { _, port in
                 let url = "https://localhost:\(port)"
-                let untrusted = try await found(port: port, url: url)
+                let untrusted = try await runProbe(port: port, url: url)
                 #expect(
                     untrusted.reason?.description.hasPrefix("the TLS handshake failed: its certificate is not signed") == true)
-                let trusted = try await found(port: port, url: url, certificateAuthority: certificate.certificatePath)
+                let trusted = try await runProbe(port: port, url: url, certificateAuthority: certificate.certificatePath)
                 #expect(trusted == .good)
             }
         }
     }
 
-    @Test("A certificate of another host is bad, whatever its authority")
+    @Test("A certificate of another host is bad, regardless of its authority")
     func anotherHost() async throws {
         try await withCertificate { certificate in
             try await ProbedServer.with(certificate: certificate) { _, port in
-                let finding = try await found(
+                let finding = try await runProbe(
                     port: port, url: "https://127.0.0.2:\(port)", certificateAuthority: certificate.certificatePath)
                 guard case .bad = finding else {
                     Issue.record("\(finding)")
@@ -181,7 +181,7 @@ struct ProbeTests {
     @Test("An unreadable certificate file says nothing about the service")
     func missingAuthority() async throws {
         try await ProbedServer.with { _, port in
-            let finding = try await found(
+            let finding = try await runProbe(
                 port: port, url: "https://localhost:\(port)", certificateAuthority: "/nowhere/ca.pem")
             #expect(finding == .unjudged("the tls.ca file cannot be used"))
         }
@@ -199,7 +199,7 @@ struct ProbeTests {
     func stopped() async throws {
         try await ProbedServer.with { server, port in
             server.answer(.bytes("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"))
-            let task = Task { try await found(port: port, timeout: .seconds(3600)) }
+            let task = Task { try await runProbe(port: port, timeout: .seconds(3600)) }
             try await eventually("the probe is in progress") { server.requests.count == 1 }
             task.cancel()
             let finding = try await task.value
@@ -208,13 +208,13 @@ struct ProbeTests {
     }
 
     @Test("A probe delayed by this process says nothing about the service", arguments: [true, false])
-    func heldUp(isHTTP: Bool) async throws {
+    func delayed(isHTTP: Bool) async throws {
         try await ProbedServer.with { _, port in
             let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-            // The event loop of the probe is blocked for longer than the probe's timeout.
+            // The probe's event loop is blocked for longer than the probe's timeout.
             group.next().execute { usleep(700_000) }
             let target: ProbeSettings.Target = isHTTP ? .http("/") : .tcp(host: "127.0.0.1", port: port)
-            let finding = try await found(port: port, target, timeout: .milliseconds(100), eventLoopGroup: group)
+            let finding = try await runProbe(port: port, target, timeout: .milliseconds(100), eventLoopGroup: group)
             guard case .unjudged(let reason) = finding, reason.description.hasPrefix("this sidecar itself was delayed") else {
                 Issue.record("\(finding)")
                 return

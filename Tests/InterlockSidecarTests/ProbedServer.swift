@@ -79,7 +79,7 @@ final class ProbedServer: Sendable {
         state.withLockedValue { $0.open -= 1 }
     }
 
-    fileprivate func asked(_ head: String) -> Answer {
+    fileprivate func record(_ head: String) -> Answer {
         state.withLockedValue { state in
             state.requests.append(head)
             return state.answer
@@ -113,7 +113,7 @@ private final class ProbedConnection: ChannelInboundHandler {
         guard let end = received.firstRange(of: "\r\n\r\n") else { return }
         let head = String(received[..<end.lowerBound])
         received = ""
-        switch server.asked(head) {
+        switch server.record(head) {
         case .http(let status, let headers, let body):
             let lines = ["HTTP/1.1 \(status) Answer", "Content-Length: \(body.utf8.count)"] + headers
             send(lines.joined(separator: "\r\n") + "\r\n\r\n" + body, context)

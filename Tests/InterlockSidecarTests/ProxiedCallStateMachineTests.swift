@@ -6,16 +6,16 @@ import Testing
 
 @Suite("Protocol of a call through the proxy")
 struct ProxiedCallStateMachineTests {
-    /// The points of a call at which something may end it.
+    /// The points at which a call may end early.
     enum Point: CaseIterable {
         case pace, permit, connecting, sending, sent, relaying, pausing, holding, permitAgain, connectingAgain, resending
 
-        /// Whether an attempt is under way.
+        /// Whether an attempt is in progress.
         var isCalling: Bool { ![.pace, .permit, .pausing, .holding, .permitAgain].contains(self) }
     }
 
-    private static func call(at point: Point, total: Duration? = .seconds(60)) -> PlayedCall {
-        var call = PlayedCall(hasBody: point == .sending || point == .resending, total: total)
+    private static func call(at point: Point, total: Duration? = .seconds(60)) -> SimulatedCall {
+        var call = SimulatedCall(hasBody: point == .sending || point == .resending, total: total)
         if point == .pace { return call }
         call.ask()
         if point == .permit { return call }
@@ -43,7 +43,7 @@ struct ProxiedCallStateMachineTests {
 
     // MARK: The permit
 
-    @Test("The outcome is reported once, whenever the client leaves", arguments: Point.allCases)
+    @Test("The outcome is reported once, whenever the client disconnects", arguments: Point.allCases)
     func clientLeaves(point: Point) {
         var call = Self.call(at: point)
         call.leave()
@@ -71,7 +71,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.log.last == (point == .relaying ? "broken off" : "failed: broken"))
     }
 
-    @Test("Each try has its own permit and reports its outcome")
+    @Test("Each attempt has a permit and reports its outcome")
     func retry() {
         var call = Self.call(at: .holding)
         #expect(call.isReported && call.outcomes.map(\.status) == [503])
@@ -94,7 +94,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.resends == 1 && call.outcomes.count == 1 && call.isReported && call.machine.isOver)
     }
 
-    @Test("A call is resent once, not once per try")
+    @Test("A call is resent once, not once per attempt")
     func resendOncePerCall() {
         var call = Self.call(at: .sent)
         call.fail(.unprocessed)
@@ -124,7 +124,7 @@ struct ProxiedCallStateMachineTests {
         call.leave()
     }
 
-    @Test("A permit granted after the client has left is returned")
+    @Test("A permit granted after the client has disconnected is returned")
     func latePermit() {
         var call = Self.call(at: .permit)
         call.leave()
@@ -170,8 +170,8 @@ struct ProxiedCallStateMachineTests {
         #expect(call.log == (isWhole ? ["head 1", "end 1"] : ["failed: total_timeout"]) && call.machine.isOver)
     }
 
-    @Test("Nothing of an earlier try reaches the client once the next one has begun")
-    func earlierTry() {
+    @Test("No part of an earlier attempt reaches the client once the next one has begun")
+    func earlierAttempt() {
         var call = Self.call(at: .holding)
         call.part()
         call.pass(milliseconds: 10)
@@ -195,7 +195,7 @@ struct ProxiedCallStateMachineTests {
             (false, true, 0, true, false), (false, true, 1, false, false),
         ])
     func retryConditions(hasBody: Bool, isIdempotent: Bool, attempts: Int, hasBudget: Bool, isRetried: Bool) {
-        var call = PlayedCall(hasBody: hasBody, isIdempotent: isIdempotent, attempts: attempts)
+        var call = SimulatedCall(hasBody: hasBody, isIdempotent: isIdempotent, attempts: attempts)
         call.retries.isAllowed = hasBudget
         call.ask()
         call.grant()
@@ -226,7 +226,7 @@ struct ProxiedCallStateMachineTests {
 
     @Test("A request part waits for a connection, and is kept for a resend until the response begins")
     func requestParts() {
-        var call = PlayedCall(hasBody: true)
+        var call = SimulatedCall(hasBody: true)
         #expect(call.machine.requestPart(now: call.now) == .wait)
         call.ask()
         call.grant()
@@ -253,8 +253,8 @@ struct ProxiedCallStateMachineTests {
 
     @Test("A random walk reports each permit once, and never mixes two responses", arguments: 0..<200)
     func randomWalk(seed: Int) {
-        var random = Numbers(state: UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 &+ 1)
-        var call = PlayedCall(hasBody: random.next(3) == 0, isIdempotent: random.next(5) > 0, attempts: random.next(4))
+        var random = SeededGenerator(state: UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 &+ 1)
+        var call = SimulatedCall(hasBody: random.next(3) == 0, isIdempotent: random.next(5) > 0, attempts: random.next(4))
         for _ in 0..<60 {
             call.step(&random)
             call.check()
@@ -266,7 +266,7 @@ struct ProxiedCallStateMachineTests {
 }
 
 /// A generator of reproducible random numbers (xorshift64*).
-private struct Numbers {
+private struct SeededGenerator {
     var state: UInt64
 
     mutating func next(_ end: Int) -> Int {
@@ -286,8 +286,8 @@ extension ProxyFailure {
     }()
 }
 
-/// A call whose actions are recorded instead of carried out.
-private struct PlayedCall {
+/// A call whose actions are recorded instead of executed.
+private struct SimulatedCall {
     struct Retries: RetrySource {
         var isAllowed = true
 
@@ -419,7 +419,7 @@ private struct PlayedCall {
         #expect(relayed.isEmpty || relayed == [machine.tries], "the client has a part of an earlier answer")
     }
 
-    mutating func step(_ random: inout Numbers) {
+    mutating func step(_ random: inout SeededGenerator) {
         let number = random.next(4) == 0 ? random.next(machine.tries + 1) : machine.tries
         isBackedUp = random.next(2) == 0
         retries.isAllowed = random.next(4) > 0

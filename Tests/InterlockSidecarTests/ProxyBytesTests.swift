@@ -35,7 +35,7 @@ struct ProxyBytesTests {
         let head = Array("POST /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n".utf8)
         let request = head + Self.lines("X-Head") + Array("Connection: close\r\n\r\n5\r\nh\u{c}llo\r\n0\r\n".utf8)
         let trailers = Self.lines("X-Tail") + Array("\r\n".utf8)
-        let heard = NIOLockedValueBox<[UInt8]>([])
+        let rawRequest = NIOLockedValueBox<[UInt8]>([])
         try await ProxyTestAPI.with(upstream: { call in
             var received = call.rawHead
             while received.suffix(4) != Array("\r\n\r\n".utf8) || received.firstRange(of: Array("\r\n0\r\n".utf8)) == nil,
@@ -43,19 +43,19 @@ struct ProxyBytesTests {
             {
                 received += Array(more.readableBytesView)
             }
-            heard.withLockedValue { [received] in $0 = received }
+            rawRequest.withLockedValue { [received] in $0 = received }
             let status = Array("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n".utf8) + Self.lines("X-Back")
             let body = Array("\r\n2\r\n".utf8) + [0xE9, 0xFF] + Array("\r\n0\r\n".utf8)
             try await call.send(ByteBuffer(bytes: status + body + Self.lines("X-End") + Array("\r\n".utf8)))
         }) { proxy in
-            // In pieces, a field ends in a later read than the one in which it begins.
+            // Sent in pieces, a field spans several reads.
             let whole = request + trailers
             let parts = inPieces ? [Array(whole.prefix(120)), Array(whole.dropFirst(120))] : [whole]
             let answer = try await Self.exchange(port: proxy.client.port, parts)
-            let asked = heard.withLockedValue { $0 }
+            let requestBytes = rawRequest.withLockedValue { $0 }
             for (number, value) in Self.values.enumerated() {
-                #expect(Self.contains(asked, "X-Head-\(number)", value), "X-Head-\(number): \(value)")
-                #expect(Self.contains(asked, "X-Tail-\(number)", value), "X-Tail-\(number): \(value)")
+                #expect(Self.contains(requestBytes, "X-Head-\(number)", value), "X-Head-\(number): \(value)")
+                #expect(Self.contains(requestBytes, "X-Tail-\(number)", value), "X-Tail-\(number): \(value)")
                 #expect(Self.contains(answer, "X-Back-\(number)", value), "X-Back-\(number): \(value)")
                 #expect(Self.contains(answer, "X-End-\(number)", value), "X-End-\(number): \(value)")
             }
@@ -74,9 +74,9 @@ struct ProxyBytesTests {
 
     @Test("UTF-8 passes unchanged over HTTP/2, but other bytes do not, because HPACK decodes to text")
     func http2() async throws {
-        let heard = NIOLockedValueBox<[UInt8]>([])
+        let rawRequest = NIOLockedValueBox<[UInt8]>([])
         try await ProxyTestAPI.with(upstream: { call in
-            heard.withLockedValue { $0 = call.rawHead }
+            rawRequest.withLockedValue { $0 = call.rawHead }
             let head = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Text: é😀\r\nX-Back: caf"
             try await call.send(ByteBuffer(bytes: Array(head.utf8) + [0xE9] + Array("\r\n\r\n".utf8)))
         }) { proxy in
@@ -88,9 +88,9 @@ struct ProxyBytesTests {
                 #expect(answer.value("x-text") == "é😀")
                 #expect(answer.value("x-back") == "café")
             }
-            let asked = heard.withLockedValue { $0 }
-            #expect(Self.contains(asked, "x-text", Array("é😀".utf8)))
-            #expect(Self.contains(asked, "x-head", Array("caf\u{FFFD}\u{FFFD}".utf8)))
+            let requestBytes = rawRequest.withLockedValue { $0 }
+            #expect(Self.contains(requestBytes, "x-text", Array("é😀".utf8)))
+            #expect(Self.contains(requestBytes, "x-head", Array("caf\u{FFFD}\u{FFFD}".utf8)))
         }
     }
 

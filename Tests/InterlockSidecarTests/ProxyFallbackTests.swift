@@ -24,12 +24,12 @@ struct ProxyFallbackTests {
             #expect(real.body == "ok")
             #expect(real.headers["interlock-fallback"] == nil)
             try await Self.open(proxy)
-            let instead = try await proxy.client.send("POST", "/proxy/shop/a", "x")
-            #expect(instead.status == 203)
-            #expect(instead.body == #"{"items": []}"#)
-            #expect(instead.headers["content-type"] == "application/json")
-            #expect(instead.headers["interlock-fallback"] == "fixed")
-            #expect(instead.headers["interlock-state"] == "open")
+            let fallback = try await proxy.client.send("POST", "/proxy/shop/a", "x")
+            #expect(fallback.status == 203)
+            #expect(fallback.body == #"{"items": []}"#)
+            #expect(fallback.headers["content-type"] == "application/json")
+            #expect(fallback.headers["interlock-fallback"] == "fixed")
+            #expect(fallback.headers["interlock-state"] == "open")
             let head = try await proxy.client.send("HEAD", "/proxy/shop/a")
             #expect(head.status == 203)
             #expect(head.body.isEmpty)
@@ -103,7 +103,7 @@ struct ProxyFallbackTests {
         }
     }
 
-    @Test("A streamed response is kept too, unless it is too large", arguments: [(100_000, 200), (300_000, 503)])
+    @Test("A streamed response is also kept, unless it is too large", arguments: [(100_000, 200), (300_000, 503)])
     func streamed(size: Int, status: Int) async throws {
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Proxy: forwarded header fields")
 struct ProxyFieldsTests {
-    private func passed(_ fields: [(String, String)], method: HTTPMethod = .GET, hasBody: Bool = false) -> HTTPHeaders {
+    private func upstreamFields(_ fields: [(String, String)], method: HTTPMethod = .GET, hasBody: Bool = false) -> HTTPHeaders {
         let head = HTTPRequestHead(version: .http1_1, method: method, uri: "/", headers: HTTPHeaders(fields))
         return ProxyFields.request(
             head, authority: "up:1", forwarded: "for=192.0.2.1", hasBody: hasBody, isForHTTP2: false)
@@ -20,12 +20,12 @@ struct ProxyFieldsTests {
             "X-Api-Key", "Interlock-Subject", "Interlock-Service", "Expect", "Content-Length", "HTTP2-Settings",
         ])
     func stripped(name: String) {
-        #expect(!passed([(name, "x")]).contains(name: name))
+        #expect(!upstreamFields([(name, "x")]).contains(name: name))
     }
 
     @Test("Fields named by Connection are not forwarded either")
     func named() {
-        let headers = passed([("Connection", "close, X-Hop ,x-other"), ("X-Hop", "1"), ("X-Other", "2"), ("X-End", "3")])
+        let headers = upstreamFields([("Connection", "close, X-Hop ,x-other"), ("X-Hop", "1"), ("X-Other", "2"), ("X-End", "3")])
         #expect(!headers.contains(name: "x-hop"))
         #expect(!headers.contains(name: "x-other"))
         #expect(headers["x-end"] == ["3"])
@@ -33,7 +33,7 @@ struct ProxyFieldsTests {
 
     @Test("Upstream credentials, cookies and encodings are forwarded unchanged")
     func kept() {
-        let headers = passed([
+        let headers = upstreamFields([
             ("Authorization", "Bearer t"), ("Cookie", "a=b; c=d"), ("Accept-Encoding", "gzip, br"), ("X-Two", "1"),
             ("X-Two", "2"),
         ])
@@ -45,7 +45,7 @@ struct ProxyFieldsTests {
 
     @Test("Host, Forwarded and Via are set after the entries of earlier proxies")
     func added() {
-        let headers = passed([("Host", "mine"), ("Forwarded", "for=198.51.100.7"), ("Via", "1.0 first")])
+        let headers = upstreamFields([("Host", "mine"), ("Forwarded", "for=198.51.100.7"), ("Via", "1.0 first")])
         #expect(headers["host"] == ["up:1"])
         #expect(headers[canonicalForm: "forwarded"].map(String.init) == ["for=198.51.100.7", "for=192.0.2.1"])
         #expect(headers[canonicalForm: "via"].map(String.init) == ["1.0 first", "1.1 interlock"])
@@ -53,12 +53,12 @@ struct ProxyFieldsTests {
 
     @Test("A body keeps its length or its chunks, and an absent one has length 0 where one is expected")
     func lengths() {
-        #expect(passed([("content-length", "3")], method: .POST, hasBody: true)["Content-Length"] == ["3"])
-        let chunked = passed([("Transfer-Encoding", "chunked")], method: .POST, hasBody: true)
+        #expect(upstreamFields([("content-length", "3")], method: .POST, hasBody: true)["Content-Length"] == ["3"])
+        let chunked = upstreamFields([("Transfer-Encoding", "chunked")], method: .POST, hasBody: true)
         #expect(chunked["transfer-encoding"] == ["chunked"])
         #expect(!chunked.contains(name: "Content-Length"))
-        #expect(passed([], method: .POST)["content-length"] == ["0"])
-        #expect(!passed([("Content-Length", "0")]).contains(name: "Content-Length"))
+        #expect(upstreamFields([], method: .POST)["content-length"] == ["0"])
+        #expect(!upstreamFields([("Content-Length", "0")]).contains(name: "Content-Length"))
     }
 
     @Test("An upstream cannot set the sidecar's fields, and hop-by-hop fields end here")
@@ -78,7 +78,7 @@ struct ProxyFieldsTests {
     }
 
     @Test(
-        "The caller is named in the form of RFC 7239",
+        "The Forwarded field names the caller in the form of RFC 7239",
         arguments: [
             ("192.0.2.1", "h:1", false, #"for=192.0.2.1;host="h:1";proto=http"#), ("::1", nil, true, #"for="[::1]";proto=https"#),
             (nil, "a\"b", true, #"for=unknown;host="ab";proto=https"#),

@@ -21,14 +21,14 @@ struct ProxyPaceTests {
 
             func goAhead() {
                 loop.now = loop.now + loop.cost
-                loop.begun.append(number)
+                loop.started.append(number)
             }
         }
 
         let events = EmbeddedEventLoop()
         let cost: TimeAmount
         var now = NIODeadline.uptimeNanoseconds(1_000_000_000)
-        private(set) var begun: [Int] = []
+        private(set) var started: [Int] = []
         private var count = 0
 
         init(cost: TimeAmount = .microseconds(100)) {
@@ -38,7 +38,7 @@ struct ProxyPaceTests {
         private lazy var pace = ProxyPace(eventLoop: events, clock: { [unowned self] in now })
 
         /// Requests `number` calls within one tick. Returns closures that cancel them.
-        func ask(_ number: Int) -> [() -> Void] {
+        func request(_ number: Int) -> [() -> Void] {
             let calls = (0..<number).map { Call(count + $0, self) }
             count += number
             for call in calls { pace.begin(call) }
@@ -57,13 +57,13 @@ struct ProxyPaceTests {
 
         /// Simulates a tick of length `time` in which `number` calls arrive and none ends.
         ///
-        /// - Parameter watched: the part of the time that scheduled tasks see pass; `nil` for all of it.
-        func keepBusy(_ time: TimeAmount, beside number: Int, watched: TimeAmount? = nil) {
+        /// - Parameter observed: the part of the time by which scheduled tasks advance; `nil` for all of it.
+        func keepBusy(_ time: TimeAmount, arrivals number: Int, observed: TimeAmount? = nil) {
             let calls = (0..<number).map { Call(count + $0, self) }
             count += number
             for call in calls { pace.begin(call) }
             now = now + time
-            events.advanceTime(by: watched ?? time)
+            events.advanceTime(by: observed ?? time)
         }
 
         func pass(_ time: TimeAmount) {
@@ -73,21 +73,21 @@ struct ProxyPaceTests {
     }
 
     @Test("A burst of calls starts a few per tick, in order, until all have started")
-    func crowd() {
+    func gradualStart() {
         let loop = Loop()
-        _ = loop.ask(1000)
+        _ = loop.request(1000)
         // The first tick allows half a millisecond of calls, plus a few at its end.
-        #expect(loop.begun.count < 20)
+        #expect(loop.started.count < 20)
         var largest = 0
         var ended = 0
         while ended < 1000 {
-            let inFlight = loop.begun.count - ended
+            let inFlight = loop.started.count - ended
             largest = max(largest, inFlight)
             loop.end(min(inFlight, 8))
             ended += min(inFlight, 8)
             loop.pass(.microseconds(250))
         }
-        #expect(loop.begun == Array(0..<1000))
+        #expect(loop.started == Array(0..<1000))
         #expect(largest < 20)
     }
 
@@ -95,55 +95,55 @@ struct ProxyPaceTests {
     func slowService() {
         let loop = Loop()
         for _ in 0..<500 {
-            _ = loop.ask(1)
+            _ = loop.request(1)
             loop.pass(.milliseconds(1))
         }
-        #expect(loop.begun.count == 500)
+        #expect(loop.started.count == 500)
     }
 
     @Test("All calls of a burst to a slow service start soon, before any ends")
     func burst() {
         let loop = Loop()
-        _ = loop.ask(200)
-        let came = loop.now
-        while loop.begun.count < 200, loop.now - came < .seconds(1) { loop.pass(.microseconds(250)) }
+        _ = loop.request(200)
+        let start = loop.now
+        while loop.started.count < 200, loop.now - start < .seconds(1) { loop.pass(.microseconds(250)) }
         // The calls themselves take 20 ms of this.
-        #expect(loop.now - came < .milliseconds(60))
+        #expect(loop.now - start < .milliseconds(60))
     }
 
     @Test("Calls still start while others keep the loop busy")
     func busyLoop() {
         let loop = Loop()
-        _ = loop.ask(1)
-        let began = loop.now
-        var asked = 0
+        _ = loop.request(1)
+        let start = loop.now
+        var requested = 0
         for turn in 1...2000 {
             // Every fifth tick brings a call, and other work takes a millisecond of each.
-            loop.keepBusy(.milliseconds(1), beside: turn.isMultiple(of: 5) ? 1 : 0)
-            asked += turn.isMultiple(of: 5) ? 1 : 0
+            loop.keepBusy(.milliseconds(1), arrivals: turn.isMultiple(of: 5) ? 1 : 0)
+            requested += turn.isMultiple(of: 5) ? 1 : 0
             loop.pass(.zero)
         }
-        #expect(loop.now - began > .seconds(1))
-        #expect(loop.begun.count >= asked - 5)
+        #expect(loop.now - start > .seconds(1))
+        #expect(loop.started.count >= requested - 5)
     }
 
     @Test("Two thousand calls a second still start while others stretch each tick to ten milliseconds")
-    func longTurns() {
+    func longTicks() {
         let loop = Loop(cost: .microseconds(10))
-        for _ in 1...100 { loop.keepBusy(.milliseconds(10), beside: 20, watched: .microseconds(250)) }
-        #expect(loop.begun.count >= 1900)
+        for _ in 1...100 { loop.keepBusy(.milliseconds(10), arrivals: 20, observed: .microseconds(250)) }
+        #expect(loop.started.count >= 1900)
     }
 
-    @Test("A call that left while waiting uses no slot")
-    func left() {
+    @Test("A call cancelled while waiting uses no slot")
+    func cancelledCalls() {
         let loop = Loop()
-        let leave = loop.ask(100)
-        for index in loop.begun.count..<100 { leave[index]() }
-        let begun = loop.begun.count
-        loop.end(begun)
+        let cancellations = loop.request(100)
+        for index in loop.started.count..<100 { cancellations[index]() }
+        let started = loop.started.count
+        loop.end(started)
         for _ in 0..<100 { loop.pass(.milliseconds(2)) }
-        #expect(loop.begun.count == begun)
-        _ = loop.ask(1)
-        #expect(loop.begun.count == begun + 1)
+        #expect(loop.started.count == started)
+        _ = loop.request(1)
+        #expect(loop.started.count == started + 1)
     }
 }

@@ -38,7 +38,7 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("of several limits, a refusal names none")
+    @Test("A refusal does not name the limit if the service has several")
     func severalLimits() async throws {
         let limits: (inout ServiceDefinition) -> Void = {
             $0.limits = [
@@ -83,7 +83,7 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("A call waits where its service is configured to wait, and reports for how long")
+    @Test("A call to a service with on_limit: wait waits, and the response reports how long")
     func waits() async throws {
         let policy = LimitPolicy(action: .wait, patience: .seconds(30))
         try await ProxyTestAPI.with(configure: Self.limited(1, per: .milliseconds(200), policy), upstream: Self.ok) { proxy in
@@ -97,8 +97,8 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("A call that outlasts its patience is refused")
-    func patience() async throws {
+    @Test("A call that waits longer than on_limit.patience is refused")
+    func maximumWait() async throws {
         let policy = LimitPolicy(action: .wait, patience: .milliseconds(50))
         try await ProxyTestAPI.with(configure: Self.limited(1, per: .seconds(60), policy), upstream: Self.ok) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a")
@@ -106,7 +106,7 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("A changed URL takes effect at once, without interrupting active calls")
+    @Test("A changed URL takes effect immediately, without interrupting active calls")
     func reload() async throws {
         try await TestUpstream.with({ try await $0.answer("200 OK", [], "new") }) { other in
             let url = "http://127.0.0.1:\(other.port)"
@@ -122,7 +122,7 @@ struct ProxyRefusalTests {
     }
 
     @Test(
-        "A service that is removed or loses its URL takes its latencies along",
+        "Removing a service or its URL also removes its latencies",
         arguments: [[], [ServiceDefinition(name: "shop")]])
     func unconfigured(services: [ServiceDefinition]) async throws {
         let series = #"interlock_proxy_request_seconds_count{service="shop"}"#

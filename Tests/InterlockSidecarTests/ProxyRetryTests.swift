@@ -11,23 +11,23 @@ struct ProxyRetryTests {
     private static func failing(
         _ count: Int, by failure: @escaping @Sendable (TestUpstream.Call) async throws -> Void
     ) -> TestUpstream.Handler {
-        let left = Failures(count)
+        let failures = Failures(count)
         return { call in
-            if left.take() { try await failure(call) } else { try await call.answer("200 OK", [], "ok") }
+            if failures.take() { try await failure(call) } else { try await call.answer("200 OK", [], "ok") }
         }
     }
 
     private final class Failures: Sendable {
-        private let left: NIOLockedValueBox<Int>
+        private let remaining: NIOLockedValueBox<Int>
 
         init(_ count: Int) {
-            left = NIOLockedValueBox(count)
+            remaining = NIOLockedValueBox(count)
         }
 
         func take() -> Bool {
-            left.withLockedValue { left in
-                left -= 1
-                return left >= 0
+            remaining.withLockedValue { remaining in
+                remaining -= 1
+                return remaining >= 0
             }
         }
     }
@@ -39,7 +39,7 @@ struct ProxyRetryTests {
     private static let close: @Sendable (TestUpstream.Call) async throws -> Void = { _ in throw TestUpstream.Close() }
 
     @Test(
-        "An idempotent call that breaks off before a response is retried",
+        "An idempotent call whose connection ends before a response is retried",
         arguments: ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
     func closed(method: String) async throws {
         try await ProxyTestAPI.with(configure: Self.retries(1), upstream: Self.failing(1, by: Self.close)) { proxy in
@@ -63,7 +63,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("The number of tries is limited")
+    @Test("The number of attempts is limited")
     func attempts() async throws {
         try await ProxyTestAPI.with(configure: Self.retries(2), upstream: Self.failing(9, by: Self.close)) { proxy in
             try await proxy.api.expect(502, "GET", "/proxy/shop/a")
@@ -94,7 +94,7 @@ struct ProxyRetryTests {
     }
 
     @Test(
-        "A briefly unreachable upstream is retried",
+        "A call to a briefly unreachable upstream is retried",
         arguments: ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"])
     func statuses(status: String) async throws {
         let upstream = Self.failing(1) { try await $0.answer(status, [], "not now") }
@@ -105,7 +105,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("A retry without a permit leaves the first response to be sent")
+    @Test("If a retry gets no permit, the first response is relayed")
     func firstAnswer() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             Self.retries(1)(&$0)
@@ -119,8 +119,8 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("A first response that is sent for lack of a permit ends when its client leaves")
-    func firstAnswerLeft() async throws {
+    @Test("A first response relayed because its retry gets no permit ends when its client disconnects")
+    func firstAnswerAbandoned() async throws {
         let isClosed = NIOLockedValueBox(false)
         let configure: (inout ServiceDefinition) -> Void = {
             Self.retries(1)(&$0)
@@ -154,8 +154,8 @@ struct ProxyRetryTests {
 
     @Test("A closed port fails the connection")
     func refusedConnection() async throws {
-        let nowhere: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
-        try await ProxyTestAPI.with(configure: nowhere, upstream: { _ in }) { proxy in
+        let unreachable: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
+        try await ProxyTestAPI.with(configure: unreachable, upstream: { _ in }) { proxy in
             let failed = try await proxy.client.send("POST", "/proxy/shop/a")
             #expect(failed.status == 502)
             #expect(failed.text("cause") == "connect")
@@ -171,15 +171,16 @@ struct ProxyRetryTests {
         "The address of an unreachable upstream is shown to admins only",
         arguments: [(HTTPTestAPI.web, false), (HTTPTestAPI.ops, true)] as [(APIKey, Bool)])
     func addressOfUpstream(key: APIKey, isShown: Bool) async throws {
-        let nowhere: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
-        try await ProxyTestAPI.with(keys: [HTTPTestAPI.web, HTTPTestAPI.ops], configure: nowhere, upstream: { _ in }) { proxy in
+        let unreachable: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
+        try await ProxyTestAPI.with(keys: [HTTPTestAPI.web, HTTPTestAPI.ops], configure: unreachable, upstream: { _ in }) {
+            proxy in
             let failed = try await proxy.client.send("POST", "/proxy/shop/a", headers: ["X-Api-Key": key.secret])
             #expect(failed.status == 502)
             #expect(failed.text("detail")?.contains("127.0.0.1:1") == isShown, "\(failed.body)")
         }
     }
 
-    @Test("An upstream without TLS gets no request")
+    @Test("An https:// upstream without TLS gets no request")
     func noTLS() async throws {
         let secure: (inout ServiceDefinition) -> Void = { service in
             service.upstream = service.upstream.map { UpstreamSettings(url: $0.url.replacing("http://", with: "https://")) }
@@ -194,19 +195,19 @@ struct ProxyRetryTests {
 
     @Test("A response that does not begin in time is abandoned", arguments: ["", "body"])
     func firstByte(body: String) async throws {
-        let isLeft = NIOLockedValueBox(false)
+        let isDisconnected = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
             while try await call.more() != nil {}
-            isLeft.withLockedValue { $0 = true }
+            isDisconnected.withLockedValue { $0 = true }
             throw TestUpstream.Close()
         }
-        let hasty: (inout ServiceDefinition) -> Void = { $0.upstream?.firstByteTimeout = .milliseconds(100) }
-        try await ProxyTestAPI.with(configure: hasty, upstream: upstream) { proxy in
+        let shortTimeout: (inout ServiceDefinition) -> Void = { $0.upstream?.firstByteTimeout = .milliseconds(100) }
+        try await ProxyTestAPI.with(configure: shortTimeout, upstream: upstream) { proxy in
             let failed = try await proxy.client.send("GET", "/proxy/shop/a", body)
             #expect(failed.status == 504)
             #expect(failed.text("code") == "upstream_timeout")
             #expect(failed.text("cause") == "first_byte_timeout")
-            try await eventually("the upstream connection is closed") { isLeft.withLockedValue { $0 } }
+            try await eventually("the upstream connection is closed") { isDisconnected.withLockedValue { $0 } }
             #expect(proxy.upstream.received.count == 1)
         }
     }
@@ -222,8 +223,8 @@ struct ProxyRetryTests {
             while try await call.more() != nil {}
             throw TestUpstream.Close()
         }
-        let hasty: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .seconds(2) }
-        try await ProxyTestAPI.with(configure: hasty, upstream: upstream) { proxy in
+        let shortTimeout: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .seconds(2) }
+        try await ProxyTestAPI.with(configure: shortTimeout, upstream: upstream) { proxy in
             let silent = try await proxy.client.send("GET", "/proxy/shop/silent")
             #expect(silent.status == 504)
             #expect(silent.text("cause") == "total_timeout")

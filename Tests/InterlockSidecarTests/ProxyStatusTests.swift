@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Proxy: unusual response heads", .timeLimit(.minutes(2)))
 struct ProxyStatusTests {
-    private static func touchy(_ service: inout ServiceDefinition) {
+    private static func openAfterOneFailure(_ service: inout ServiceDefinition) {
         service.upstream?.retries.attempts = 0
         service.upstream?.totalTimeout = .seconds(10)
         service.breaker = BreakerSettings(minimumCalls: 1)
@@ -16,9 +16,11 @@ struct ProxyStatusTests {
 
     private static let get = "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
-    @Test("A status below 100 fails the call at once, as a failure of the service", arguments: ["099", "000", "042"])
+    @Test("A status below 100 fails the call immediately, as a failure of the service", arguments: ["099", "000", "042"])
     func noStatus(status: String) async throws {
-        try await ProxyTestAPI.with(configure: Self.touchy, upstream: { try await $0.answer("\(status) Odd", [], "x") }) {
+        try await ProxyTestAPI.with(
+            configure: Self.openAfterOneFailure, upstream: { try await $0.answer("\(status) Odd", [], "x") }
+        ) {
             proxy in
             try await proxy.api.expect(502, "GET", "/proxy/shop/a")
             let coordinator = proxy.api.coordinator
@@ -31,7 +33,7 @@ struct ProxyStatusTests {
         arguments: ["gzip, chunked", "gzip,\tchunked", "gzip\r\nTransfer-Encoding: chunked", "Gzip, Chunked", "deflate"])
     func codedAnswer(coding: String) async throws {
         try await ProxyTestAPI.with(
-            configure: Self.touchy,
+            configure: Self.openAfterOneFailure,
             upstream: { call in
                 try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: \(coding)\r\n\r\n1\r\nx\r\n0\r\n\r\n")
             }

@@ -56,7 +56,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("Large bodies flow both ways at once without loss")
+    @Test("Large bodies flow in both directions concurrently without loss")
     func large() async throws {
         let bytes = Self.pattern(8 * 1024 * 1024)
         try await ProxyTestAPI.with(upstream: Self.echo) { proxy in
@@ -75,7 +75,7 @@ struct ProxyStreamTests {
     }
 
     @Test("Errors caused by a client are not failures of the service", arguments: ClientFault.allCases)
-    func clientsFault(fault: ClientFault) async throws {
+    func clientFaults(fault: ClientFault) async throws {
         let large = Self.pattern(8 * 1024 * 1024)
         try await ProxyTestAPI.with(
             configure: { service in
@@ -111,7 +111,7 @@ struct ProxyStreamTests {
                     try await channel.writeAndFlush(
                         ByteBuffer(string: Self.head("POST", ["Content-Length": "5"], proxy.client) + "ab")
                     ).get()
-                    // Longer than `slowCall`, but the delay is the client's.
+                    // The delay exceeds `slowCall`, but the client causes it.
                     try await Task.sleep(for: .milliseconds(400))
                     try await channel.writeAndFlush(ByteBuffer(string: "cde")).get()
                     try await channel.closeFuture.get()
@@ -155,12 +155,12 @@ struct ProxyStreamTests {
 
     @Test("An upstream is not read faster than the client reads")
     func backPressure() async throws {
-        let most = 256
+        let megabytes = 256
         let sent = NIOLockedValueBox(0)
         let megabyte = Self.pattern(1024 * 1024)
         let upstream: TestUpstream.Handler = { call in
-            try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(most * 1024 * 1024)\r\n\r\n")
-            for _ in 0..<most {
+            try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(megabytes * 1024 * 1024)\r\n\r\n")
+            for _ in 0..<megabytes {
                 try await call.send(megabyte)
                 sent.withLockedValue { $0 += 1 }
             }
@@ -168,27 +168,27 @@ struct ProxyStreamTests {
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let head = Self.head("GET", [:], proxy.client)
             try await proxy.client.whileConnected(sending: head) {
-                var looks = (count: -1, times: 0)
+                var samples = (count: -1, times: 0)
                 try await eventually("the upstream is held back") {
                     let count = sent.withLockedValue { $0 }
-                    looks = (count, count == looks.count && count > 0 ? looks.times + 1 : 0)
-                    return looks.times > 150
+                    samples = (count, count == samples.count && count > 0 ? samples.times + 1 : 0)
+                    return samples.times > 150
                 }
-                #expect(looks.count < most / 2)
+                #expect(samples.count < megabytes / 2)
             }
             try await proxy.isSettled()
         }
     }
 
-    @Test("A client that does not read is dropped at the call's timeout, and its permit is freed")
+    @Test("A client that does not read is disconnected at the call's timeout, and its permit is returned")
     func stalledClient() async throws {
         let megabyte = Self.pattern(1024 * 1024)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             while true { try await call.send(Self.chunk(megabyte)) }
         }
-        let brief: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .milliseconds(500) }
-        try await ProxyTestAPI.with(configure: brief, upstream: upstream) { proxy in
+        let shortTimeout: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .milliseconds(500) }
+        try await ProxyTestAPI.with(configure: shortTimeout, upstream: upstream) { proxy in
             let head = Self.head("GET", [:], proxy.client)
             try await proxy.client.whileConnected(sending: head) {
                 try await eventually("the upstream is called") { !proxy.upstream.received.isEmpty }
@@ -197,7 +197,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("The upstream call is cancelled when the client leaves before the response")
+    @Test("The upstream call is cancelled when the client disconnects before the response")
     func clientLeaves() async throws {
         let isClosed = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
@@ -205,21 +205,21 @@ struct ProxyStreamTests {
             isClosed.withLockedValue { $0 = true }
             throw TestUpstream.Close()
         }
-        let trigger: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
-        try await ProxyTestAPI.with(configure: trigger, upstream: upstream) { proxy in
+        let openAfterOneFailure: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
+        try await ProxyTestAPI.with(configure: openAfterOneFailure, upstream: upstream) { proxy in
             let upstream = proxy.upstream
             try await proxy.client.whileConnected(sending: Self.head("GET", [:], proxy.client)) {
                 try await eventually("the upstream is called") { !upstream.received.isEmpty }
             }
             try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
             try await proxy.isSettled()
-            // A client that leaves says nothing about the service.
+            // A disconnected client says nothing about the service.
             let state = try await proxy.api.coordinator.breaker(service: "shop").state
             #expect(state == .closed)
         }
     }
 
-    @Test("The upstream call is cancelled when the client leaves during the response")
+    @Test("The upstream call is cancelled when the client disconnects during the response")
     func clientLeavesWithin() async throws {
         let isClosed = NIOLockedValueBox(false)
         let megabyte = Self.pattern(1024 * 1024)
@@ -238,15 +238,15 @@ struct ProxyStreamTests {
     @Test(
         "A truncated response is visibly truncated, and is a failure",
         arguments: ["Content-Length: 100\r\n\r\n0123456789", "Transfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n"])
-    func brokenOff(answer: String) async throws {
+    func truncatedResponse(answer: String) async throws {
         let isAwaited = NIOLockedValueBox(true)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\n\(answer)")
             try await eventually("the client has seen the beginning") { !isAwaited.withLockedValue { $0 } }
             throw TestUpstream.Close()
         }
-        let trigger: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
-        try await ProxyTestAPI.with(configure: trigger, upstream: upstream) { proxy in
+        let openAfterOneFailure: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
+        try await ProxyTestAPI.with(configure: openAfterOneFailure, upstream: upstream) { proxy in
             let text = try await proxy.client.exchange(Self.head("GET", [:], proxy.client)) { received in
                 if received.contains("0123456789") { isAwaited.withLockedValue { $0 = false } }
             }
@@ -260,12 +260,12 @@ struct ProxyStreamTests {
 
     @Test("An active response is not interrupted when its service gets another URL")
     func reload() async throws {
-        let isMoved = NIOLockedValueBox(false)
+        let isReloaded = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
             if call.request.hasSuffix("/new") { return try await call.answer("200 OK", [], "new") }
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
-            try await eventually("the service has moved") { isMoved.withLockedValue { $0 } }
-            // The traffic suffices to notice a connection that is being closed.
+            try await eventually("the service has another URL") { isReloaded.withLockedValue { $0 } }
+            // These parts would reveal a connection that is being closed.
             for _ in 0..<100 { try await call.send("1\r\n.\r\n") }
             try await call.send("5\r\nworld\r\n0\r\n\r\n")
         }
@@ -274,11 +274,11 @@ struct ProxyStreamTests {
             let coordinator = proxy.api.coordinator
             let moved = UpstreamSettings(url: "http://127.0.0.1:\(proxy.upstream.port)/v2")
             let text = try await client.exchange(Self.head("GET", [:], client)) { received in
-                guard received.contains("hello"), !isMoved.withLockedValue({ $0 }) else { return }
+                guard received.contains("hello"), !isReloaded.withLockedValue({ $0 }) else { return }
                 try await coordinator.reload(services: [ServiceDefinition(name: "shop", upstream: moved)])
                 let other = try await client.send("GET", "/proxy/shop/new")
                 #expect(other.body == "new")
-                isMoved.withLockedValue { $0 = true }
+                isReloaded.withLockedValue { $0 = true }
             }
             #expect(text.contains("world"))
             #expect(text.hasSuffix("0\r\n\r\n"))
@@ -286,7 +286,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("A response that comes before the body is read arrives intact")
+    @Test("A response sent before the body is read arrives intact")
     func earlyAnswer() async throws {
         let bytes = Self.pattern(16 * 1024 * 1024)
         let upstream: TestUpstream.Handler = { call in
@@ -306,7 +306,7 @@ struct ProxyStreamTests {
     }
 
     @Test("A body that its client truncates is visibly truncated for the upstream")
-    func uploadBreaksOff() async throws {
+    func truncatedUpload() async throws {
         let received = NIOLockedValueBox("")
         let isClosed = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
@@ -325,7 +325,7 @@ struct ProxyStreamTests {
         }
     }
 
-    @Test("One connection carries body after body")
+    @Test("One connection carries several bodies in turn")
     func severalBodies() async throws {
         try await ProxyTestAPI.with(upstream: Self.echo) { proxy in
             let port = proxy.client.port

@@ -7,7 +7,7 @@ import Testing
 @Suite("Proxy: targets of calls")
 struct ProxyTargetTests {
     @Test(
-        "A path that could escape the base path is refused",
+        "A path that could escape the base path is rejected",
         arguments: [
             "..", "../x", "a/../../x", "a/..", ".", "./x", "%2e%2e/x", "%2E%2e", ".%2e/x", "%2e", "a/%2e%2e%2f%2e%2e/x",
             "..%2fx", "..%2Fx", "..%5cx", "a%2f..%2fx", "a%5c..%5cx", "%252e%252e/x", "%252e%252e%252fx", "%252e", "..%252fx",
@@ -50,13 +50,13 @@ struct ProxyTargetTests {
         #expect(read.query == query)
     }
 
-    @Test("A malformed query is refused", arguments: ["?a=%", "?a=%zz", "?a b", "?a#b", "?\u{e9}"])
+    @Test("A malformed query is rejected", arguments: ["?a=%", "?a=%zz", "?a b", "?a#b", "?\u{e9}"])
     func badQuery(query: String) {
         #expect(throws: ProxyTarget.Violation.self) { try ProxyTarget("/proxy/shop/" + query) }
     }
 
     @Test(
-        "A call goes to the base URL and the rest of its path",
+        "The rest of a call's path is appended to the base URL",
         arguments: [
             ("http://h", "", "/"), ("http://h", "/", "/"), ("http://h/", "", "/"), ("http://h", "?q", "/?q"),
             ("https://h:8443/v1", "/a?b=c", "/v1/a?b=c"), ("https://h/v1/", "/a//b/", "/v1/a//b/"),

@@ -42,8 +42,8 @@ enum ProxyTestClient {
         received.moveReaderIndex(forwardBy: head.unicodeScalars.count + 4)
         let isChunked = head.lowercased().contains("transfer-encoding: chunked")
         guard isChunked else {
-            let said = head.lowercased().split(separator: "\r\n").first { $0.hasPrefix("content-length: ") }
-            let length = said.flatMap { Int($0.dropFirst("content-length: ".count)) } ?? 0
+            let lengthField = head.lowercased().split(separator: "\r\n").first { $0.hasPrefix("content-length: ") }
+            let length = lengthField.flatMap { Int($0.dropFirst("content-length: ".count)) } ?? 0
             return Answer(head: head, body: received.slice(), isWhole: received.readableBytes == length)
         }
         var body = ByteBuffer()

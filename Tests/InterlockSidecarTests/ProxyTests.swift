@@ -47,8 +47,8 @@ struct ProxyTests {
     @Test("The sidecar's key is not forwarded, and the upstream's credentials grant no access here")
     func credentials() async throws {
         try await ProxyTestAPI.with(keys: [HTTPTestAPI.web], upstream: { try await $0.answer("200 OK") }) { proxy in
-            let ours = ["X-Api-Key": "web-secret", "Authorization": "Bearer theirs", "Interlock-Subject": "alice"]
-            try await proxy.api.expect(200, "GET", "/proxy/shop/a", headers: ours)
+            let credentials = ["X-Api-Key": "web-secret", "Authorization": "Bearer theirs", "Interlock-Subject": "alice"]
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a", headers: credentials)
             let head = try #require(proxy.upstream.received.first).lowercased()
             #expect(head.contains("authorization: bearer theirs"))
             #expect(!head.contains("web-secret"))
@@ -80,9 +80,9 @@ struct ProxyTests {
             for path in ["../admin", "%2e%2e/admin", "..%2fadmin", "%ff"] {
                 try await proxy.api.expect(400, "GET", "/proxy/shop/\(path)")
             }
-            let climbing = try await proxy.api.client.send("GET", "/proxy/shop/%2e%2e/admin")
-            #expect(climbing.text("code") == "invalid")
-            #expect(climbing.text("detail") == "the path contains a segment that decodes to . or ..")
+            let escaping = try await proxy.api.client.send("GET", "/proxy/shop/%2e%2e/admin")
+            #expect(escaping.text("code") == "invalid")
+            #expect(escaping.text("detail") == "the path contains a segment that decodes to . or ..")
             try await proxy.api.expect(421, "GET", "/proxy/shop/a", headers: ["Host": "evil.example"])
             try await proxy.api.expect(403, "GET", "/proxy/shop/a", headers: ["Origin": "http://evil.example"])
             #expect(proxy.upstream.received.isEmpty)

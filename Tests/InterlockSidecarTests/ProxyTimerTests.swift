@@ -7,8 +7,8 @@ import Testing
 
 @testable import SidecarSettings
 
-/// A service is judged by its own behavior, neither by its client's deadline nor by the sidecar's own timers.
-@Suite("Proxy: blame for timeouts", .timeLimit(.minutes(2)))
+/// A timeout counts against a service only if the service caused it.
+@Suite("Proxy: which timeouts count as failures", .timeLimit(.minutes(2)))
 struct ProxyTimerTests {
     private static func configured(_ yaml: String, _ breaker: BreakerSettings) throws -> (inout ServiceDefinition) -> Void {
         let read = try configuration("services:\n  a:\n    url: http://h\n    \(yaml)").services.first?.upstream
@@ -20,7 +20,7 @@ struct ProxyTimerTests {
         }
     }
 
-    private static let touchy = BreakerSettings(minimumCalls: 1)
+    private static let opensAfterOneFailure = BreakerSettings(minimumCalls: 1)
 
     /// Answers with an endless stream that has an event every 10 ms.
     private static let stream: TestUpstream.Handler = { call in
@@ -37,7 +37,7 @@ struct ProxyTimerTests {
 
     @Test("A stream that timeouts.total ends while data flows is not a failure of its service")
     func healthyStream() async throws {
-        let configure = try Self.configured("timeouts: { total: 300ms }", Self.touchy)
+        let configure = try Self.configured("timeouts: { total: 300ms }", Self.opensAfterOneFailure)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stream) { proxy in
             for _ in 0..<3 {
                 let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
@@ -50,7 +50,7 @@ struct ProxyTimerTests {
 
     @Test("A quiet stream that timeouts.total ends is not a failure of its service")
     func quietStream() async throws {
-        let configure = try Self.configured("timeouts: { first_byte: 100ms, total: 400ms }", Self.touchy)
+        let configure = try Self.configured("timeouts: { first_byte: 100ms, total: 400ms }", Self.opensAfterOneFailure)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
             while try await call.more() != nil {}
@@ -74,7 +74,7 @@ struct ProxyTimerTests {
         "A response that stalls before its declared length is a failure of its service",
         arguments: ["timeouts: { first_byte: 100ms, total: 500ms }", "timeouts: { idle: 200ms, total: none }"])
     func stalledAnswer(yaml: String) async throws {
-        let configure = try Self.configured(yaml, Self.touchy)
+        let configure = try Self.configured(yaml, Self.opensAfterOneFailure)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stalled) { proxy in
             _ = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
             let coordinator = proxy.api.coordinator
@@ -84,7 +84,7 @@ struct ProxyTimerTests {
 
     @Test("A stream that timeouts.idle ends is not a failure of its service")
     func idle() async throws {
-        let configure = try Self.configured("timeouts: { idle: 200ms, total: none }", Self.touchy)
+        let configure = try Self.configured("timeouts: { idle: 200ms, total: none }", Self.opensAfterOneFailure)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
             while try await call.more() != nil {}
@@ -98,17 +98,17 @@ struct ProxyTimerTests {
         }
     }
 
-    @Test("With total: none a stream lasts as long as data flows")
+    @Test("With total: none, a stream lasts while data flows")
     func endless() async throws {
-        let configure = try Self.configured("timeouts: { idle: 5s, total: none }", Self.touchy)
+        let configure = try Self.configured("timeouts: { idle: 5s, total: none }", Self.opensAfterOneFailure)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.ranges(of: "data: x").count > 50 }
             try await proxy.isSettled()
         }
     }
 
-    @Test("Callers that leave after slow_call count as slow calls, so their deadlines hide no outage")
-    func impatient() async throws {
+    @Test("A caller that disconnects after slow_call counts as a slow call, so client deadlines do not hide an outage")
+    func slowCallers() async throws {
         let slow = BreakerSettings(
             slowCall: .milliseconds(100), slowRate: 0.5, minimumCalls: 3, openFor: .seconds(30) ... .seconds(30))
         let upstream: TestUpstream.Handler = { call in
@@ -130,28 +130,28 @@ struct ProxyTimerTests {
         }
     }
 
-    @Test("A trial whose caller leaves after slow_call does not close the breaker")
-    func impatientTrial() async throws {
-        let isWell = NIOLockedValueBox(true)
+    @Test("A trial whose caller disconnects after slow_call does not close the breaker")
+    func slowTrialCaller() async throws {
+        let isHealthy = NIOLockedValueBox(true)
         let settings = BreakerSettings(
             slowCall: .milliseconds(100), minimumCalls: 1, openFor: .milliseconds(100) ... .milliseconds(100), halfOpenPermits: 1)
         let upstream: TestUpstream.Handler = { call in
             if call.request.hasSuffix("/bad") { return try await call.answer("500 Sorry") }
             while try await call.more() != nil {}
-            isWell.withLockedValue { $0 = false }
+            isHealthy.withLockedValue { $0 = false }
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(configure: { $0.breaker = settings }, upstream: upstream) { proxy in
             try await proxy.api.expect(500, "GET", "/proxy/shop/bad")
             let coordinator = proxy.api.coordinator
-            try await eventually("a trial starts, and its caller leaves") {
-                let asked = proxy.upstream.received.count
+            try await eventually("a trial starts, and its caller disconnects") {
+                let requestCount = proxy.upstream.received.count
                 // If the call is refused, the listener closes the connection first.
                 try? await proxy.client.whileConnected(sending: Self.get(proxy)) {
                     // The client's own deadline is longer than `slowCall`.
                     try await Task.sleep(for: .milliseconds(300))
                 }
-                return proxy.upstream.received.count > asked
+                return proxy.upstream.received.count > requestCount
             }
             try await proxy.isSettled()
             #expect(try await coordinator.breaker(service: "shop").fleet.state != .closed)

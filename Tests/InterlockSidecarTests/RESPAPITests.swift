@@ -96,7 +96,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("A permit is granted, reported once, and refused the second time")
+    @Test("A granted permit is reported once, and a second report is rejected")
     func permit() async throws {
         try await RESPTestAPI.with { api in
             let permit = try await api.cli("PERMIT.ACQUIRE", "catalog", "COST", "2").array ?? []
@@ -171,7 +171,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("HTTP to this listener closes the connection silently, and nothing in its body is run")
+    @Test("An HTTP request to this listener closes the connection silently, and nothing in its body runs")
     func http() async throws {
         try await RESPTestAPI.with { api in
             let request = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\nLOCK.ACQUIRE stolen 30000\r\n"
@@ -181,7 +181,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("Inline commands, partial commands and a client that leaves midway are handled")
+    @Test("Inline commands are answered, and a client that disconnects within a command affects no other")
     func inlineAndHalf() async throws {
         try await RESPTestAPI.with { api in
             #expect(try await api.exchange("ECHO hello\r\nQUIT\r\n") == "$5\r\nhello\r\n+OK\r\n")
@@ -202,7 +202,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("Commands start in order without waiting, and a waiting one delays only the replies behind it")
+    @Test("Commands start in order without waiting, and a waiting one delays only the replies after it")
     func answersInOrder() async throws {
         try await RESPTestAPI.with { api in
             let token = try await api.cli("LOCK.ACQUIRE", "orders", "30000").array?.first?.text ?? ""
@@ -227,7 +227,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("A client that leaves while waiting is forgotten and holds no lock")
+    @Test("A client that disconnects while waiting neither keeps waiting nor gets the lock")
     func leavingWaiter() async throws {
         try await RESPTestAPI.with { api in
             let token = try await api.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
@@ -248,7 +248,7 @@ struct RESPAPITests {
         }
     }
 
-    @Test("With keys configured, a client must authenticate, and roles apply")
+    @Test("If keys are configured, a client must authenticate, and roles apply")
     func keys() async throws {
         let keys = [
             APIKey(name: "web", secret: "web-secret", role: .use), APIKey(name: "ops", secret: "ops-secret", role: .admin),
@@ -284,19 +284,19 @@ struct RESPAPITests {
         }
     }
 
-    @Test("A client that never reads is held at a limit, and others continue")
+    @Test("The listener stops reading from a client that never reads, and others continue")
     func clientThatNeverReads() async throws {
         try await RESPTestAPI.with { api in
             // Other commands are answered while the first client leaves tens of thousands of replies unread.
-            async let lazy = RawConnection.exchange(
+            async let slowReader = RawConnection.exchange(
                 port: api.port, ByteBuffer(string: String(repeating: "COMMAND DOCS\r\n", count: 3000) + "QUIT\r\n")
             ) { _ in true }
             for _ in 0..<50 { #expect(try await api.cli("PING").text == "PONG") }
-            _ = try await lazy
+            _ = try await slowReader
         }
     }
 
-    @Test("A shutdown answers waits and closes connections, and a lease stays with its holder")
+    @Test("A shutdown answers waiting calls and closes connections, and holders keep their leases")
     func shutdown() async throws {
         try await RESPTestAPI.with { api in
             _ = try await api.cli("LOCK.ACQUIRE", "orders", "60000")
@@ -313,7 +313,7 @@ struct RESPAPITests {
 
     @Test("The Unix socket is private to this user, and is removed with the listener")
     func unixSocket() async throws {
-        let path = "/tmp/interlock-door-\(UInt64.random(in: 0...UInt64.max)).sock"
+        let path = "/tmp/interlock-resp-\(UInt64.random(in: 0...UInt64.max)).sock"
         try await RESPTestAPI.with(unix: path) { api in
             let client = RedisClient(configuration: RedisConfiguration(address: .unixSocket(path: path)))
             try await client.connect()

@@ -50,7 +50,7 @@ struct RESPBoundsTests {
     }
 
     /// Sends `commands` on a connection that stays open, and returns the connection and the answers.
-    private static func linger(at api: RESPTestAPI, _ commands: String) async throws -> (any Channel, String) {
+    private static func sendKeepingOpen(at api: RESPTestAPI, _ commands: String) async throws -> (any Channel, String) {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let answers = loop.makePromise(of: String.self)
         let channel = try await ClientBootstrap(group: loop)
@@ -83,7 +83,7 @@ struct RESPBoundsTests {
         }
     }
 
-    @Test("While Redis is busy a connection has 16 pending commands and one more each millisecond")
+    @Test("While Redis is busy, a connection may have 16 pending commands and one more each millisecond")
     func share() async throws {
         try await RESPTestAPI.with(redisTimeout: .seconds(30)) { api in
             let before = await api.coordinator.status.redisCommands
@@ -126,11 +126,11 @@ struct RESPBoundsTests {
         }
     }
 
-    @Test("Commands behind a protocol error are not run, and delay no other client")
+    @Test("Commands after a protocol error are not run, and delay no other client")
     func behindAnError() async throws {
         try await RESPTestAPI.with { api in
-            let ghosts = String(repeating: "LOCK.ACQUIRE ghost 60000\r\n", count: 100_000)
-            async let answer = api.exchange("*1\r\n:1\r\n" + ghosts)
+            let ignored = String(repeating: "LOCK.ACQUIRE ghost 60000\r\n", count: 100_000)
+            async let answer = api.exchange("*1\r\n:1\r\n" + ignored)
             for _ in 0..<20 { try await Self.expectServed(by: api) }
             #expect(try await answer.hasPrefix("-ERR Protocol error"))
             #expect(try await api.cli("LOCK.INFO", "ghost") == .null)
@@ -144,8 +144,8 @@ struct RESPBoundsTests {
         func channelRead(context: ChannelHandlerContext, data: NIOAny) { context.close(promise: nil) }
     }
 
-    @Test("Commands that arrived before their client left are run, including those that wait for a slice")
-    func leftWhileWaiting() async throws {
+    @Test("Commands that arrived before their client disconnected run, including those that wait for a slice")
+    func disconnectWhileWaiting() async throws {
         try await RESPTestAPI.with { api in
             let token = try #require(try await api.cli("LOCK.ACQUIRE", "orders", "600000").array?.first?.text)
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -160,17 +160,17 @@ struct RESPBoundsTests {
             let commands = String(repeating: "INFO\r\n", count: 40) + "LOCK.RELEASE orders \(token)\r\n"
             try await channel.writeAndFlush(ByteBuffer(string: commands))
             try await channel.closeFuture.get()
-            try await eventually("the client has left") { try await api.connections() == 1 }
+            try await eventually("the client is disconnected") { try await api.connections() == 1 }
             try await eventually(within: .seconds(5), "the lock is released") {
                 try await api.cli("LOCK.INFO", "orders") == .null
             }
         }
     }
 
-    @Test("The leases of a client that left are released, however busy Redis is")
-    func leftWhileRedisIsBusy() async throws {
+    @Test("The linked leases of a disconnected client are released even while Redis is busy")
+    func disconnectWhileRedisIsBusy() async throws {
         try await RESPTestAPI.with(redisTimeout: .seconds(30)) { api in
-            let (channel, _) = try await Self.linger(at: api, Self.acquires(40, "mine", " LINKED"))
+            let (channel, _) = try await Self.sendKeepingOpen(at: api, Self.acquires(40, "mine", " LINKED"))
             await api.redis.pause()
             func sent() async -> Int64 { await api.coordinator.status.redisCommands }
             let before = await sent()
@@ -191,9 +191,9 @@ struct RESPBoundsTests {
         try await RESPTestAPI.with { api in
             var channels: [any Channel] = []
             for connection in 0..<10 {
-                let isTold = "HELLO 3\r\nCLIENT LOSSES ON\r\n"
+                let enableLosses = "HELLO 3\r\nCLIENT LOSSES ON\r\n"
                 let commands = Self.acquires(RESPConnection.maximumFollowed, "lock-\(connection)", areLinked ? " LINKED" : "")
-                let (channel, text) = try await Self.linger(at: api, areLinked ? commands : isTold + commands)
+                let (channel, text) = try await Self.sendKeepingOpen(at: api, areLinked ? commands : enableLosses + commands)
                 #expect(Self.count("*3\r\n", in: text) == RESPConnection.maximumFollowed)
                 channels.append(channel)
             }

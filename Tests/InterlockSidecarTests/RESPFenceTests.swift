@@ -19,7 +19,7 @@ struct RESPFenceTests {
         return try #require(lock?.leases.first?.remaining?.wholeMilliseconds)
     }
 
-    @Test("A late release of an earlier lease leaves the owner's next lease alone", arguments: modes)
+    @Test("A late release of an earlier lease does not affect the owner's next lease", arguments: modes)
     func lateRelease(options: [String]) async throws {
         try await RESPTestAPI.with { api in
             let first = try await Self.acquire(options, at: api)
@@ -75,7 +75,7 @@ struct RESPFenceTests {
         }
     }
 
-    @Test("The error of ALSO states the number of names")
+    @Test("The error for an invalid ALSO count states the allowed range")
     func also() async throws {
         try await RESPTestAPI.with { api in
             guard case .error(let error) = try await api.cli("LOCK.ACQUIRE", "a", "1000", "ALSO", "0", "b") else {
@@ -85,7 +85,7 @@ struct RESPFenceTests {
         }
     }
 
-    @Test("A ttl with a unit is refused, with an example in milliseconds", arguments: ["LOCK.ACQUIRE a", "LOCK.RENEW a me"])
+    @Test("The error for a ttl with a unit shows an example in milliseconds", arguments: ["LOCK.ACQUIRE a", "LOCK.RENEW a me"])
     func ttlWithUnit(command: String) async throws {
         try await RESPTestAPI.with { api in
             guard case .error(let error) = try await api.cli(command.split(separator: " ").map { String($0) } + ["30s"]) else {

@@ -26,14 +26,14 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("Linked leases are released when their client disconnects in any way, and others stay", arguments: ["", "QUIT\r\n"])
-    func released(farewell: String) async throws {
+    @Test("Linked leases are released however their client disconnects, and other leases stay", arguments: ["", "QUIT\r\n"])
+    func released(quit: String) async throws {
         try await RESPTestAPI.with { api in
             let commands =
                 "LOCK.ACQUIRE plain 600000\r\nLOCK.ACQUIRE orders 600000 LINKED\r\n"
                 + "LOCK.ACQUIRE a 600000 LINKED ALSO 1 b\r\nECHO taken\r\n"
-            let answer = try await api.exchange(commands + farewell, enough: farewell.isEmpty ? "taken\r\n" : nil)
-            #expect(farewell.isEmpty || answer.hasSuffix("+OK\r\n"))
+            let answer = try await api.exchange(commands + quit, enough: quit.isEmpty ? "taken\r\n" : nil)
+            #expect(quit.isEmpty || answer.hasSuffix("+OK\r\n"))
             for name in ["orders", "a", "b"] { try await Self.untilFree(name, at: api) }
             let holders = try await Self.information("holders", of: "plain", at: api)
             #expect(holders?.integer == 1)
@@ -46,8 +46,8 @@ struct RESPLockModeTests {
             async let answer = api.exchange("HELLO 3\r\nLOCK.ACQUIRE orders 5000 OWNER me LINKED\r\n")
             try await Self.untilHeld("orders", at: api)
             await api.shutDown()
-            let told = try await answer
-            #expect(told.hasSuffix(Self.push("orders", "shutdown")))
+            let pushed = try await answer
+            #expect(pushed.hasSuffix(Self.push("orders", "shutdown")))
             let isStillHeld = try await Self.redis(of: api, "EXISTS", "interlock:lock:{orders}")
             #expect(isStillHeld == .integer(1))
             try await eventually("the lease has expired") {
@@ -79,8 +79,8 @@ struct RESPLockModeTests {
             try await api.redis.waitUntilTracking(1)
             let isBroken = try await api.cli("LOCK.BREAK", "orders")
             #expect(isBroken == .integer(1))
-            let told = try await answer
-            #expect(told.hasSuffix(Self.push("orders", "broken")))
+            let pushed = try await answer
+            #expect(pushed.hasSuffix(Self.push("orders", "broken")))
         }
     }
 
@@ -91,37 +91,37 @@ struct RESPLockModeTests {
             async let answer = Self.untilPush(port: api.port, commands)
             try await Self.untilHeld("orders", at: api)
             _ = try await Self.redis(of: api, "DEL", "interlock:lock:{orders}")
-            let told = try await answer
-            #expect(told.hasSuffix(Self.push("orders", "deleted")))
+            let pushed = try await answer
+            #expect(pushed.hasSuffix(Self.push("orders", "deleted")))
         }
     }
 
     @Test("RESP3 notifies a client when its lease expires")
     func expired() async throws {
         try await RESPTestAPI.with { api in
-            let told = try await Self.untilPush(
+            let pushed = try await Self.untilPush(
                 port: api.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 500 OWNER me\r\n")
-            #expect(told.hasSuffix(Self.push("orders", "expired")))
+            #expect(pushed.hasSuffix(Self.push("orders", "expired")))
         }
     }
 
     @Test(
-        "RESP3 sends a client only what it requested, and LINKED is such a request",
+        "RESP3 notifies a client only of the losses it requested, and LINKED requests them",
         arguments: ["", " SHARED", " ALSO 1 other"])
     func notifiedOnRequest(options: String) async throws {
         try await RESPTestAPI.with { api in
             let opening = "HELLO 3\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n"
             try await Self.untilSubscribed(api)
-            let everything = try await Self.converse(port: api.port, opening) { received, say in
+            let transcript = try await Self.exchangeTurns(port: api.port, opening) { received, writer in
                 if received.contains("\nme\r\n") || received.contains("$2\r\nme\r\n"), !received.contains("+PONG") {
                     _ = try await api.cli("LOCK.BREAK", "orders")
                     // A push for the first break would have arrived by the second.
                     _ = try await api.cli("LOCK.BREAK", "orders")
-                    try await say.write(ByteBuffer(string: "PING\r\n"))
+                    try await writer.write(ByteBuffer(string: "PING\r\n"))
                 }
                 return received.contains("+PONG")
             }
-            #expect(!everything.contains("lock-lost"))
+            #expect(!transcript.contains("lock-lost"))
         }
     }
 
@@ -152,18 +152,18 @@ struct RESPLockModeTests {
     func notNotified(options: String) async throws {
         try await RESPTestAPI.with { api in
             let opening = "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
-            let everything = try await Self.converse(port: api.port, opening) { received, say in
+            let transcript = try await Self.exchangeTurns(port: api.port, opening) { received, writer in
                 if received.contains("over\r\n") { return true }
                 if received.contains("released\r\n") {
                     try await Self.untilPassed(.seconds(1))
-                    try await say.write(ByteBuffer(string: "ECHO over\r\n"))
+                    try await writer.write(ByteBuffer(string: "ECHO over\r\n"))
                 } else if received.contains("$2\r\nme\r\n") {
-                    try await say.write(ByteBuffer(string: "LOCK.RELEASE orders me\r\nECHO released\r\n"))
+                    try await writer.write(ByteBuffer(string: "LOCK.RELEASE orders me\r\nECHO released\r\n"))
                 }
                 return false
             }
-            #expect(everything.contains("released\r\n"))
-            #expect(!everything.contains("lock-lost"))
+            #expect(transcript.contains("released\r\n"))
+            #expect(!transcript.contains("lock-lost"))
         }
     }
 
@@ -171,23 +171,23 @@ struct RESPLockModeTests {
     func resp2(options: String) async throws {
         try await RESPTestAPI.with { api in
             let opening = "LOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
-            let everything = try await Self.converse(port: api.port, opening) { received, say in
+            let transcript = try await Self.exchangeTurns(port: api.port, opening) { received, writer in
                 if received.contains("over\r\n") { return true }
                 _ = try await api.cli("LOCK.BREAK", "orders")
                 try await Self.untilPassed(.seconds(1))
-                try await say.write(ByteBuffer(string: "LOCK.RENEW orders me 500\r\nECHO over\r\n"))
+                try await writer.write(ByteBuffer(string: "LOCK.RENEW orders me 500\r\nECHO over\r\n"))
                 return false
             }
-            #expect(everything.hasPrefix("*3\r\n$2\r\nme\r\n"))
-            // The client learns of the loss from the reply to its own renewal.
-            #expect(everything.contains("$-1\r\n"))
-            #expect(!everything.contains("lock-lost"))
+            #expect(transcript.hasPrefix("*3\r\n$2\r\nme\r\n"))
+            // The reply to the renewal reports the loss.
+            #expect(transcript.contains("$-1\r\n"))
+            #expect(!transcript.contains("lock-lost"))
         }
     }
 
     // MARK: SHARED, PERMITS, ALSO
 
-    @Test("Readers hold a lock together, and a writer gets nil until the last one releases it")
+    @Test("Several readers share a lock, and a writer gets nil until the last reader releases it")
     func shared() async throws {
         try await RESPTestAPI.with { api in
             var tokens: [String] = []
@@ -230,8 +230,8 @@ struct RESPLockModeTests {
             #expect(label?.text == "permits-2")
             let holders = try await Self.information("holders", of: "orders", at: api)
             #expect(holders?.integer == 2)
-            let alone = try await api.errorWord("LOCK.ACQUIRE", "orders", "30000")
-            #expect(alone == "INVALID")
+            let exclusive = try await api.errorWord("LOCK.ACQUIRE", "orders", "30000")
+            #expect(exclusive == "INVALID")
             let reader = try await api.errorWord("LOCK.ACQUIRE", "orders", "30000", "SHARED")
             #expect(reader == "INVALID")
         }
@@ -255,7 +255,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("A held lock among several makes the reply nil, and no lock is acquired")
+    @Test("If one of several locks is held, the reply is nil and no lock is acquired")
     func allOrNone() async throws {
         try await RESPTestAPI.with { api in
             _ = try await api.cli("LOCK.ACQUIRE", "b", "30000")
@@ -327,10 +327,10 @@ struct RESPLockModeTests {
             #expect(try await Self.information("mode", of: "read", at: api)?.text == "shared")
             #expect(try await Self.information("permits", of: "read", at: api) == .null)
             _ = try await api.cli("LOCK.ACQUIRE", "alone", "30000", "LABEL", "web-1")
-            let alone = try #require(try await api.coordinator.inspectLock(try ResourceName("alone")))
-            #expect(alone.mode == .exclusive)
-            #expect(alone.leases.map(\.label) == ["web-1"])
-            #expect(alone.leases.map(\.fence) == [alone.fence])
+            let exclusive = try #require(try await api.coordinator.inspectLock(try ResourceName("alone")))
+            #expect(exclusive.mode == .exclusive)
+            #expect(exclusive.leases.map(\.label) == ["web-1"])
+            #expect(exclusive.leases.map(\.fence) == [exclusive.fence])
         }
     }
 }
@@ -352,9 +352,9 @@ extension RESPLockModeTests {
 
     /// Exchanges bytes with the listener until it closes the connection or `turn` returns `true`.
     /// - Parameter turn: a closure that receives all text so far and may send more; `true` ends the exchange.
-    private static func converse(
+    private static func exchangeTurns(
         port: Int, _ opening: String,
-        _ turn: @Sendable (_ received: String, _ say: NIOAsyncChannelOutboundWriter<ByteBuffer>) async throws -> Bool
+        _ turn: @Sendable (_ received: String, _ writer: NIOAsyncChannelOutboundWriter<ByteBuffer>) async throws -> Bool
     ) async throws -> String {
         let channel = try await RawConnection.connect(to: port)
         return try await channel.executeThenClose { inbound, outbound in

@@ -27,7 +27,7 @@ struct RESPPermitTests {
         }
     }
 
-    @Test("A client that leaves gives up its wait for a slot")
+    @Test("A client that disconnects stops waiting for a slot")
     func clientLeaves() async throws {
         try await RESPTestAPI.with(services: [Self.service]) { api in
             _ = try await api.cli("PERMIT.ACQUIRE", "catalog")

@@ -22,7 +22,7 @@ struct RESPProtocolTests {
     }
 
     @Test(
-        "The refusal of other libraries' lock commands names LOCK.ACQUIRE",
+        "The error for another library's lock command names LOCK.ACQUIRE",
         arguments: [["SET", "orders", "x", "NX", "PX", "30000"], ["set", "a", "b"], ["SETNX", "a", "b"]])
     func locksOfRedis(words: [String]) async throws {
         try await RESPTestAPI.with { api in
@@ -36,7 +36,7 @@ struct RESPProtocolTests {
     }
 
     @Test(
-        "the error for an unknown command, service or domain suggests the closest name",
+        "The error for an unknown command, service or domain suggests the closest name",
         arguments: [
             (["LOCK.AQUIRE", "a", "1000"], "ERR unknown command 'LOCK.AQUIRE'; did you mean LOCK.ACQUIRE?"),
             (["lock.aquire", "a", "1000"], "ERR unknown command 'lock.aquire'; did you mean LOCK.ACQUIRE?"),
@@ -129,7 +129,7 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("RESET leaves the transaction")
+    @Test("RESET aborts the transaction")
     func reset() async throws {
         try await RESPTestAPI.with { api async throws in
             #expect(try await api.cli("MULTI").text == "OK")
@@ -250,14 +250,14 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("Replies behind an earlier one pause reading once their buffer is full")
+    @Test("Replies that wait for an earlier one pause reading once their buffer is full")
     func waitingReplies() async throws {
         try await RESPTestAPI.with { api in
             try await api.cli("LOCK.ACQUIRE", "orders", "30000")
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
-            // More than all buffers on the way hold, so it can be read completely only if the replies need not be kept.
+            // More than all buffers hold, so the listener can read everything only once replies need not be kept.
             let bytes = "LOCK.ACQUIRE orders 1000 WAIT 2000\r\n" + String(repeating: echo, count: 600) + "QUIT\r\n"
-            let order = OrderOfEvents()
+            let order = EventLog()
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelInitializer { channel in
                     channel.eventLoop.makeCompletedFuture {
@@ -265,10 +265,10 @@ struct RESPProtocolTests {
                     }
                 }
                 .connect(host: "127.0.0.1", port: api.port).get()
-            channel.writeAndFlush(ByteBuffer(string: bytes)).whenSuccess { order.note("all was read") }
+            channel.writeAndFlush(ByteBuffer(string: bytes)).whenSuccess { order.record("all was read") }
             #expect(try await api.cli("PING").text == "PONG")
             try await channel.closeFuture.get()
-            #expect(order.noted == ["an answer", "all was read"])
+            #expect(order.recorded == ["an answer", "all was read"])
         }
     }
 }
@@ -287,25 +287,25 @@ private struct ByteCommand: RedisCommand {
 }
 
 /// Records events in order.
-private final class OrderOfEvents: Sendable {
+private final class EventLog: Sendable {
     private let events = Mutex<[String]>([])
-    var noted: [String] { events.withLock { $0 } }
-    func note(_ event: String) { events.withLock { $0.append(event) } }
+    var recorded: [String] { events.withLock { $0 } }
+    func record(_ event: String) { events.withLock { $0.append(event) } }
 }
 
 /// Records the arrival of the first bytes.
 private final class FirstBytes: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
-    private let order: OrderOfEvents
-    private var hasCome = false
+    private let order: EventLog
+    private var hasReceived = false
 
-    init(order: OrderOfEvents) {
+    init(order: EventLog) {
         self.order = order
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        if !hasCome { order.note("an answer") }
-        hasCome = true
+        if !hasReceived { order.record("an answer") }
+        hasReceived = true
     }
 }

@@ -24,7 +24,7 @@ struct RESPRequestParserTests {
     }
 
     @Test(
-        "A command is read as an array or as an inline line",
+        "A command is read as an array or inline",
         arguments: [
             ("*2\r\n$4\r\nPING\r\n$2\r\nhi\r\n", ["PING", "hi"]), ("PING hi\r\n", ["PING", "hi"]),
             ("  PING\thi \n", ["PING", "hi"]),
@@ -37,7 +37,7 @@ struct RESPRequestParserTests {
     }
 
     @Test(
-        "An inline line is split like in Redis",
+        "An inline command is split as in Redis",
         arguments: [
             (#"AUTH "key""#, ["AUTH", "key"]), (#"ECHO "two words""#, ["ECHO", "two words"]), ("ECHO ''", ["ECHO", ""]),
             (#""PING""#, ["PING"]), (#"ECHO a"b c""#, ["ECHO", "ab c"]),
@@ -53,7 +53,7 @@ struct RESPRequestParserTests {
     }
 
     @Test(
-        "An unclosed or misplaced quote is refused",
+        "An unclosed or misplaced quote is rejected",
         arguments: [#"ECHO "a"#, "ECHO 'a", #"ECHO "a"b"#, "ECHO 'a'b", #"ECHO "a\"#, #"ECHO "a\""#, #"ECHO a""#])
     func unbalanced(line: String) {
         #expect(parse(line + "\r\n").0 == .malformed("unbalanced quotes in request"))
@@ -73,7 +73,7 @@ struct RESPRequestParserTests {
     }
 
     @Test(
-        "Junk is refused before it costs memory",
+        "Malformed input is rejected before memory is allocated for it",
         arguments: [
             "*1025\r\n", "*99999999999\r\n", "*x\r\n", "*\r\n", "*1\r\n$65537\r\n", "*1\r\n$-1\r\n", "*1\r\n$x\r\n",
             "*1\r\n:1\r\n",
@@ -107,7 +107,7 @@ struct RESPRequestParserTests {
     }
 
     @Test(
-        "Numbers are parsed completely or refused",
+        "Numbers are parsed completely or rejected",
         arguments: [
             ("0", Int64?.some(0)), ("-5", -5), ("9223372036854775807", .max), ("-9223372036854775808", .min),
             ("9223372036854775808", nil), ("1.5", nil), ("", nil), ("-", nil), ("1x", nil), (" 1", nil), ("+1", nil),

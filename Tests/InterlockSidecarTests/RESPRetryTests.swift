@@ -55,7 +55,7 @@ struct RESPRetryTests {
         }
     }
 
-    @Test("Every command with one reply is among those sent twice")
+    @Test("The commands sent twice include every command with one reply")
     func complete() {
         let sent = Set(Self.calls.compactMap { $0.split(separator: " ").first.map(String.init) })
         let others: Set = ["AUTH", "QUIT", "SUBSCRIBE", "UNSUBSCRIBE"]

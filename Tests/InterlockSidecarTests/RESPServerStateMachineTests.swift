@@ -32,7 +32,7 @@ struct RESPServerStateMachineTests {
 
     // MARK: Limits
 
-    @Test("1,024 pending commands pause the reading, and one reply resumes it")
+    @Test("1,024 pending commands pause reading, and one reply resumes it")
     func pipeline() {
         var machine = Machine(.plain)
         Self.take(Machine.longestPipeline, &machine)
@@ -49,7 +49,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.resume(input: 0, isRedisBusy: false) == .none)
     }
 
-    @Test("A megabyte of replies that wait for an earlier one pauses the reading")
+    @Test("A megabyte of replies that wait for an earlier one pauses reading")
     func keptReplies() {
         var machine = Machine(.plain)
         let tags = Self.take(2, &machine)
@@ -63,8 +63,8 @@ struct RESPServerStateMachineTests {
         #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
     }
 
-    @Test("While Redis is busy 17 commands are pending, and each relief permits one more")
-    func relief() {
+    @Test("While Redis is busy, 17 commands may be pending, and one more each interval")
+    func extraCommand() {
         var machine = Machine(.plain)
         Self.take(Machine.quota + 1, &machine, isRedisBusy: true)
         #expect(machine.nextCommand(isRedisBusy: true) == .planRelief)
@@ -77,7 +77,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.nextCommand(isRedisBusy: false) == .take)
     }
 
-    @Test("A client that waits for a slice has 2 KiB read ahead")
+    @Test("At most 2 KiB are read ahead for a client that waits for a slice")
     func readAhead() {
         var machine = Machine(.plain)
         #expect(machine.bytesReceived() == .take)
@@ -95,7 +95,7 @@ struct RESPServerStateMachineTests {
 
     // MARK: Replies
 
-    @Test("Replies leave in the order of their commands, each once")
+    @Test("Replies are sent in the order of their commands, each once")
     func order() {
         var queue = RESPReplyQueue()
         let tags = (0..<4).map { _ in queue.append() }
@@ -115,7 +115,7 @@ struct RESPServerStateMachineTests {
         #expect(tags.map(queue.position) == [.answered, .answered, .answered, .first])
     }
 
-    @Test("A reply is written at once if nothing else is pending, and else at the end of the tick")
+    @Test("A reply is written immediately if nothing else is pending, and otherwise at the end of the tick")
     func written() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
@@ -126,7 +126,7 @@ struct RESPServerStateMachineTests {
         #expect(Self.answer(&machine) == .none)
     }
 
-    @Test("A client that does not read is watched, and dropped with 4 MiB unread")
+    @Test("A client that does not read is watched, and disconnected once 4 MiB are unread")
     func stalled() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
@@ -163,7 +163,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.endedBy == .client)
     }
 
-    @Test("A shutdown closes the connection behind the replies, once the socket accepts them")
+    @Test("A shutdown closes the connection after the replies, once the socket accepts them")
     func shutsDown() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
@@ -178,7 +178,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.writabilityChanged(true) == .writeAndClose)
     }
 
-    @Test("Malformed bytes are answered behind the earlier replies, and the connection lingers", arguments: [true, false])
+    @Test("Malformed bytes are answered after the earlier replies, and the connection lingers", arguments: [true, false])
     func malformed(isPlain: Bool) {
         var machine = Machine(isPlain ? .plain : .tls)
         Self.take(1, &machine)
@@ -206,7 +206,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.closed(input: 0) == .end)
     }
 
-    @Test("A lost lease closes the connection behind the replies written so far")
+    @Test("A lost lease closes the connection after the replies written so far")
     func lostLease() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
@@ -234,7 +234,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.replies.position(of: tags[1]) == .answered)
     }
 
-    @Test("Commands left at the end of the input run before the connection closes, although Redis is busy")
+    @Test("Commands left at the end of the input run before the connection closes, even if Redis is busy")
     func inputEnds() {
         var machine = Machine(.plain)
         Self.take(Machine.quota + 1, &machine, isRedisBusy: true)
@@ -250,7 +250,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.sliceUsed() == .close)
     }
 
-    @Test("An input that ends while commands are taken closes the connection with a later slice")
+    @Test("If the input ends while a slice takes commands, a later slice closes the connection")
     func inputEndsWithinSlice() {
         var machine = Machine(.plain)
         Self.take(1, &machine)
@@ -263,7 +263,7 @@ struct RESPServerStateMachineTests {
         #expect(machine.sliceUsed() == .close)
     }
 
-    @Test("An input that ends with no commands left closes the connection, whatever is pending")
+    @Test("If the input ends with no commands left, the connection closes, whatever is pending")
     func inputEndsWithoutCommands() {
         var machine = Machine(.plain)
         Self.take(1, &machine)
@@ -271,8 +271,8 @@ struct RESPServerStateMachineTests {
         #expect(machine.closed(input: 0) == .end)
     }
 
-    @Test("Commands left by a client that is gone run without replies")
-    func unread() {
+    @Test("Commands left by a disconnected client run without replies")
+    func disconnected() {
         var machine = Machine(.plain)
         Self.take(1, &machine)
         machine.sliceBegins()
@@ -291,13 +291,13 @@ struct RESPServerStateMachineTests {
         #expect(machine.closed(input: 0) == .none)
     }
 
-    @Test("An unauthenticated client is refused at its deadline, and one without a handshake is dropped")
+    @Test("At the deadline an unauthenticated client is refused, and one in its TLS handshake is disconnected")
     func login() {
-        var stranger = Machine(.plain)
-        #expect(stranger.loginExpired(isSecured: true) == .refuse)
-        _ = stranger.refuse()
-        #expect(Self.answer(&stranger) == .planFlush)
-        #expect(stranger.loginExpired(isSecured: true) == .none)
+        var unauthenticated = Machine(.plain)
+        #expect(unauthenticated.loginExpired(isSecured: true) == .refuse)
+        _ = unauthenticated.refuse()
+        #expect(Self.answer(&unauthenticated) == .planFlush)
+        #expect(unauthenticated.loginExpired(isSecured: true) == .none)
         var silent = Machine(.tls)
         #expect(silent.loginExpired(isSecured: false) == .drop)
         #expect(silent.loginExpired(isSecured: false) == .none)

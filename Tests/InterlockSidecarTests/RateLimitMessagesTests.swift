@@ -25,20 +25,20 @@ struct RateLimitMessagesTests {
     }
 
     @Test(
-        "A request is decoded like the generated type, however its bytes are split",
+        "A plain request is decoded like the generated type, even if bytes are corrupted",
         arguments: 0..<20 as Range<UInt64>)
-    func questions(seed: UInt64) throws {
+    func queries(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         var plain = 0
         for _ in 0..<200 {
             let request = Self.request(&random)
             var bytes: [UInt8] = try request.serializedBytes()
-            let question = RateLimitQuestion(plain: ByteBuffer(bytes: bytes))
+            let query = RateLimitQuestion(plain: ByteBuffer(bytes: bytes))
             let isPlain = request.descriptors.allSatisfy { !$0.hasLimit && !$0.hasHitsAddend && !$0.isNegativeHits }
-            #expect((question != nil) == (isPlain && !request.domain.isEmpty && !request.descriptors.isEmpty))
-            if let question {
+            #expect((query != nil) == (isPlain && !request.domain.isEmpty && !request.descriptors.isEmpty))
+            if let query {
                 plain += 1
-                #expect(question == Self.question(request))
+                #expect(query == Self.query(request))
             }
             guard !bytes.isEmpty else { continue }
             for _ in 0..<3 {
@@ -48,14 +48,14 @@ struct RateLimitMessagesTests {
                 default: bytes.removeLast()
                 }
                 guard !bytes.isEmpty, let other = RateLimitQuestion(plain: ByteBuffer(bytes: bytes)) else { break }
-                #expect(try other == Self.question(Request(serializedBytes: bytes)))
+                #expect(try other == Self.query(Request(serializedBytes: bytes)))
             }
         }
         #expect(plain > 20)
     }
 
-    @Test("A request with too many entries or descriptors is not decoded here")
-    func largeQuestions() throws {
+    @Test("The plain decoder declines a request with too many entries or descriptors")
+    func largeQueries() throws {
         var request = Request()
         request.domain = "edge"
         request.descriptors = [.with { $0.entries = Array(repeating: .with { $0.key = "k" }, count: DescriptorEntry.most) }]
@@ -66,12 +66,12 @@ struct RateLimitMessagesTests {
         #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
         request.descriptors.append(.init())
         #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)
-        // The value has 32 bits: the generated type drops higher ones.
+        // The value has 32 bits; the generated type drops any higher bits.
         #expect(RateLimitQuestion(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 5]))?.asks[0].cost == 5)
         #expect(RateLimitQuestion(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 0x85, 0x80, 0x80, 0x80, 0x10])) == nil)
     }
 
-    @Test("Fields behind unknown groups count as the generated type counts them")
+    @Test("Fields after unknown groups count as the generated type counts them")
     func groups() throws {
         for group in [[0x7B, 0x7C], [0x7B, 0x7B, 0x0A, 1, 0, 0x7C, 8, 1, 0x7C]] as [[UInt8]] {
             let bytes = group + [0x12, 0]
@@ -94,7 +94,7 @@ struct RateLimitMessagesTests {
             #expect(try response.serializedBytes() as [UInt8] == bytes)
             #expect(response.overallCode == (decision.isOverLimit ? .overLimit : .ok))
             #expect(response.statuses.count == statuses.count)
-            for (told, status) in zip(response.statuses, statuses) { Self.check(told, status) }
+            for (decoded, status) in zip(response.statuses, statuses) { Self.check(decoded, status) }
             let fields = response.responseHeadersToAdd.map(\.key)
             let cause = decision.isOverLimit ? ["Interlock-Cause"] : []
             #expect(fields == cause + (decision.binding == nil ? [] : ["RateLimit", "RateLimit-Policy"]))
@@ -110,7 +110,7 @@ struct RateLimitMessagesTests {
             isOverLimit: false, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[0], remaining: 1)
         #expect(try Self.fields([other, status]) == [#""a name";r=3;t=2"#, #""a name";q=20;w=60"#])
         #expect(try Self.fields([other]) == [#""plain";r=1;t=0"#, #""plain";q=20;w=60"#])
-        // A refused caller learns when one request fits again, not when the whole quota is restored.
+        // A refusal states when one request fits again, not when the whole quota is restored.
         var early = status
         early.retryAfter = 200
         #expect(try Self.fields([other, early]) == [#""a name";r=3;t=1"#, #""a name";q=20;w=60"#])
@@ -146,8 +146,8 @@ struct RateLimitMessagesTests {
         #expect(try Self.fields([full]) == [])
         var buffer = ByteBuffer()
         RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: [full])).write(to: &buffer)
-        let told = try Response(serializedBytes: Array(buffer.readableBytesView)).statuses[0]
-        #expect(told.code == .ok && !told.hasCurrentLimit)
+        let decoded = try Response(serializedBytes: Array(buffer.readableBytesView)).statuses[0]
+        #expect(decoded.code == .ok && !decoded.hasCurrentLimit)
     }
 
     @Test(
@@ -164,7 +164,7 @@ struct RateLimitMessagesTests {
     }
 
     @Test("A limit from the request's override is marked as such")
-    func brought() throws {
+    func requestLimit() throws {
         let status = DescriptorStatus(isOverLimit: false, bound: .limited(limit: 5, window: .seconds(1)), rule: nil, remaining: 4)
         #expect(try Self.fields([status])[0] == #""request";r=4;t=0"#)
     }
@@ -209,13 +209,13 @@ struct RateLimitMessagesTests {
         return request
     }
 
-    /// Returns a text that is not empty.
+    /// Returns a nonempty text.
     private static func text(_ random: inout SeededRandom) -> String {
         String(repeating: ["x", "é", "\u{1F511}", "="][random.below(4)], count: 1 + random.below(random.happens(0.1) ? 200 : 9))
     }
 
-    /// Returns the question that the generated type decodes, for plain requests only.
-    private static func question(_ request: Request) -> RateLimitQuestion {
+    /// Returns the query that the generated type decodes, for plain requests only.
+    private static func query(_ request: Request) -> RateLimitQuestion {
         RateLimitQuestion(
             domain: request.domain, asks: request.descriptors.compactMap { DescriptorAsk($0, hits: request.hitsAddend) })
     }
@@ -236,18 +236,19 @@ struct RateLimitMessagesTests {
         return status
     }
 
-    private static func check(_ told: Response.DescriptorStatus, _ status: DescriptorStatus) {
-        #expect(told.code == (status.isOverLimit ? .overLimit : .ok))
+    private static func check(_ decoded: Response.DescriptorStatus, _ status: DescriptorStatus) {
+        #expect(decoded.code == (status.isOverLimit ? .overLimit : .ok))
         guard case .limited(let limit, let window) = status.bound else {
-            #expect(!told.hasCurrentLimit && !told.hasDurationUntilReset)
-            #expect(told.limitRemaining == (status.bound == .unlimited ? .max : 0))
+            #expect(!decoded.hasCurrentLimit && !decoded.hasDurationUntilReset)
+            #expect(decoded.limitRemaining == (status.bound == .unlimited ? .max : 0))
             return
         }
-        #expect(told.currentLimit.requestsPerUnit == UInt32(clamping: limit))
-        #expect(told.currentLimit.unit == .init(window))
-        #expect(told.currentLimit.name == status.rule.map { $0.rule.name ?? $0.path } ?? "request")
-        #expect(told.limitRemaining == UInt32(clamping: status.remaining))
-        #expect(told.durationUntilReset.seconds * 1000 + Int64(told.durationUntilReset.nanos / 1_000_000) == status.resetAfter)
+        #expect(decoded.currentLimit.requestsPerUnit == UInt32(clamping: limit))
+        #expect(decoded.currentLimit.unit == .init(window))
+        #expect(decoded.currentLimit.name == status.rule.map { $0.rule.name ?? $0.path } ?? "request")
+        #expect(decoded.limitRemaining == UInt32(clamping: status.remaining))
+        #expect(
+            decoded.durationUntilReset.seconds * 1000 + Int64(decoded.durationUntilReset.nanos / 1_000_000) == status.resetAfter)
     }
 }
 

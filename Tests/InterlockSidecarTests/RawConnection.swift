@@ -17,20 +17,20 @@ enum RawConnection {
                         try channel.pipeline.syncOperations.addHandler(NIOSSLClientHandler(context: tls, serverHostname: nil))
                     }
                     try channel.pipeline.syncOperations.addHandlers(
-                        IdleStateHandler(readTimeout: TimeAmount(Impatience.limit)), Impatience())
+                        IdleStateHandler(readTimeout: TimeAmount(ReadTimeoutHandler.limit)), ReadTimeoutHandler())
                     return try NIOAsyncChannel(wrappingChannelSynchronously: channel)
                 }
             }
     }
 
-    private final class Impatience: ChannelInboundHandler {
+    private final class ReadTimeoutHandler: ChannelInboundHandler {
         typealias InboundIn = NIOAny
 
         static let limit = Duration.seconds(40)
 
         func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
             guard event is IdleStateHandler.IdleStateEvent else { return context.fireUserInboundEventTriggered(event) }
-            context.fireErrorCaught(DeadlineExceeded(expectation: "the other side says something, or closes", limit: Self.limit))
+            context.fireErrorCaught(DeadlineExceeded(expectation: "the other side sends data or closes", limit: Self.limit))
             context.close(promise: nil)
         }
     }

@@ -16,7 +16,7 @@ struct ReloadTests {
     }
 
     @Test(
-        "A reload that removes all keys is refused, and the error names them",
+        "A reload that removes all keys is rejected, and the error names them",
         arguments: ["", services, "auth: { keys: [] }\n" + services])
     func allKeys(yaml: String) throws {
         let running = try Self.load(Self.keys + Self.services)
@@ -25,7 +25,7 @@ struct ReloadTests {
     }
 
     @Test(
-        "A reload of a file that defines nothing is refused, even if no keys existed",
+        "A reload of a file that defines nothing is rejected, even if no keys existed",
         arguments: ["", "# services:\n", "log: {}"])
     func nothing(yaml: String) throws {
         let running = try Self.load(Self.services)
@@ -43,7 +43,7 @@ struct ReloadTests {
         #expect(running.removals(since: running) == [:])
     }
 
-    @Test("A reload that drops required gRPC client certificates is refused")
+    @Test("A reload that drops required gRPC client certificates is rejected")
     func clientAuthorities() throws {
         var running = SidecarConfiguration()
         running.listen.tls = TLSSettings(certificate: "a", key: "b", grpcClientAuthorities: "c")

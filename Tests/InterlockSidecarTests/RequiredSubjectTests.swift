@@ -39,7 +39,7 @@ struct RequiredSubjectTests {
         }
     }
 
-    @Test("Such a call over HTTP is a bad request, even while the breaker is open")
+    @Test("Over HTTP, a call without a subject is a bad request, even while the breaker is open")
     func http() async throws {
         try await HTTPTestAPI.with(services: [Self.service]) { api in
             _ = try await api.coordinator.forceBreaker(service: "partner", to: .open, by: "test")
@@ -53,7 +53,7 @@ struct RequiredSubjectTests {
         }
     }
 
-    @Test("A proxied call without the header is a bad request that no fallback hides")
+    @Test("A proxied call without the header is a bad request, even if the service has a fallback")
     func proxy() async throws {
         try await ProxyTestAPI.with(
             configure: {
@@ -70,7 +70,7 @@ struct RequiredSubjectTests {
         }
     }
 
-    @Test("A reload that requires a subject takes effect at once")
+    @Test("A reload that requires a subject takes effect immediately")
     func reload() async throws {
         let lenient = ServiceDefinition(
             name: "partner", limits: [LimitDefinition(name: "tenant", limit: 100, window: .seconds(60), isPerSubject: true)])

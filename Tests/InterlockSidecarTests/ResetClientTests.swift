@@ -12,7 +12,7 @@ import Testing
 /// A write to a client that has reset the connection fails, and NIO drains the socket within that write.
 @Suite("Clients that reset during a write")
 struct ResetClientTests {
-    /// Makes the first write of a connection fail the way it does after a reset.
+    /// Makes the first write of a connection fail as it does after a reset.
     private final class Reset: ChannelOutboundHandler {
         typealias OutboundIn = IOData
         typealias OutboundOut = IOData

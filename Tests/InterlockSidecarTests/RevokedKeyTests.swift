@@ -8,7 +8,7 @@ import Testing
 @testable import SidecarListeners
 @testable import SidecarSettings
 
-/// Removing an API key, as a reload does, ends everything that outlives one answer to its caller.
+/// Removing an API key, as a reload does, ends its callers' waits, streams, tunnels and connections.
 @Suite("Revoking an API key", .timeLimit(.minutes(2)))
 struct RevokedKeyTests {
     private static let keys = [HTTPTestAPI.ops, HTTPTestAPI.web]
@@ -16,8 +16,8 @@ struct RevokedKeyTests {
 
     private static func remove(_ access: AccessControl) { access.replace(keys: [HTTPTestAPI.ops]) }
 
-    /// Sends a request that stays open, removes the key once `isOpen` returns `true`, and reads to the end.
-    private static func end(
+    /// Sends a request that stays open, removes its key once `isOpen` returns `true`, and returns the response.
+    private static func responseAfterRevocation(
         _ api: HTTPTestAPI, _ method: String, _ path: String, _ body: String? = nil, fields: [String: String] = [:],
         whenOpen isOpen: @escaping @Sendable () async throws -> Bool = { true },
         then after: @escaping @Sendable () async throws -> Void = {}
@@ -45,7 +45,7 @@ struct RevokedKeyTests {
             let coordinator = api.coordinator
             let name = try ResourceName("orders")
             let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
-            let answer = try await Self.end(
+            let answer = try await Self.responseAfterRevocation(
                 api, "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"wait_ms":50000}"#,
                 whenOpen: { await coordinator.status.locksWaiting == 1 },
                 then: { _ = try await coordinator.releaseLock(name, token: held.token) })
@@ -65,7 +65,7 @@ struct RevokedKeyTests {
         try await HTTPTestAPI.with(keys: Self.keys, services: [service], idleTimeout: .seconds(5)) { api in
             let coordinator = api.coordinator
             try await api.expect(200, "POST", "/v1/limits/catalog/take", "{}", headers: Self.web)
-            let answer = try await Self.end(
+            let answer = try await Self.responseAfterRevocation(
                 api, "POST", "/v1/\(path)", #"{"wait_ms":50000}"#,
                 whenOpen: {
                     try await coordinator.eventLoop.submit {
@@ -93,9 +93,9 @@ struct RevokedKeyTests {
 
     @Test("A revoked key closes both ends of a tunnel")
     func tunnel() async throws {
-        let (departures, left) = AsyncStream.makeStream(of: Void.self)
+        let (disconnections, disconnected) = AsyncStream.makeStream(of: Void.self)
         let upstream: TestUpstream.Handler = { call in
-            defer { left.yield() }
+            defer { disconnected.yield() }
             try await call.send(
                 """
                 HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -115,15 +115,15 @@ struct RevokedKeyTests {
                 return false
             }
             #expect(answer.hasPrefix("HTTP/1.1 101 "))
-            for await _ in departures { break }
+            for await _ in disconnections { break }
         }
     }
 
     @Test("A revoked key truncates a proxied response and closes its upstream connection")
     func proxiedStream() async throws {
-        let (departures, left) = AsyncStream.makeStream(of: Void.self)
+        let (disconnections, disconnected) = AsyncStream.makeStream(of: Void.self)
         let upstream: TestUpstream.Handler = { call in
-            defer { left.yield() }
+            defer { disconnected.yield() }
             try await call.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
             while try await call.more() != nil {}
             throw TestUpstream.Close()
@@ -136,7 +136,7 @@ struct RevokedKeyTests {
                 return false
             }
             #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("\r\n0\r\n\r\n"))
-            for await _ in departures { break }
+            for await _ in disconnections { break }
             try await proxy.isSettled()
         }
     }

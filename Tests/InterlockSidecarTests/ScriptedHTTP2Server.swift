@@ -19,7 +19,7 @@ struct ScriptedHTTP2Server {
                     return count
                 }
                 return channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(PlayedConnection { reply(number, $0) })
+                    try channel.pipeline.syncOperations.addHandler(ScriptedConnection { reply(number, $0) })
                 }
             }
             .bind(host: "127.0.0.1", port: 0).get()
@@ -39,13 +39,13 @@ struct ScriptedHTTP2Server {
 }
 
 /// Answers frames with frames after the client's preface.
-private final class PlayedConnection: ChannelInboundHandler {
+private final class ScriptedConnection: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
     private let reply: (HTTP2TestClient.Frame) -> [HTTP2TestClient.Frame]
     private var unread = ByteBuffer()
-    private var isBegun = false
+    private var hasPreface = false
 
     init(_ reply: @escaping (HTTP2TestClient.Frame) -> [HTTP2TestClient.Frame]) {
         self.reply = reply
@@ -55,12 +55,12 @@ private final class PlayedConnection: ChannelInboundHandler {
         var more = unwrapInboundIn(data)
         unread.writeBuffer(&more)
         var answer = ByteBuffer()
-        if !isBegun, unread.readableBytes >= HTTP2TestClient.preface.utf8.count {
+        if !hasPreface, unread.readableBytes >= HTTP2TestClient.preface.utf8.count {
             unread.moveReaderIndex(forwardBy: HTTP2TestClient.preface.utf8.count)
-            isBegun = true
+            hasPreface = true
             HTTP2TestClient.Frame(kind: .settings).write(into: &answer)
         }
-        while isBegun, let frame = HTTP2TestClient.takeFrame(&unread) {
+        while hasPreface, let frame = HTTP2TestClient.takeFrame(&unread) {
             if frame.kind == .settings, frame.flags == 0 {
                 HTTP2TestClient.Frame(kind: .settings, flags: 1).write(into: &answer)
             } else {

@@ -36,7 +36,7 @@ struct ServiceManagerTests {
         "The service manager is absent without a usable socket",
         arguments: ["", "/", "@", "vsock:2:1234", "run/notify", "/" + String(repeating: "n", count: 107)]
     )
-    func noSocket(name: String) {
+    func unusableSocket(name: String) {
         #expect(ServiceManager(environment: ["NOTIFY_SOCKET": name, "WATCHDOG_USEC": "1"], processID: 7) == nil)
         #expect(ServiceManager(environment: ["WATCHDOG_USEC": "1"], processID: 7) == nil)
     }
@@ -57,7 +57,7 @@ struct ServiceManagerTests {
         #expect(report.stopped().isEmpty)
     }
 
-    @Test("The service manager learns why a reload failed until one succeeds")
+    @Test("The service manager gets the reason for a failed reload until one succeeds")
     func failedReload() {
         var report = ServiceReport()
         _ = report.checked(.isUp)
@@ -68,7 +68,7 @@ struct ServiceManagerTests {
         #expect(report.reloadEnded(failure: nil) == [.ready, .status("Serving without Redis: gone")])
     }
 
-    @Test("The service manager hears of no reload before the start or after the stop")
+    @Test("The service manager is not notified of a reload before the start or after the stop")
     func reloadOutsideOfService() {
         var report = ServiceReport()
         #expect(report.reloadBegan(at: 1).isEmpty)
@@ -80,7 +80,7 @@ struct ServiceManagerTests {
         #expect(report.listenersOpened().isEmpty)
     }
 
-    @Test("The service manager receives one assignment a line")
+    @Test("The service manager receives one assignment per line")
     func lines() {
         let lines: [ServiceReport.Line] = [.ready, .reloading(at: 7), .stopping, .alive, .status("two\nlines")]
         #expect(
@@ -105,8 +105,8 @@ struct ServiceManagerTests {
         #expect(listener.next() == nil)
     }
 
-    @Test("A service manager that is gone or does not read delays nothing")
-    func deaf() throws {
+    @Test("A service manager that has exited or does not read delays nothing")
+    func unreadSocket() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let socket = try #require(NotifySocket(to: .path(folder.path + "/notify")))

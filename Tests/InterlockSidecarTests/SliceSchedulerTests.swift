@@ -10,7 +10,7 @@ struct SliceSchedulerTests {
     private final class Loop {
         let events = EmbeddedEventLoop()
         var now: Int64 = 0
-        private(set) var done: [String] = []
+        private(set) var completed: [String] = []
         /// The number of pieces of work done in each tick.
         private(set) var ticks: [Int] = []
         private lazy var scheduler = SliceScheduler(eventLoop: events) { [unowned self] in now }
@@ -36,12 +36,12 @@ struct SliceSchedulerTests {
             func receive(_ count: Int) {
                 pieces += count
                 guard !isWaiting else { return }
-                guard slices.begin() else { return goOnLater() }
+                guard slices.begin() else { return continueLater() }
                 work()
                 slices.end()
             }
 
-            private func goOnLater() {
+            private func continueLater() {
                 isWaiting = true
                 slices.later { [self] in
                     isWaiting = false
@@ -53,9 +53,9 @@ struct SliceSchedulerTests {
                 repeat {
                     pieces -= 1
                     loop.now += cost * 1_000
-                    loop.done.append(name)
+                    loop.completed.append(name)
                 } while pieces > 0 && slices.mayGoOn
-                if pieces > 0 { goOnLater() }
+                if pieces > 0 { continueLater() }
             }
         }
 
@@ -65,30 +65,30 @@ struct SliceSchedulerTests {
 
         /// Ends the current tick and begins the next.
         func tick() {
-            let before = done.count
+            let before = completed.count
             events.run()
             events.advanceTime(by: .microseconds(10))
             events.run()
-            ticks.append(done.count - before)
+            ticks.append(completed.count - before)
         }
 
-        func forget() { done = [] }
+        func clearCompleted() { completed = [] }
     }
 
-    @Test("A client without competitors is served at once")
+    @Test("A client without competitors is served immediately")
     func alone() {
         let loop = Loop()
         loop.client("a", cost: 50).receive(3)
-        #expect(loop.done == ["a", "a", "a"])
+        #expect(loop.completed == ["a", "a", "a"])
     }
 
     @Test("A slice of a busy client ends after a quarter of a millisecond and continues in a later tick")
     func sliced() {
         let loop = Loop()
         loop.client("a", cost: 100).receive(30)
-        #expect(loop.done.count == 3)
+        #expect(loop.completed.count == 3)
         var ticks = 0
-        while loop.done.count < 30 {
+        while loop.completed.count < 30 {
             let before = loop.now
             loop.tick()
             // The first slice took 300 µs; each run of the queue takes at most a millisecond and one slice.
@@ -96,50 +96,50 @@ struct SliceSchedulerTests {
             ticks += 1
             #expect(ticks < 20)
         }
-        #expect(loop.done.count == 30)
+        #expect(loop.completed.count == 30)
     }
 
-    @Test("An occasional client goes before a hundred busy ones")
-    func lightFirst() {
+    @Test("An occasional client is served before a hundred busy ones")
+    func occasionalClientFirst() {
         let loop = Loop()
         let busy = (0..<100).map { loop.client("busy\($0)", cost: 100) }
         for client in busy { client.receive(1000) }
         for _ in 0..<150 { loop.tick() }
         let occasional = loop.client("occasional", cost: 10)
-        loop.forget()
+        loop.clearCompleted()
         occasional.receive(1)
-        if loop.done.isEmpty { loop.tick() }
-        let place = loop.done.firstIndex(of: "occasional")
+        if loop.completed.isEmpty { loop.tick() }
+        let position = loop.completed.firstIndex(of: "occasional")
         // At most one tick of the other clients precedes it.
-        #expect(place.map { $0 <= 16 } ?? false)
+        #expect(position.map { $0 <= 16 } ?? false)
     }
 
-    @Test("A busy client proceeds even while occasional ones use all the time")
-    func heavyIsNotStarved() {
+    @Test("A busy client progresses even if occasional ones use all the time")
+    func busyClientIsNotStarved() {
         let loop = Loop()
         let busy = loop.client("busy", cost: 100)
         busy.receive(1000)
-        loop.forget()
+        loop.clearCompleted()
         let others = (0..<100).map { loop.client("other\($0)", of: "others", cost: 100) }
         for _ in 0..<20 {
             for other in others { other.receive(1) }
             loop.tick()
         }
-        #expect(loop.done.contains("busy"))
+        #expect(loop.completed.contains("busy"))
     }
 
-    @Test("Connections with one key take turns as one")
-    func partiesTakeTurns() {
+    @Test("Connections with the same key share one turn")
+    func groupsTakeTurns() {
         let loop = Loop()
         let many = (0..<50).map { loop.client("many", of: "many\($0 / 50)", cost: 100) }
         let one = loop.client("one", of: "one", cost: 100)
         for client in many { client.receive(1000) }
         one.receive(1000)
         for _ in 0..<100 { loop.tick() }
-        loop.forget()
+        loop.clearCompleted()
         for _ in 0..<100 { loop.tick() }
-        let share = loop.done.count { $0 == "one" }
-        #expect(share * 5 >= loop.done.count * 2, "\(share) of \(loop.done.count)")
+        let share = loop.completed.count { $0 == "one" }
+        #expect(share * 5 >= loop.completed.count * 2, "\(share) of \(loop.completed.count)")
     }
 
     @Test("A slice left open by a closed connection ends with the next one")
@@ -148,7 +148,7 @@ struct SliceSchedulerTests {
         let closed = loop.client("closed", cost: 1)
         #expect(closed.slices.begin())
         loop.client("next", cost: 1).receive(1)
-        #expect(loop.done == ["next"])
+        #expect(loop.completed == ["next"])
     }
 
     @Test("A few of many readable sockets are read in each tick, an occasional client's among the first")
@@ -168,7 +168,7 @@ struct SliceSchedulerTests {
         #expect(read.count == 501)
     }
 
-    @Test("Writable sockets beyond a tick's time wait for the next one")
+    @Test("Writes beyond a tick's time budget wait for the next tick")
     func writes() {
         let loop = Loop()
         let clients = (0..<300).map { _ in loop.client("many", cost: 1) }
@@ -184,7 +184,7 @@ struct SliceSchedulerTests {
         let loop = Loop()
         let client = loop.client("a", cost: 10)
         var flushes: [Int] = []
-        client.slices.beforeEnd = { flushes.append(loop.done.count) }
+        client.slices.beforeEnd = { flushes.append(loop.completed.count) }
         client.receive(20)
         #expect(flushes == [20])
     }
@@ -192,27 +192,27 @@ struct SliceSchedulerTests {
 
 @Suite("Queue of waiting slices")
 struct RoundRobinQueueTests {
-    @Test("Groups take turns, and so do the members of one")
-    func partiesTakeTurns() {
-        var line = RoundRobinQueue<String, Int>()
-        for member in 1...4 { line.append(member, of: "many") }
-        line.append(10, of: "few")
-        line.append(5, of: "many")
-        line.append(20, of: "other")
+    @Test("Groups take turns, and so do the members of a group")
+    func groupsTakeTurns() {
+        var queue = RoundRobinQueue<String, Int>()
+        for member in 1...4 { queue.append(member, of: "many") }
+        queue.append(10, of: "few")
+        queue.append(5, of: "many")
+        queue.append(20, of: "other")
         var order: [Int] = []
-        while let member = line.popFirst() { order.append(member) }
+        while let member = queue.popFirst() { order.append(member) }
         #expect(order == [1, 10, 20, 2, 3, 4, 5])
-        #expect(line.isEmpty)
+        #expect(queue.isEmpty)
     }
 
-    @Test("A member that returns waits behind the other groups")
-    func comesAgain() {
-        var line = RoundRobinQueue<String, Int>()
-        line.append(1, of: "a")
-        line.append(2, of: "b")
-        var order = [line.popFirst()]
-        line.append(1, of: "a")
-        for _ in 0..<3 { order.append(line.popFirst()) }
+    @Test("A member that returns waits for the other groups")
+    func returningMember() {
+        var queue = RoundRobinQueue<String, Int>()
+        queue.append(1, of: "a")
+        queue.append(2, of: "b")
+        var order = [queue.popFirst()]
+        queue.append(1, of: "a")
+        for _ in 0..<3 { order.append(queue.popFirst()) }
         #expect(order == [1, 2, 1, nil])
     }
 }

@@ -102,7 +102,7 @@ struct SpanExporterTests {
 extension TestUpstream.Call {
     /// Reads a body of the length announced in the head.
     mutating func takeBody() async throws {
-        var left = values("content-length").first.flatMap { Int($0) } ?? 0
-        while left > 0, let more = try await more() { left -= more.readableBytes }
+        var remaining = values("content-length").first.flatMap { Int($0) } ?? 0
+        while remaining > 0, let more = try await more() { remaining -= more.readableBytes }
     }
 }

@@ -17,7 +17,7 @@ struct SpanMessagesTests {
     @Test("Spans are encoded byte for byte like the generated types", arguments: 0..<20 as Range<UInt64>)
     func spans(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
-        // The counts make the lengths of the outer messages one to three bytes long.
+        // With these counts, the length prefixes of the outer messages take one to three bytes.
         for count in [0, 1, 2, 60, 400] {
             let spans = (0..<count).map { _ in Self.span(&random) }
             let resource: KeyValuePairs = ["service.name": "interlock", "host.name": Self.text(&random)]
@@ -31,7 +31,7 @@ struct SpanMessagesTests {
         }
     }
 
-    @Test("A message ends with the span that fills it, and the next one starts behind it")
+    @Test("A message ends with the span that fills it, and the next message starts with the next span")
     func long() throws {
         var random = SeededRandom(seed: 1)
         let spans = (0..<8000).map { _ in Self.span(&random) }
@@ -40,7 +40,7 @@ struct SpanMessagesTests {
         let messages = SpanMessages(resource: ["service.name": "interlock"])
         let bodies = queue.take().batches.map(messages.request)
         #expect(bodies.count > 5)
-        // The last span may have five texts of the greatest length.
+        // The last span may have five texts of the maximum length.
         #expect(bodies.allSatisfy { $0.count < SpanBatch.maximumBytes + 5 * 600 })
         let seen = try bodies.flatMap { try Request(serializedBytes: $0).resourceSpans[0].scopeSpans[0].spans }
         #expect(seen == spans.map(Self.span))

@@ -29,7 +29,7 @@ struct TLSListenerTests {
     }
 
     /// Returns the protocol that the handshake negotiated.
-    private static func agreed(port: Int, offering protocols: [String]) async throws -> String? {
+    private static func negotiatedProtocol(port: Int, offering protocols: [String]) async throws -> String? {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let done = loop.makePromise(of: String?.self)
         let tls = try client(offering: protocols)
@@ -37,7 +37,7 @@ struct TLSListenerTests {
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandlers(
-                        [NIOSSLClientHandler(context: tls, serverHostname: nil), HandshakeEnd(done)])
+                        [NIOSSLClientHandler(context: tls, serverHostname: nil), HandshakeObserver(done)])
                 }
             }
             .connect(host: "127.0.0.1", port: port).get()
@@ -46,7 +46,7 @@ struct TLSListenerTests {
         return result
     }
 
-    private final class HandshakeEnd: ChannelInboundHandler {
+    private final class HandshakeObserver: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
         private let done: EventLoopPromise<String?>
@@ -68,9 +68,9 @@ struct TLSListenerTests {
         try await Self.withCertificate { _, certificate in
             try await HTTPTestAPI.with(certificate: certificate) { api in
                 let port = api.client.port
-                #expect(try await Self.agreed(port: port, offering: ["h2", "http/1.1"]) == "h2")
-                #expect(try await Self.agreed(port: port, offering: ["http/1.1"]) == "http/1.1")
-                #expect(try await Self.agreed(port: port, offering: []) == nil)
+                #expect(try await Self.negotiatedProtocol(port: port, offering: ["h2", "http/1.1"]) == "h2")
+                #expect(try await Self.negotiatedProtocol(port: port, offering: ["http/1.1"]) == "http/1.1")
+                #expect(try await Self.negotiatedProtocol(port: port, offering: []) == nil)
                 try await HTTP2TestClient.with(port: port, tls: try Self.client(offering: ["h2"])) { client in
                     try await client.send(HTTP2TestClient.head("GET", "/healthz", stream: 1))
                     #expect(try await client.answer(1).status == "200")
@@ -80,13 +80,13 @@ struct TLSListenerTests {
     }
 
     @Test("The RESP listener negotiates no protocol, the gRPC listener only HTTP/2")
-    func others() async throws {
+    func respAndGRPC() async throws {
         try await Self.withCertificate { files, certificate in
             try await RESPTestAPI.with(tls: files) { api async throws in
-                #expect(try await Self.agreed(port: api.port, offering: ["http/1.1"]) == nil)
+                #expect(try await Self.negotiatedProtocol(port: api.port, offering: ["http/1.1"]) == nil)
             }
             try await GRPCTestAPI.with(certificate: certificate) { api async throws in
-                #expect(try await Self.agreed(port: api.port, offering: ["h2", "http/1.1"]) == "h2")
+                #expect(try await Self.negotiatedProtocol(port: api.port, offering: ["h2", "http/1.1"]) == "h2")
             }
         }
     }
@@ -108,7 +108,7 @@ struct TLSListenerTests {
     @Test(
         "Silent clients do not block a full listener, because the oldest one is evicted",
         arguments: ["grpc", "resp", "http"])
-    func crowded(listener: String) async throws {
+    func fullListener(listener: String) async throws {
         let keys = [HTTPTestAPI.web]
         try await Self.withCertificate { files, certificate in
             func fill(_ port: Int) async throws -> [any Channel] {
@@ -137,7 +137,7 @@ struct TLSListenerTests {
             case "resp":
                 try await RESPTestAPI.with(keys: keys, tls: files, maximumConnections: 10) { api in
                     let silent = try await fill(api.port)
-                    #expect(try await Self.agreed(port: api.port, offering: []) == nil)
+                    #expect(try await Self.negotiatedProtocol(port: api.port, offering: []) == nil)
                     // The client that has authenticated keeps its slot.
                     #expect(try await api.cli("PING").text == "PONG")
                     for channel in silent { try? await channel.close() }
@@ -156,7 +156,7 @@ struct TLSListenerTests {
         }
     }
 
-    @Test("Only a limited number of unfinished handshakes is kept, the newest ones")
+    @Test("The oldest unfinished handshakes beyond the limit are closed")
     func bounded() async throws {
         try await Self.withCertificate { _, certificate in
             try await GRPCTestAPI.with(certificate: certificate) { api in

@@ -31,7 +31,7 @@ struct TracerTests {
         #expect(abs(Double(count) - 10_000 * share) <= spread)
     }
 
-    @Test("A caller's trace context is followed, whatever the fraction")
+    @Test("A caller's sampling decision overrides the fraction")
     func followed() throws {
         #expect(Self.tracer(1).begin("a", kind: .server, parent: Self.parent(isSampled: false)) == nil)
         let span = try #require(Self.tracer(0).begin("a", kind: .server, parent: Self.parent(isSampled: true)))
@@ -40,7 +40,7 @@ struct TracerTests {
         #expect(span.context.spanID != 9)
     }
 
-    @Test("Without caller context the trace's ID decides, everywhere alike")
+    @Test("If callers' decisions are ignored, the trace ID decides, identically on every sidecar")
     func notFollowed() {
         for isSampled in [true, false] {
             for (low, isTraced) in [(UInt64(1) << 55, true), ((UInt64(1) << 55) - 1, false), (.max, true), (0xFF << 56, false)] {

@@ -20,12 +20,12 @@ struct UpstreamReuseTests {
         #expect(breaker.state == .closed && breaker.fleet.trips == 0)
     }
 
-    private static func touchy(_ service: inout ServiceDefinition) {
+    private static func openAfterOneFailure(_ service: inout ServiceDefinition) {
         service.upstream?.retries.attempts = 0
         service.breaker = BreakerSettings(minimumCalls: 1)
     }
 
-    /// Answers all requests except those numbered in `requests`, at which it closes the connection without a byte.
+    /// Answers every request except those numbered in `requests`, for which it closes the connection without a byte.
     private static func closing(at requests: Set<Int> = [2]) -> TestUpstream.Handler {
         let count = NIOLockedValueBox(0)
         return { call in
@@ -45,8 +45,8 @@ struct UpstreamReuseTests {
     @Test(
         "An idempotent call on a reused connection that ends without a byte is sent again on another one",
         arguments: [("GET", nil), ("PUT", "body"), ("DELETE", nil)] as [(String, String?)])
-    func again(method: String, body: String?) async throws {
-        try await ProxyTestAPI.with(configure: Self.touchy, upstream: Self.closing()) { proxy in
+    func resent(method: String, body: String?) async throws {
+        try await ProxyTestAPI.with(configure: Self.openAfterOneFailure, upstream: Self.closing()) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a")
             let second = try await proxy.client.send(method, "/proxy/shop/a", body)
             #expect(second.status == 200 && second.body == "3", "\(second)")
@@ -55,9 +55,9 @@ struct UpstreamReuseTests {
         }
     }
 
-    @Test("A call with possible side effects is not sent again, and is not a failure of the service")
+    @Test("A call with possible side effects is not sent again, and does not count as a failure of the service")
     func once() async throws {
-        try await ProxyTestAPI.with(configure: Self.touchy, upstream: Self.closing()) { proxy in
+        try await ProxyTestAPI.with(configure: Self.openAfterOneFailure, upstream: Self.closing()) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a")
             try await proxy.api.expect(502, "POST", "/proxy/shop/a", "body")
             #expect(proxy.upstream.received.count == 2)
@@ -67,7 +67,7 @@ struct UpstreamReuseTests {
 
     @Test("A new connection that ends without a byte is a failure of the service")
     func fresh() async throws {
-        try await ProxyTestAPI.with(configure: Self.touchy, upstream: Self.closing(at: [1])) { proxy in
+        try await ProxyTestAPI.with(configure: Self.openAfterOneFailure, upstream: Self.closing(at: [1])) { proxy in
             try await proxy.api.expect(502, "GET", "/proxy/shop/a")
             let coordinator = proxy.api.coordinator
             try await eventually("the failure is counted") { try await coordinator.breaker(service: "shop").state == .open }
@@ -108,11 +108,11 @@ struct UpstreamReuseTests {
 
     @Test("Under steady traffic no connection is kept beyond its maximum age")
     func age() async throws {
-        let aged = try Self.settings("connections: { max_age: 20ms }")
+        let shortLived = try Self.settings("connections: { max_age: 20ms }")
         try await ProxyTestAPI.with(
             configure: { service in
                 let url = service.upstream?.url ?? ""
-                service.upstream = aged
+                service.upstream = shortLived
                 service.upstream?.url = url
             },
             upstream: { try await $0.answer("200 OK") }
@@ -126,13 +126,13 @@ struct UpstreamReuseTests {
 
     @Test("Under steady traffic no HTTP/2 connection gets requests beyond its maximum age")
     func ageOfHTTP2() async throws {
-        var aged = try Self.settings("connections: { max_age: 20ms }")
-        aged.speaksHTTP2 = true
+        var shortLived = try Self.settings("connections: { max_age: 20ms }")
+        shortLived.speaksHTTP2 = true
         let reply: ScriptedHTTP2Server.Reply = { _, frame in
             frame.endsStream ? [ScriptedHTTP2Server.answer(frame.stream)] : []
         }
-        try await ScriptedHTTP2Server.with(reply) { [aged] server in
-            var service = ServiceDefinition(name: "shop", upstream: aged)
+        try await ScriptedHTTP2Server.with(reply) { [shortLived] server in
+            var service = ServiceDefinition(name: "shop", upstream: shortLived)
             service.upstream?.url = "http://127.0.0.1:\(server.port)"
             try await HTTPTestAPI.with(services: [service]) { api in
                 try await eventually("another connection is opened") {

@@ -47,7 +47,7 @@ struct ViewModelTests {
     }
 
     @Test(
-        "A breaker's end is that of the forced state, if one is forced",
+        "A forced breaker shows the end of its forced state",
         arguments: [("", 5, 9, "5"), ("open", 5, 9, "9"), ("open", 5, 0, ""), ("", 0, 9, "")])
     func until(forced: String, end: Int64, forcedEnd: Int64, expected: String) {
         let words = Self.completed(
@@ -74,7 +74,7 @@ struct ViewModelTests {
                 ]))
     }
 
-    @Test("Words sent by a sidecar stay unchanged")
+    @Test("Text from a sidecar stays unchanged")
     func sentWords() {
         let sent = JSONValue.object(["events": .list([.object(["words": .object(["what": .text("as it was sent")])])])])
         #expect(ViewModel.completed("events", sent) == sent)

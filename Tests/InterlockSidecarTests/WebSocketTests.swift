@@ -24,7 +24,7 @@ struct WebSocketTests {
         }
     }
 
-    @Test("An upgrade is forwarded, and bytes right behind either head are not lost")
+    @Test("An upgrade is forwarded, and bytes sent right after either head are not lost")
     func opened() async throws {
         try await ProxyTestAPI.with(upstream: Self.echo("welcome")) { proxy in
             let bytes = ByteBuffer(string: Self.request + "\u{1}hello")
@@ -45,14 +45,14 @@ struct WebSocketTests {
         }
     }
 
-    @Test("Megabytes pass either way without loss")
+    @Test("Megabytes pass in both directions without loss")
     func large() async throws {
         let message = String(repeating: "0123456789abcdef", count: 1 << 18)
         try await ProxyTestAPI.with(upstream: { call in
             try await call.send(Self.change)
-            var heard = 0
-            while heard < message.utf8.count, let more = try await call.more() { heard += more.readableBytes }
-            try await call.send(message + "\(heard)")
+            var receivedCount = 0
+            while receivedCount < message.utf8.count, let more = try await call.more() { receivedCount += more.readableBytes }
+            try await call.send(message + "\(receivedCount)")
             throw TestUpstream.Close()
         }) { proxy in
             let head = Self.request.replacing("\r\n\r\n", with: "\r\n\r\n" + message)
@@ -61,15 +61,15 @@ struct WebSocketTests {
         }
     }
 
-    @Test("Either end that leaves closes the connection of the other")
+    @Test("If either end disconnects, the other's connection is closed")
     func ends() async throws {
-        let (departures, left) = AsyncStream.makeStream(of: Void.self)
+        let (disconnections, disconnected) = AsyncStream.makeStream(of: Void.self)
         try await ProxyTestAPI.with(upstream: { call in
-            defer { left.yield() }
+            defer { disconnected.yield() }
             try await Self.echo()(&call)
         }) { proxy in
             _ = try await RawConnection.exchange(port: proxy.client.port, Self.request, enough: "\r\n\r\n")
-            for await _ in departures { break }
+            for await _ in disconnections { break }
         }
         try await ProxyTestAPI.with(upstream: { call in
             try await call.send("HTTP/1.1 103 Early Hints\r\n\r\n" + Self.change + "bye")
@@ -101,7 +101,7 @@ struct WebSocketTests {
     }
 
     @Test(
-        "An unsolicited or different upgrade is refused",
+        "An unsolicited or different upgrade is rejected",
         arguments: [
             (Self.request, Self.change.replacing("websocket", with: "h2c")),
             (Self.request, Self.change.replacing("Upgrade: websocket\r\n", with: "")),
@@ -112,7 +112,7 @@ struct WebSocketTests {
             (Self.request.replacing("HTTP/1.1", with: "HTTP/1.0"), Self.change),
             (Self.request.replacing("Upgrade: websocket", with: "Upgrade: websocket\r\nContent-Length: 2") + "{}", Self.change),
         ])
-    func unasked(request: String, answer: String) async throws {
+    func unsolicited(request: String, answer: String) async throws {
         try await ProxyTestAPI.with(
             configure: { $0.upstream?.retries.attempts = 0 },
             upstream: { call in
@@ -127,10 +127,10 @@ struct WebSocketTests {
     }
 
     @Test("A page of another origin cannot open a WebSocket")
-    func foreign() async throws {
+    func otherOrigin() async throws {
         try await ProxyTestAPI.with(upstream: Self.echo()) { proxy in
-            let foreign = Self.request.replacing("\r\n\r\n", with: "\r\nOrigin: https://elsewhere.example\r\n\r\n")
-            let answer = try await RawConnection.exchange(port: proxy.client.port, foreign)
+            let otherOrigin = Self.request.replacing("\r\n\r\n", with: "\r\nOrigin: https://elsewhere.example\r\n\r\n")
+            let answer = try await RawConnection.exchange(port: proxy.client.port, otherOrigin)
             #expect(answer.hasPrefix("HTTP/1.1 403 "))
             #expect(proxy.upstream.received == [])
         }

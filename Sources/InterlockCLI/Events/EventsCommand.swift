@@ -59,17 +59,17 @@ struct EventsCommand: AsyncParsableCommand {
     /// - Throws: `InterlockError` if the first attempt to follow the sidecar fails.
     private static func print(of types: [EventTypes], from client: SidecarClient, asJSON: Bool) async throws {
         let address = client.configuration.address
-        let events = client.events.news.subscribe(capacity: capacity)
+        let events = client.events.messages.subscribe(capacity: capacity)
         var hasFollowed = false
         var dropped: Int64 = 0
-        for await news in events {
+        for await message in events {
             let missed = events.dropped - dropped
             if missed > 0 {
                 let events = missed == 1 ? "1 event" : "\(missed) events"
                 Terminal.report("interlock: missed \(events) that arrived faster than the output was read")
             }
             dropped += missed
-            switch news {
+            switch message {
             case .connection(.following):
                 hasFollowed = true
                 Terminal.report("interlock: following the events of the sidecar at \(address)")
