@@ -31,7 +31,7 @@ package struct ClusterStatus: Hashable, Sendable {
                 isConnected: connections.first { $0.address == address }?.isUp ?? false)
         }
         epoch = directory.view.isKnown ? directory.view.epoch : nil
-        slotsCovered = map.covered
+        slotsCovered = map.coveredSlotCount
         switches = directory.switches
         lastSwitch = directory.lastSwitch
     }

@@ -136,10 +136,10 @@ extension Coordinator {
     }
 
     /// Decides a request with these descriptors. Returns `nil` if the domain is not configured.
-    package nonisolated func decide(_ domain: String, _ asks: [DescriptorAsk]) async throws -> DescriptorAnswer? {
+    package nonisolated func decide(_ domain: String, _ requested: [RequestedDescriptor]) async throws -> DescriptorAnswer? {
         let decision: DescriptorDecision? = try await cancellable { calls, completion in
             let isKnown = calls.decide(
-                domain, asks,
+                domain, requested,
                 completion: Completion { _, decision in
                     completion(decision)
                     return true
@@ -204,7 +204,7 @@ extension Coordinator {
     /// Forces a breaker's state for the whole fleet; `nil` returns it to automatic, closed.
     /// - Parameters:
     ///   - milliseconds: the time after which it returns to automatic; `nil` if it never does.
-    ///   - reason: a description for people, at most `BreakerSnapshot.longestReason` bytes.
+    ///   - reason: a description for people, at most `BreakerSnapshot.maximumReasonLength` bytes.
     package nonisolated func forceBreaker(
         service: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil, reason: String = "",
         by: String
@@ -248,7 +248,7 @@ extension Coordinator {
 
     private static func decision(_ answer: TakeAnswer) throws(InterlockError) -> LimitAnswer {
         switch answer {
-        case .decided(let answer), .decidedAlike(let answer, _, _): return answer
+        case .decided(let answer), .decidedBatch(let answer, _, _): return answer
         case .failed(let error): throw error
         }
     }

@@ -51,7 +51,7 @@ public actor Coordinator: Service {
     /// was lost.
     package static let rereadMilliseconds: Int64 = 5000
     /// The time, in milliseconds, over which the sidecars of a fleet spread their reads after an outage.
-    package static let returnMilliseconds: Int64 = 500
+    package static let recoverySpreadMilliseconds: Int64 = 500
 
     /// Creates a coordinator on a thread of NIO's global event loop group. It is inactive until `run` or `start`.
     public init(_ configuration: InterlockConfiguration, logger: Logger = Logger(label: "interlock")) {
@@ -81,8 +81,9 @@ public actor Coordinator: Service {
         clock = environment.clock
         id = runtime.id
         keys = runtime.keys
-        watch = KeyWatch(pipeline: runtime.topology.sender(), logger: environment.logger)
-        lockPipeline = configuration.locks.waitReplicas > 0 ? runtime.topology.sender(reportsServers: false) : runtime.pipeline
+        watch = KeyWatch(pipeline: runtime.topology.makeSender(), logger: environment.logger)
+        lockPipeline =
+            configuration.locks.waitReplicas > 0 ? runtime.topology.makeSender(reportsServers: false) : runtime.pipeline
         calls = CoordinatorCalls(
             runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
         subscriptions = calls.feed.subscriptions
@@ -171,7 +172,7 @@ public actor Coordinator: Service {
         subscriber.onReceivingInvalidations = { [watch] in watch.setListener($0, at: $1) }
         subscriber.onDown = { [watch, subscriptions, weak subscriber] error, server in
             watch.setListener(nil, at: server)
-            if subscriber?.isFollowing == false { subscriptions.note(.interrupted(InterlockError(error))) }
+            if subscriber?.isSubscribed == false { subscriptions.note(.interrupted(InterlockError(error))) }
         }
         watch.onTracking = { [unowned locks = calls.locks, topology = runtime.topology] server in
             locks.keysChanged { topology.serves($0, at: server) }
@@ -255,9 +256,9 @@ public actor Coordinator: Service {
             calls.executor.remove(service)
         }
         calls.services = next
-        calls.reconfigured()
+        calls.publishConfiguration()
         for service in guardedServices { calls.executor.reconsider(service) }
-        for action in calls.whenReloaded { action() }
+        for action in calls.reloadActions { action() }
         runtime.logger.log(.servicesReloaded, ["services": "\(guardedServices.count)"])
     }
 
@@ -271,7 +272,7 @@ public actor Coordinator: Service {
     /// Applies new rules of domains.
     package func reload(domains: [RateLimitDomain]) {
         calls.domains.redefine(domains)
-        calls.reconfigured()
+        calls.publishConfiguration()
     }
 
     /// Whether calls can be served: Redis is connected, as is a majority of the quorum if one is configured, and the
@@ -282,7 +283,7 @@ public actor Coordinator: Service {
 
     private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
     /// Whether every key is reachable, on a cluster on every server.
-    private var isEveryKeyReachable: Bool { runtime.pipeline.isWhole && lockPipeline.isWhole }
+    private var isEveryKeyReachable: Bool { runtime.pipeline.reachesAllKeys && lockPipeline.reachesAllKeys }
 
     /// Waits until Redis is connected, the coordinator is stopped or the task is cancelled.
     /// - Parameter patience: the maximum wait; `nil` for no limit.
@@ -321,7 +322,7 @@ public actor Coordinator: Service {
 
     /// Brings the gauges up to date before the metrics are read.
     package func refreshGauges() {
-        for action in calls.beforeMetrics { action() }
+        for action in calls.metricsRefreshActions { action() }
         calls.domains.refreshGauges()
         calls.quotas.refreshGauges()
         let metrics = runtime.metrics
@@ -330,7 +331,7 @@ public actor Coordinator: Service {
         metrics.waiters.record(status.locksWaiting)
         metrics.commands.increment(by: status.redisCommands - metrics.commandsCounted)
         metrics.commandsCounted = status.redisCommands
-        let refusals = runtime.pipeline.refusals + calls.locks.refusalsApart
+        let refusals = runtime.pipeline.refusals + calls.locks.refusalsOnOtherConnections
         metrics.refusals.increment(by: refusals - metrics.refusalsCounted)
         metrics.refusalsCounted = refusals
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
@@ -349,7 +350,7 @@ public actor Coordinator: Service {
         let now = runtime.time.now()
         for service in guardedServices {
             service.metrics.waiting.record(service.gate.limiter.waitingCount)
-            service.metrics.subjects.record(service.subjectsKnown(now: now))
+            service.metrics.subjects.record(service.knownSubjects(now: now))
             service.metrics.slotsInUse.record(service.gate.bulkhead.taken)
             service.metrics.permitsWaiting.record(service.gate.waitingCount)
             service.metrics.record(
@@ -430,7 +431,7 @@ public actor Coordinator: Service {
 
     private func rereadAndReschedule() {
         calls.executor.removeLapsedPermits(of: guardedServices)
-        calls.fleet.beat()
+        calls.fleet.heartbeat()
         reread()
         scheduleReread()
     }
@@ -453,7 +454,7 @@ public actor Coordinator: Service {
         guard hasLostRedis else { return reread() }
         calls.locks.wakeAll()
         readTimer?.cancel()
-        let pause = Int64.random(in: 0...Self.returnMilliseconds, using: &runtime.entropy)
+        let pause = Int64.random(in: 0...Self.recoverySpreadMilliseconds, using: &runtime.entropy)
         readTimer = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [weak self] in
             self?.assumeIsolated { $0.readBreakers() }
         }

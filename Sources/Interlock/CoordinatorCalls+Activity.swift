@@ -10,7 +10,7 @@ extension CoordinatorCalls {
         for service in servicesInOrder {
             let serviceCounts = service.metrics.counts
             counts.services[service.name] = serviceCounts
-            counts.ofServices.add(serviceCounts)
+            counts.serviceTotals.add(serviceCounts)
         }
         return counts
     }
@@ -40,8 +40,8 @@ extension CoordinatorCalls {
     package var limitsAskedAt: Instant? { executor.limitsAskedAt }
 
     /// The maximum number of locks that one command inspects: 1 if their keys may be on several servers.
-    package var locksOfCommand: Int {
-        runtime.keys.isOnCluster || quorum != nil ? 1 : LockCoordinator.maximumAtOnce
+    package var maximumLocksPerInspection: Int {
+        runtime.keys.isOnCluster || quorum != nil ? 1 : LockCoordinator.maximumLocksPerCommand
     }
 
     /// The wall-clock time, in milliseconds since 1970.
@@ -55,6 +55,6 @@ package struct DecisionCounts: Hashable, Sendable {
     package var locksHeld: Int64
     package var locksReleased: Int64
     package var redisCommands: Int64
-    package var ofServices = ServiceCounts()
+    package var serviceTotals = ServiceCounts()
     package var services: [String: ServiceCounts] = [:]
 }

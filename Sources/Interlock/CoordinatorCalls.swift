@@ -50,7 +50,7 @@ package final class CoordinatorCalls {
     /// Increases whenever the services are replaced.
     package private(set) var servicesVersion = 0
     /// `locks.max_wait` in milliseconds: the maximum wait of any call, including those that wait for a limit.
-    private let longestWait: Int64
+    private let maximumWait: Int64
     /// Whether the sidecar is shutting down and no new call may wait.
     var isShuttingDown = false
 
@@ -60,7 +60,7 @@ package final class CoordinatorCalls {
         self.runtime = runtime
         let dropped = runtime.metrics.eventsDropped
         feed = EventFeed(subscriptions: EventSubscriptions { dropped.increment() })
-        longestWait = configuration.locks.maximumWait.wholeMilliseconds
+        maximumWait = configuration.locks.maximumWait.wholeMilliseconds
         let scripts = LockScripts(configuration.locks, isOnCluster: runtime.keys.isOnCluster)
         locks = LockCoordinator(
             runtime: runtime, settings: configuration.locks, scripts: scripts, pipeline: lockPipeline, watch: watch)
@@ -83,14 +83,14 @@ package final class CoordinatorCalls {
     }
 
     /// Publishes the new digest after services or domains were reloaded.
-    func reconfigured() {
-        fleet.reconfigured(ConfigurationDigest(services: services.mapValues(\.digest), domains: domains.digests))
+    func publishConfiguration() {
+        fleet.publishConfiguration(ConfigurationDigest(services: services.mapValues(\.digest), domains: domains.digests))
     }
 
     /// The actions that refresh metrics before they are read.
-    package var beforeMetrics: [() -> Void] = []
+    package var metricsRefreshActions: [() -> Void] = []
     /// The actions that run after new service definitions were applied.
-    package var whenReloaded: [() -> Void] = []
+    package var reloadActions: [() -> Void] = []
 
     /// A summary of the coordinator's state.
     package var status: CoordinatorStatus {
@@ -103,7 +103,7 @@ package final class CoordinatorCalls {
             replicas: runtime.topology.replicas, waitReplicas: locks.settings.waitReplicas,
             redisVersion: fleet.redisVersion, evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: locksHeld(),
-            locksWaiting: provider.waiting, longestWait: longestWait, services: services.count,
+            locksWaiting: provider.waiting, maximumWait: maximumWait, services: services.count,
             servicesDiffering: fleet.differences.map(\.service),
             permitsInFlight: servicesInOrder.reduce(0) { $0 + $1.gate.permits.count },
             permitsWaiting: servicesInOrder.reduce(0) { $0 + $1.gate.waitingCount },
@@ -121,14 +121,14 @@ package final class CoordinatorCalls {
     private static let heldCacheThreshold = 1000
 
     var redisCommands: Int64 {
-        runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0)
+        runtime.pipeline.commandsSent + locks.commandsOnOtherConnections + (quorum?.commandsSent ?? 0)
     }
 
     var history: GrantHistory { provider.history }
 
     /// Whether Redis, or the handling of its replies, has a backlog that would delay a new command.
     package var isRedisBusy: Bool {
-        max(runtime.pipeline.awaited, locks.awaited) >= Self.busyThreshold || executor.backedUp > 0
+        max(runtime.pipeline.pendingCount, locks.pendingCount) >= Self.busyThreshold || executor.backedUpServices > 0
             || quorum?.isBusy(from: Self.busyThreshold) ?? false
     }
     private static let busyThreshold = 64
@@ -143,9 +143,9 @@ package final class CoordinatorCalls {
     /// Decides a request with these descriptors. `completion` is called once, within the timeout of domains.
     /// - Returns: whether the domain is configured; if not, `completion` is not called.
     package func decide(
-        _ domain: String, _ asks: [DescriptorAsk], completion: Completion<DescriptorDecision>
+        _ domain: String, _ requested: [RequestedDescriptor], completion: Completion<DescriptorDecision>
     ) -> Bool {
-        domains.ask(domain, asks, completion: completion)
+        domains.ask(domain, requested, completion: completion)
     }
 
     /// Reports on all domains, by name. Does not use Redis.
@@ -160,7 +160,7 @@ package final class CoordinatorCalls {
             return fail("DESCRIPTOR: expected key=value,key=value with %2C for a comma, got \"\(Excerpt(descriptor))\"")
         }
         let isKnown = domains.ask(
-            name, [DescriptorAsk(entries: entries, cost: 0)], isUncounted: true,
+            name, [RequestedDescriptor(entries: entries, cost: 0)], isExcludedFromMetrics: true,
             completion: Completion { [domains] _, decision in
                 switch decision {
                 case .failed(let error): return completion(.failed(error))
@@ -196,9 +196,9 @@ package final class CoordinatorCalls {
     ///   - isReturning: whether it has reported before, on another stream.
     ///   - send: called with new assignments until the session ends.
     /// - Returns: the session, or `nil` if this client has too many sessions or all clients together have.
-    package func beginQuotas(
+    package func beginQuotaSession(
         domain: String, address: String, client: String = "", isReturning: Bool,
-        send: @escaping ([QuotaAction.Of]) -> Void
+        send: @escaping ([QuotaAction.Assignment]) -> Void
     ) -> QuotaSession? {
         quotas.begin(domain: domain, address: address, client: client, isReturning: isReturning, send: send)
     }
@@ -210,11 +210,11 @@ package final class CoordinatorCalls {
         var request = request
         if isShuttingDown { request.wait = 0 }
         if quorum != nil, request.mode != .exclusive {
-            completion(.failed(.notOnQuorum("a shared lock or semaphore")))
+            completion(.failed(.unsupportedOnQuorum("a shared lock or semaphore")))
             return nil
         }
-        if runtime.keys.isTaken(lockName: request.name.text) {
-            completion(.failed(.ownKey(request.name, runtime.keys)))
+        if runtime.keys.isReserved(lockName: request.name.text) {
+            completion(.failed(.keyCollision(request.name, runtime.keys)))
             return nil
         }
         return .lock(provider.acquire(request, completion: completion))
@@ -224,23 +224,23 @@ package final class CoordinatorCalls {
     package func acquireLocks(_ request: JointLockRequest, completion: Completion<JointLockAnswer>) -> PendingCall? {
         let violation =
             quorum == nil
-            ? JointAcquisition.violation(in: request) : .notOnQuorum("acquiring several locks at once")
+            ? JointAcquisition.violation(in: request) : .unsupportedOnQuorum("acquiring several locks at once")
         if let violation {
             completion(.failed(violation))
             return nil
         }
-        if let name = request.names.first(where: { runtime.keys.isTaken(lockName: $0.text) }) {
-            completion(.failed(.ownKey(name, runtime.keys)))
+        if let name = request.names.first(where: { runtime.keys.isReserved(lockName: $0.text) }) {
+            completion(.failed(.keyCollision(name, runtime.keys)))
             return nil
         }
         var request = request
-        request.template.wait = isShuttingDown ? 0 : min(request.template.wait, longestWait)
+        request.template.wait = isShuttingDown ? 0 : min(request.template.wait, maximumWait)
         lastJointID += 1
         let id = lastJointID
         let acquisition = JointAcquisition(request, locks: locks, time: runtime.time, completion: completion)
         jointAcquisitions[id] = acquisition
         acquisition.onEnd = { [unowned self] in jointAcquisitions[id] = nil }
-        acquisition.takeNext()
+        acquisition.acquireNext()
         return .locks(id)
     }
 
@@ -254,7 +254,7 @@ package final class CoordinatorCalls {
     package func followLease(
         _ lease: Lease, isLinked: Bool, client: AnyObject? = nil, onEnd: @escaping (LeaseEnd) -> Void
     ) -> Result<LeaseFollower, InterlockError> {
-        guard quorum == nil else { return .failure(.notOnQuorum("a lease that the sidecar follows")) }
+        guard quorum == nil else { return .failure(.unsupportedOnQuorum("a lease that the sidecar follows")) }
         guard !locks.keeper.isClosed else { return .failure(.stopped) }
         guard !locks.keeper.isFull(forLinked: isLinked) else { return .failure(.tooManyFollowed) }
         return .success(
@@ -382,11 +382,11 @@ package final class CoordinatorCalls {
         _ reference: ServiceReference, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<TakeAnswer>
     ) -> PendingCall? {
-        if subject == nil, let error = reference.service.subjectDemand {
+        if subject == nil, let error = reference.service.missingSubjectError {
             for call in 0..<count { completion(.failed(error), offset: call) }
             return nil
         }
-        let wait = isShuttingDown ? 0 : min(waitMilliseconds, longestWait)
+        let wait = isShuttingDown ? 0 : min(waitMilliseconds, maximumWait)
         let id = executor.take(
             reference.service, count: count, cost: cost, subject: subject, waitMilliseconds: wait, now: now,
             caller: .take(completion))
@@ -427,11 +427,11 @@ package final class CoordinatorCalls {
         _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
     ) -> PendingCall? {
-        if subject == nil, let error = reference.service.subjectDemand {
+        if subject == nil, let error = reference.service.missingSubjectError {
             completion(.failed(error))
             return nil
         }
-        let wait = isShuttingDown ? 0 : min(waitMilliseconds, longestWait)
+        let wait = isShuttingDown ? 0 : min(waitMilliseconds, maximumWait)
         return executor.acquirePermit(
             reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, completion: completion
         ).map { .permit($0) }
@@ -444,7 +444,7 @@ package final class CoordinatorCalls {
     /// outcome would decide nothing. Does not use Redis.
     /// - Returns: `nil` if the breaker admits the call; otherwise its state, and the time in milliseconds after which
     ///   that state may end, -1 if unknown.
-    package func refusalByBreaker(
+    package func breakerRefusal(
         of reference: ServiceReference, now: Instant
     ) -> (state: BreakerSnapshot.State, retryAfter: Int64)? {
         // A half-open breaker refuses calls only when its trials are used up, and these calls take none.
@@ -471,7 +471,7 @@ package final class CoordinatorCalls {
     }
 
     /// Returns why a service's breaker is open: `local` if it is open for this sidecar only.
-    package func causeOfBreaker(ofService name: String) -> String {
+    package func breakerCause(ofService name: String) -> String {
         guard let service = services[name] else { return "" }
         let fleet = executor.status(of: service).fleet
         return fleet.state == .closed && fleet.forced == nil ? "local" : fleet.cause
@@ -485,7 +485,7 @@ package final class CoordinatorCalls {
     /// Forces a breaker's state for the whole fleet; `nil` returns it to automatic, closed.
     /// - Parameters:
     ///   - milliseconds: the time after which it returns to automatic; `nil` if it never does.
-    ///   - reason: a description for people, at most `BreakerSnapshot.longestReason` bytes.
+    ///   - reason: a description for people, at most `BreakerSnapshot.maximumReasonLength` bytes.
     package func forceBreaker(
         service name: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil,
         reason: String = "", by: String, completion: Completion<Result<BreakerStatus, InterlockError>>

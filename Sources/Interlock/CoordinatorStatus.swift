@@ -31,7 +31,7 @@ package struct CoordinatorStatus: Sendable {
     package var locksHeld: Int
     package var locksWaiting: Int
     /// `locks.max_wait` in milliseconds. Longer waits are shortened to it.
-    package var longestWait: Int64
+    package var maximumWait: Int64
     package var services: Int
     /// The services that another live sidecar defines differently.
     package var servicesDiffering: [String]

@@ -46,7 +46,7 @@ public struct Locks: LockService {
     public func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration? {
         try await coordinator.renewLock(
             try Self.checked(lease.name), token: lease.token, ttl: ttl?.wholeMilliseconds ?? lease.ttlMilliseconds,
-            fence: lease.ownersFence
+            fence: lease.expectedFence
         ).map { .milliseconds($0) }
     }
 
@@ -54,7 +54,7 @@ public struct Locks: LockService {
     @discardableResult
     public func release(_ lease: Lease) async throws -> Bool {
         try await coordinator.releaseLock(
-            try Self.checked(lease.name), token: lease.token, fence: lease.ownersFence)
+            try Self.checked(lease.name), token: lease.token, fence: lease.expectedFence)
     }
 
     /// Reports the loss of a lease, until the lease ends, until `unfollow`, or until the returned value is dropped.

@@ -22,7 +22,7 @@ package struct PrimaryStatus: Hashable, Sendable {
         address = directory.primary.map { "\($0.address)" }
         epoch = directory.primary?.epoch
         sentinels = directory.sentinelCount
-        sentinelsAnswering = directory.answering
+        sentinelsAnswering = directory.answeringCount
         switches = directory.switches
         lastSwitch = directory.lastSwitch
     }

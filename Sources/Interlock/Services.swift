@@ -48,7 +48,7 @@ public struct Services: Sendable {
             var report = judge(result)
             if report.latency == nil { report.latency = latency }
             span?.set("interlock.outcome", report.outcome.rawValue)
-            await coordinator.settlePermit(service: service, permit: permit, report)
+            await coordinator.reportPermitOutcome(service: service, permit: permit, report)
             return try result.get()
         }
     }
@@ -90,7 +90,7 @@ extension Coordinator {
 
     /// Reports the outcome of a permitted call, even if its task was cancelled. It takes no longer than
     /// `redis.timeout`. A failed report is ignored, because the call itself was made.
-    func settlePermit(service: String, permit: PermitID, _ report: OutcomeReport) async {
+    func reportPermitOutcome(service: String, permit: PermitID, _ report: OutcomeReport) async {
         await withCheckedContinuation { continuation in
             calls.reportPermit(
                 service: service, permit: permit, report,

@@ -24,7 +24,9 @@ struct HoldArgument: ExpressibleByArgument, Sendable {
     let range: ClosedRange<Duration>
 
     init?(argument: String) {
-        guard let range = try? HoldText.parse(argument, duration: { try DurationText.parse(String($0)) }) else { return nil }
+        guard let range = try? DurationRangeText.parse(argument, duration: { try DurationText.parse(String($0)) }) else {
+            return nil
+        }
         self.range = range
     }
 
@@ -50,7 +52,7 @@ struct FaultsArgument: ExpressibleByArgument, Sendable {
             kinds = []
         default:
             let words = argument.split(separator: ",", omittingEmptySubsequences: false)
-            let kinds = words.compactMap { FaultKind(rawValue: String($0)) }.filter(FaultKind.rigged.contains)
+            let kinds = words.compactMap { FaultKind(rawValue: String($0)) }.filter(FaultKind.injectable.contains)
             guard kinds.count == words.count else { return nil }
             self.kinds = Set(kinds)
         }

@@ -91,7 +91,7 @@ struct LoadOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The faults to inject into the started fleet: all, none, or some of \(FaultKind.rigged.map(\.rawValue).joined(separator: ",")).",
+            "The faults to inject into the started fleet: all, none, or some of \(FaultKind.injectable.map(\.rawValue).joined(separator: ",")).",
             valueName: "kinds"))
     var faults = FaultsArgument([])
 
@@ -117,8 +117,8 @@ struct LoadOptions: ParsableArguments {
         guard (1...100_000).contains(clients) else {
             throw ValidationError("--clients: expected 1 to 100000, got \(clients)")
         }
-        guard (1...NameChoice.maximumNames).contains(names) else {
-            throw ValidationError("--names: expected 1 to \(NameChoice.maximumNames), got \(names)")
+        guard (1...NameSampler.maximumNames).contains(names) else {
+            throw ValidationError("--names: expected 1 to \(NameSampler.maximumNames), got \(names)")
         }
         guard duration.duration > .zero else { throw ValidationError("--duration: expected more than 0") }
         guard (1...64).contains(fleet) else { throw ValidationError("--fleet: expected 1 to 64 sidecars, got \(fleet)") }
@@ -212,7 +212,7 @@ struct LoadOptions: ParsableArguments {
         plan.seed = seed ?? UInt64.random(in: 1...999_999_999)
         if workload == .mixed {
             plan.modes = .mixed
-            plan.conduct = .misbehaving
+            plan.clientBehavior = .misbehaving
         }
         guard sidecars.isEmpty else { return BenchRun(plan: plan, fleet: nil, historyPath: history) }
         let startedFleet = BenchRun.Fleet(

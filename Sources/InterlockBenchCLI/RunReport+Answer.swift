@@ -79,10 +79,10 @@ extension RunReport: Answer {
         Table([
             "Redis commands": redisUse,
             "Operations checked": Figure.count(check.operations),
-            "Lock grants": Figure.count(check.lockCycles),
+            "Lock grants": Figure.count(check.lockGrants),
             "Limit decisions": Figure.count(check.limitDecisions),
             "Stale writes refused": Figure.count(check.staleWritesRefused),
-            "Leases lost": Figure.count(check.leasesLost),
+            "Leases lost": Figure.count(check.lostLeaseCount),
         ]).text
     }
 

@@ -74,7 +74,7 @@ struct ShownConfiguration: Answer {
     var yaml: String
 
     init(_ effective: EffectiveConfiguration) {
-        configuration = effective.digest.whole
+        configuration = effective.digest.combined
         services = effective.digest.services
         yaml = effective.yaml
     }

@@ -48,7 +48,7 @@ struct InterlockCommand: AsyncParsableCommand {
             try command.run()
             exit()
         } catch {
-            exit(failure: error, isOfRun: true)
+            exit(failure: error, isRunCommand: true)
         }
     }
 }

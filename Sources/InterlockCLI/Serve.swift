@@ -64,8 +64,8 @@ struct Serve: AsyncParsableCommand {
         let log = LineLogHandler(configuration.log)
         LoggingSystem.bootstrap { _ in log }
         let logger = Logger(label: "interlock")
-        let warnings = configuration.warnings + (config == nil ? [] : [configuration.warningOfOwnRedis].compactMap { $0 })
-        for warning in warnings { logger.log(.configurationDoubtful, ["warning": warning]) }
+        let warnings = configuration.warnings + (config == nil ? [] : [configuration.privateRedisWarning].compactMap { $0 })
+        for warning in warnings { logger.log(.configurationWarning, ["warning": warning]) }
         do {
             let sidecar = try Sidecar(
                 configuration: configuration, file: config, environment: environment, metrics: metrics, logger: logger

@@ -30,7 +30,7 @@ final class LinkedLeaseKeeper {
 
     /// Returns a linked lease that is lost when its connection closes. Must be called on the event loop.
     /// - Parameter connection: the connection on which the lease was acquired. It must not carry other calls.
-    static func keep(
+    static func makeLinkedLease(
         _ lease: Lease, connection: DedicatedConnection, eventLoop: any EventLoop, metrics: SidecarClientMetrics
     ) -> LinkedLease {
         let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self)
@@ -40,7 +40,7 @@ final class LinkedLeaseKeeper {
         }
         keeper.start()
         let boundKeeper = NIOLoopBound(keeper, eventLoop: eventLoop)
-        let call = LockCalls.Release(name: lease.name, token: lease.token, fence: lease.ownersFence)
+        let call = LockCalls.Release(name: lease.name, token: lease.token, fence: lease.expectedFence)
         return LinkedLease(lease, losses: losses) {
             try await metrics.counting {
                 try await eventLoop.flatSubmit {

@@ -221,12 +221,12 @@ public actor SidecarClient: Service {
     /// Sends a call, on the shared connection unless the call waits.
     package func send<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
         try Task.checkCancellation()
-        guard call.wait > .zero else { return try await deliver(call) }
+        guard call.wait > .zero else { return try await sendOnSharedConnection(call) }
         return try await metrics.counting { try await sendWaiting(call) }
     }
 
     /// Sends a call on the shared connection, even if the task is cancelled.
-    func deliver<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
+    func sendOnSharedConnection<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
         try await metrics.counting {
             // Connecting may take a while, and the connection may be lost again meanwhile.
             if !shared.isUp { try await connect() }

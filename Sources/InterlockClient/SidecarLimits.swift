@@ -17,23 +17,25 @@ public struct SidecarLimits: Sendable {
     /// - Returns: the decision. A refusal is not an error.
     /// - Throws: `InterlockError`, or `CancellationError` if the task is cancelled.
     public func take(
-        from service: String, cost: Int = 1, subject: String? = nil, wait: Duration = .zero, isNamed: Bool = true
+        from service: String, cost: Int = 1, subject: String? = nil, wait: Duration = .zero, includesLimitName: Bool = true
     ) async throws -> LimitDecision {
         let request = UpstreamCallRequest(service: service, cost: Int64(cost), subject: subject, wait: wait)
-        guard isNamed else { return try await client.send(LimitCalls.Take(request)) }
-        return try await withLimitName { try await client.send(LimitCalls.Take(request, isNamed: $0)) }
+        guard includesLimitName else { return try await client.send(LimitCalls.Take(request)) }
+        return try await withLimitName { try await client.send(LimitCalls.Take(request, includesLimitName: $0)) }
     }
 
     /// Returns the decision that a call of cost 1 would get now, without taking anything.
     public func peek(at service: String, subject: String? = nil) async throws -> LimitDecision {
-        try await withLimitName { try await client.send(LimitCalls.Peek(service: service, subject: subject, isNamed: $0)) }
+        try await withLimitName {
+            try await client.send(LimitCalls.Peek(service: service, subject: subject, includesLimitName: $0))
+        }
     }
 
     /// Returns the decision of the domain's rule that matches a descriptor, without taking anything.
     /// - Parameter descriptor: the descriptor as spelled in its counter's key: `key=value,key=value`, with `%2C` for a
     ///   comma.
     public func peek(at domain: String, descriptor: String) async throws -> LimitDecision {
-        try await client.send(LimitCalls.Peek(service: domain, descriptor: descriptor, isNamed: true))
+        try await client.send(LimitCalls.Peek(service: domain, descriptor: descriptor, includesLimitName: true))
     }
 
     /// Returns the state of each limit of a service that applies to a call, in the order of the configuration, without
@@ -44,7 +46,8 @@ public struct SidecarLimits: Sendable {
 
     /// Requests a decision with the name of the limit that determined it. A sidecar of version 0.1.0 rejects that
     /// option before it takes anything, so the request is then repeated without it.
-    private func withLimitName(_ request: (_ isNamed: Bool) async throws -> LimitDecision) async throws -> LimitDecision {
+    private func withLimitName(_ request: (_ includesLimitName: Bool) async throws -> LimitDecision) async throws -> LimitDecision
+    {
         do {
             return try await request(true)
         } catch let error as InterlockError where error.code == .invalid && error.message.contains("\"NAMED\"") {

@@ -51,13 +51,13 @@ public struct SidecarLocks: LockService {
 
     /// Extends a lease. See `LockService`.
     public func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration? {
-        try await renew(lease.name, token: lease.token, ttl: ttl ?? lease.ttl, fence: lease.ownersFence)
+        try await renew(lease.name, token: lease.token, ttl: ttl ?? lease.ttl, fence: lease.expectedFence)
     }
 
     /// Releases a lease, even when the task is cancelled. See `LockService`.
     @discardableResult
     public func release(_ lease: Lease) async throws -> Bool {
-        try await release(lease.name, token: lease.token, fence: lease.ownersFence)
+        try await release(lease.name, token: lease.token, fence: lease.expectedFence)
     }
 
     // MARK: By token
@@ -84,7 +84,7 @@ public struct SidecarLocks: LockService {
     /// - Throws: `InterlockError`.
     @discardableResult
     public func release(_ name: String, token: String, fence: Int64? = nil) async throws -> Bool {
-        try await client.deliver(LockCalls.Release(name: name, token: token, fence: fence))
+        try await client.sendOnSharedConnection(LockCalls.Release(name: name, token: token, fence: fence))
     }
 
     // MARK: For operators
@@ -161,6 +161,6 @@ extension SidecarClient {
             connection.close()
             throw CancellationError()
         }
-        return LinkedLeaseKeeper.keep(lease, connection: connection, eventLoop: eventLoop, metrics: metrics)
+        return LinkedLeaseKeeper.makeLinkedLease(lease, connection: connection, eventLoop: eventLoop, metrics: metrics)
     }
 }

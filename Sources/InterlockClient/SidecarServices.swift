@@ -56,7 +56,7 @@ public struct SidecarServices: Sendable {
     /// made and the permit expires.
     private func sendReport(_ report: OutcomeReport, of permit: GrantedPermit, _ service: String) async {
         do {
-            _ = try await client.deliver(PermitCalls.Report(service: service, permit: permit.id, report))
+            _ = try await client.sendOnSharedConnection(PermitCalls.Report(service: service, permit: permit.id, report))
         } catch {
             client.logger.warning(
                 "The outcome of a call was not reported", metadata: ["service": "\(service)", "error": "\(error)"])

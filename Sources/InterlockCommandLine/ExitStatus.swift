@@ -12,7 +12,7 @@ package enum ExitStatus: CaseIterable, Sendable {
     /// The server at the address is not a sidecar's RESP API.
     case notSidecar
     /// The sidecar has a different version: it does not know the command, or its answer cannot be read.
-    case otherVersion
+    case versionMismatch
     /// `run`: the lease was lost while the command ran.
     case leaseLost
     /// `run`: another holds the lock.
@@ -30,7 +30,7 @@ package enum ExitStatus: CaseIterable, Sendable {
         case .no: 1
         case .usage: 64
         case .invalid: 65
-        case .unavailable, .notSidecar, .otherVersion: 69
+        case .unavailable, .notSidecar, .versionMismatch: 69
         case .leaseLost: 74
         case .notAcquired: 75
         case .denied: 77
@@ -43,9 +43,9 @@ package enum ExitStatus: CaseIterable, Sendable {
     /// `INTERLOCK_EXIT_CODES=1`.
     /// - Parameter isOfRun: whether the command is `interlock run`, which had one code for all requests that a sidecar
     ///   rejects.
-    package func formerCode(isOfRun: Bool) -> Int32 {
+    package func formerCode(isRunCommand: Bool) -> Int32 {
         switch self {
-        case .invalid, .denied, .otherVersion: isOfRun ? ExitStatus.unavailable.code : ExitStatus.no.code
+        case .invalid, .denied, .versionMismatch: isRunCommand ? ExitStatus.unavailable.code : ExitStatus.no.code
         case .no, .usage, .unavailable, .notSidecar, .leaseLost, .notAcquired, .notExecutable, .notFound: code
         }
     }

@@ -17,8 +17,8 @@ extension ExitCode {
     }
 
     /// Creates the exit code, or the code of earlier versions if the environment requests it.
-    package init(_ status: ExitStatus, isOfRun: Bool) {
+    package init(_ status: ExitStatus, isRunCommand: Bool) {
         let usesFormerCodes = ProcessEnvironment.variables["INTERLOCK_EXIT_CODES"] == "1"
-        self.init(usesFormerCodes ? status.formerCode(isOfRun: isOfRun) : status.code)
+        self.init(usesFormerCodes ? status.formerCode(isRunCommand: isRunCommand) : status.code)
     }
 }

@@ -21,12 +21,12 @@ extension AsyncParsableCommand {
     }
 
     private static func main(isRun: @Sendable (any ParsableCommand) -> Bool) async {
-        var isOfRun = false
+        var isRunCommand = false
         do {
             let words = Array(ProgramArguments.words.dropFirst())
             if let failure = misnamedCommand(in: words) { throw failure }
             var command = try await asyncParseAsRoot(words)
-            isOfRun = isRun(command)
+            isRunCommand = isRun(command)
             if command.isGroup {
                 throw Failure("expected a command, got none\n\n\(helpMessage(for: type(of: command)))", .usage)
             }
@@ -39,7 +39,7 @@ extension AsyncParsableCommand {
             Terminal.flush()
             exit()
         } catch {
-            exit(failure: error, isOfRun: isOfRun)
+            exit(failure: error, isRunCommand: isRunCommand)
         }
     }
 }
@@ -65,14 +65,14 @@ extension ParsableCommand {
     }
 
     /// Exits the process after an error.
-    package static func exit(failure error: any Error, isOfRun: Bool) -> Never {
+    package static func exit(failure error: any Error, isRunCommand: Bool) -> Never {
         guard let failure = error as? Failure else {
             Terminal.flush()
             exit(withError: error)
         }
         Terminal.report("interlock: \(failure)")
         Terminal.flush()
-        exit(withError: ExitCode(failure.status, isOfRun: isOfRun))
+        exit(withError: ExitCode(failure.status, isRunCommand: isRunCommand))
     }
 
     /// Returns the failure for the first word that should name a command but does not, or `nil` if there is none.

@@ -54,7 +54,7 @@ extension SidecarAddress: ExpressibleByArgument {
     }
 
     /// Whether others can read the traffic to this address.
-    package var isOpenToOthers: Bool {
+    package var isUnencryptedRemote: Bool {
         if case .tcp(let host, let port) = self { !SocketEndpoint(host: host, port: port).isLoopback } else { false }
     }
 }

@@ -18,7 +18,7 @@ package enum JSONText {
             case "\"", "\\":
                 bytes.append(UInt8(ascii: "\\"))
                 bytes.append(UInt8(ascii: scalar))
-            case _ where isObeyed(scalar):
+            case _ where isTerminalControl(scalar):
                 bytes.append(contentsOf: #"\u"#.utf8)
                 for shift in [12, 8, 4, 0] {
                     let digit = UInt8(truncatingIfNeeded: scalar.value >> shift & 15)
@@ -32,7 +32,7 @@ package enum JSONText {
     }
 
     /// Returns whether a terminal interprets the character instead of displaying it. No such character is above U+FFFF.
-    package static func isObeyed(_ scalar: Unicode.Scalar) -> Bool {
+    package static func isTerminalControl(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0..<0x20, 0x7F..<0xA0: true
         case 0x061C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069: true

@@ -6,11 +6,11 @@ package struct AnswerReads: Sendable {
         /// Read from the channel.
         case read
         /// Request a turn to read.
-        case askForTurn
+        case requestTurn
         /// Return the turn.
         case endTurn
         /// Return the turn, then request another one.
-        case endTurnAndAsk
+        case endTurnAndRequestAnother
     }
 
     private enum Hold {
@@ -65,18 +65,18 @@ package struct AnswerReads: Sendable {
         switch turn {
         case .none:
             turn = .awaited
-            return .askForTurn
+            return .requestTurn
         case .awaited: return .none
         case .taken:
             // Over TLS, a read may deliver nothing, and then no completed read ends the turn.
             turn = .awaited
-            return .endTurnAndAsk
+            return .endTurnAndRequestAnother
         }
     }
 
     /// Handles the requested turn.
     /// - Returns: `read`, or `none` if the turn is not used.
-    package mutating func sliceStarted() -> Action {
+    package mutating func turnStarted() -> Action {
         guard turn == .awaited else { return .none }
         guard hold == .released else {
             turn = .none

@@ -68,12 +68,12 @@ package final class FieldBytes {
     }
 
     private func restored(_ fields: HTTPHeaders) -> HTTPHeaders? {
-        guard fields.contains(where: { OpaqueText.isOdd($0.value) }) else { return nil }
+        guard fields.contains(where: { OpaqueText.mayNeedRepair($0.value) }) else { return nil }
         var restored = HTTPHeaders()
         restored.reserveCapacity(fields.count)
         for (name, value) in fields {
             let value = OpaqueText.trimmed(value) ?? value
-            let found = isHTTP2 || !OpaqueText.isSuspect(value) ? nil : raw.value(of: name, readAs: value)
+            let found = isHTTP2 || !OpaqueText.mayContainEscapes(value) ? nil : raw.value(of: name, decodedAs: value)
             restored.add(name: name, value: found ?? value)
         }
         return restored

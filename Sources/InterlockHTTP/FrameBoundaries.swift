@@ -38,7 +38,7 @@ package struct FrameBoundaries {
 
     /// Returns the length of the next part: up to the last end of a frame within the first `length` bytes. If no frame
     /// ends there, the part has all of them, and up to 16 KiB more of the same frame.
-    package mutating func lengthOfNext(_ bytes: UnsafeRawBufferPointer, about length: Int) -> Int {
+    package mutating func lengthOfNextPart(_ bytes: UnsafeRawBufferPointer, targetLength length: Int) -> Int {
         let first = UnsafeRawBufferPointer(rebasing: bytes.prefix(length))
         var lookahead = self
         if let end = lookahead.lastEnd(in: first), end < first.count {
@@ -92,7 +92,7 @@ package struct FrameBoundaries {
 }
 
 /// Splits a server's bytes so that the buffer of the frame parser stays small.
-package final class FrameCutter: ChannelInboundHandler {
+package final class FrameSplitter: ChannelInboundHandler {
     package typealias InboundIn = ByteBuffer
     package typealias InboundOut = ByteBuffer
 

@@ -24,7 +24,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
 
     private let isTLS: Bool
     /// The time in which the server must send its first settings, or answer a PING.
-    private let silenceLimit: TimeAmount
+    private let responseTimeout: TimeAmount
     private let pool: HTTPConnectionPool
     /// Whether the server's settings have arrived.
     private(set) var isReady = false
@@ -42,30 +42,30 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
     private var lastRead = NIODeadline.uptimeNanoseconds(0)
     /// The timer that closes the connection if the server does not respond in time.
     private var responseTimer: Scheduled<Void>?
-    private let madeAt: NIODeadline
+    private let createdAt: NIODeadline
     /// The deadline at which the connection closes if it stays unused.
-    var unusedUntil = NIODeadline.distantFuture
+    var idleDeadline = NIODeadline.distantFuture
     /// The deadline after which the connection carries no further request.
     var retiresAt = NIODeadline.distantFuture
 
-    private init(pool: HTTPConnectionPool, isTLS: Bool, silenceLimit: TimeAmount) {
+    private init(pool: HTTPConnectionPool, isTLS: Bool, responseTimeout: TimeAmount) {
         self.pool = pool
-        madeAt = pool.eventLoop.now
+        createdAt = pool.eventLoop.now
         self.isTLS = isTLS
         // Many calls depend on the connection, so it survives pauses that would be too long for a handshake.
-        self.silenceLimit = max(silenceLimit, .seconds(1))
+        self.responseTimeout = max(responseTimeout, .seconds(1))
     }
 
     /// Installs the HTTP/2 handlers and this one in a connection's pipeline.
-    static func onConnection(
-        _ channel: any Channel, pool: HTTPConnectionPool, isTLS: Bool, silenceLimit: TimeAmount
+    static func installOnConnection(
+        _ channel: any Channel, pool: HTTPConnectionPool, isTLS: Bool, responseTimeout: TimeAmount
     ) throws -> HTTP2ClientConnection {
-        let connection = HTTP2ClientConnection(pool: pool, isTLS: isTLS, silenceLimit: silenceLimit)
+        let connection = HTTP2ClientConnection(pool: pool, isTLS: isTLS, responseTimeout: responseTimeout)
         let protocolHandler = NIOHTTP2Handler(
             mode: .client, eventLoop: channel.eventLoop, connectionConfiguration: HTTPProtocol.connection(settings),
             streamConfiguration: HTTPProtocol.streams(maximumResets: maximumResets)
         ) { pushed in pushed.close() }
-        try channel.pipeline.syncOperations.addHandlers(FrameCutter(), protocolHandler, connection)
+        try channel.pipeline.syncOperations.addHandlers(FrameSplitter(), protocolHandler, connection)
         connection.multiplexer = try protocolHandler.syncMultiplexer()
         connection.startResponseTimer()
         return connection
@@ -73,7 +73,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
 
     // MARK: Requests
 
-    var hasRoom: Bool { isReady && !isRetired && isOpen && opening.count + streams.count < maximumStreams }
+    var hasCapacity: Bool { isReady && !isRetired && isOpen && opening.count + streams.count < maximumStreams }
 
     /// Whether the connection is ready, and carries no request. Requests wait for a connection that is not ready.
     var isIdle: Bool { isReady && opening.isEmpty && streams.isEmpty }
@@ -90,7 +90,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
         let stream = NIOLoopBoundBox<HTTPClientConnection?>(nil, eventLoop: context.eventLoop)
         multiplexer.createStreamChannel(promise: created) { [isTLS] channel in
             channel.eventLoop.makeCompletedFuture {
-                stream.value = try HTTPClientConnection.onStream(channel, home: boundSelf.value, isTLS: isTLS)
+                stream.value = try HTTPClientConnection.installOnStream(channel, owner: boundSelf.value, isTLS: isTLS)
             }
         }
         created.futureResult.assumeIsolated().whenComplete { [self] result in
@@ -129,12 +129,12 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
 
     func closed(_ stream: HTTPClientConnection) {
         guard let (_, startedAt) = streams.removeValue(forKey: ObjectIdentifier(stream)) else { return }
-        if !stream.isAnswerWhole, lastRead < startedAt { sendPing() }
+        if !stream.isAnswerComplete, lastRead < startedAt { sendPing() }
         capacityChanged()
     }
 
     private func capacityChanged() {
-        if !isRetired { pool.hasRoom(self) } else if isIdle { context?.close(promise: nil) }
+        if !isRetired { pool.hasCapacity(self) } else if isIdle { context?.close(promise: nil) }
     }
 
     /// Sends a PING to check that the server still responds: a server that is down may cause no error.
@@ -146,7 +146,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
     }
 
     private func startResponseTimer() {
-        let responseTimer = context?.eventLoop.assumeIsolated().scheduleTask(in: silenceLimit) { [self] in
+        let responseTimer = context?.eventLoop.assumeIsolated().scheduleTask(in: responseTimeout) { [self] in
             self.responseTimer = nil
             context?.close(promise: nil)
         }
@@ -215,7 +215,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
             for receiver in opening { receiver.notConnected(HTTPClientConnection.Closed()) }
             guard !isRetired else { return }
             isRetired = true
-            return pool.failedToConnect(self, madeAt: madeAt)
+            return pool.failedToConnect(self, createdAt: createdAt)
         }
         retire()
         // The requests have not begun, so other connections can carry them.

@@ -51,8 +51,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         case switching(any HTTPClientReceiver, HTTPResponseHead)
     }
 
-    private let home: any HTTPClientConnectionOwner
-    private let largeReads: LargeReads?
+    private let owner: any HTTPClientConnectionOwner
+    private let largeReadLimiter: LargeReadLimiter?
     fileprivate let fields: FieldBytes
     private var machine: HTTPClientStateMachine
     private var recipient = Recipient.nobody
@@ -61,29 +61,29 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     /// The error that fails the request when the channel ends.
     private var cause: any Error = Closed()
     /// The deadline at which the connection closes if it stays unused.
-    var unusedUntil = NIODeadline.uptimeNanoseconds(0)
+    var idleDeadline = NIODeadline.uptimeNanoseconds(0)
     /// The keep-alive timeout that the server announced, if any.
-    private(set) var keepAlive: TimeAmount?
+    private(set) var keepAliveTimeout: TimeAmount?
     /// The deadline after which the connection carries no further request.
     var retiresAt = NIODeadline.distantFuture
 
     private init(
-        home: any HTTPClientConnectionOwner, carrier: HTTPClientStateMachine.Carrier, eventLoop: any EventLoop,
-        largeReads: LargeReads? = nil
+        owner: any HTTPClientConnectionOwner, carrier: HTTPClientStateMachine.Carrier, eventLoop: any EventLoop,
+        largeReadLimiter: LargeReadLimiter? = nil
     ) {
-        self.home = home
+        self.owner = owner
         self.eventLoop = eventLoop
-        self.largeReads = largeReads
+        self.largeReadLimiter = largeReadLimiter
         machine = HTTPClientStateMachine(carrier)
         fields = FieldBytes(isHTTP2: carrier == .stream)
     }
 
     /// Installs the codec and this handler in a connection's pipeline.
-    package static func onConnection(
-        _ channel: any Channel, home: any HTTPClientConnectionOwner, largeReads: LargeReads? = nil
+    package static func installOnConnection(
+        _ channel: any Channel, owner: any HTTPClientConnectionOwner, largeReadLimiter: LargeReadLimiter? = nil
     ) throws -> HTTPClientConnection {
         let connection = HTTPClientConnection(
-            home: home, carrier: .connection, eventLoop: channel.eventLoop, largeReads: largeReads)
+            owner: owner, carrier: .connection, eventLoop: channel.eventLoop, largeReadLimiter: largeReadLimiter)
         let pipeline = channel.pipeline.syncOperations
         let decoder = HTTPResponseDecoder(
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .forward, limitConfiguration: limits)
@@ -93,10 +93,10 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     /// Installs the codec and this handler in the pipeline of a stream of an HTTP/2 connection.
-    static func onStream(
-        _ channel: any Channel, home: any HTTPClientConnectionOwner, isTLS: Bool
+    static func installOnStream(
+        _ channel: any Channel, owner: any HTTPClientConnectionOwner, isTLS: Bool
     ) throws -> HTTPClientConnection {
-        let connection = HTTPClientConnection(home: home, carrier: .stream, eventLoop: channel.eventLoop)
+        let connection = HTTPClientConnection(owner: owner, carrier: .stream, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandlers(
             StatusCheck(), HTTP2FramePayloadToHTTP1ClientCodec(httpProtocol: isTLS ? .https : .http), connection)
@@ -139,7 +139,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     private var isActive: Bool { context?.channel.isActive ?? false }
 
     /// Whether the last answer is complete, or there has been no request.
-    var isAnswerWhole: Bool { machine.isAnswerWhole }
+    var isAnswerComplete: Bool { machine.isAnswerComplete }
 
     package func send(_ head: HTTPRequestHead) {
         guard let context, machine.requestPart() == .proceed else { return }
@@ -230,7 +230,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             throw Closed()
         }
         recipient = .nobody
-        home.closed(self)
+        owner.closed(self)
         let encoder = try pipeline.context(handlerType: ClientRequestEncoder.self)
         let decoder = try decoder(in: pipeline)
         let bytes = try pipeline.context(handlerType: RawReadObserver.self)
@@ -274,12 +274,12 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     /// Classifies a head. The decoders also accept invalid heads, and heads that do not show where the answer ends.
     private func kind(of head: HTTPResponseHead) -> HTTPClientStateMachine.AnswerHead {
         let status = head.status.code
-        guard status >= 100 else { return .flawed(.status) }
-        if status == HTTPResponseStatus.switchingProtocols.code { return isStream ? .flawed(.status) : .switching }
+        guard status >= 100 else { return .malformed(.status) }
+        if status == HTTPResponseStatus.switchingProtocols.code { return isStream ? .malformed(.status) : .switching }
         if isStream {
-            guard head.headers.hasClearLength else { return .flawed(.contentLength) }
-        } else if head.headers.unknownTransferCoding != nil {
-            return .flawed(.transferCoding)
+            guard head.headers.hasValidContentLength else { return .malformed(.contentLength) }
+        } else if head.headers.unsupportedTransferCoding != nil {
+            return .malformed(.transferCoding)
         }
         return status < 200 ? .informational : .final(keepsAlive: isStream || head.isKeepAlive)
     }
@@ -330,16 +330,16 @@ extension HTTPClientConnection {
         case .reportAllReceived: receiver?.readComplete()
         case .free:
             resumeReading()
-            home.free(self)
+            owner.free(self)
         case .close: leaveAndClose()
         case .closeLater:
-            home.closed(self)
+            owner.closed(self)
             context?.eventLoop.assumeIsolated().execute { [self] in context?.close(promise: nil) }
-        case .leave: home.closed(self)
-        case .fail(let ending): fail(ending)
-        case .leaveAndFail(let ending):
-            home.closed(self)
-            fail(ending)
+        case .leave: owner.closed(self)
+        case .fail(let failureKind): fail(failureKind)
+        case .leaveAndFail(let failureKind):
+            owner.closed(self)
+            fail(failureKind)
         }
     }
 
@@ -347,12 +347,12 @@ extension HTTPClientConnection {
         switch action {
         case .ignore: break
         case .deliver:
-            if !isStream { keepAlive = head.headers.keepAlive }
+            if !isStream { keepAliveTimeout = head.headers.keepAliveTimeout }
             receiver?.received(head)
         case .deliverInformational: receiver?.receivedInformational(head)
         case .keepForSwitch:
             if let receiver { recipient = .switching(receiver, head) }
-        case .reject(let flaw): reject(Malformed(flaw, head))
+        case .reject(let error): reject(Malformed(error, head))
         case .close: leaveAndClose()
         }
     }
@@ -365,7 +365,7 @@ extension HTTPClientConnection {
             guard case .switching(let receiver, let head) = recipient else { return }
             recipient = .receiver(receiver)
             receiver.switchedProtocols(head, self)
-        case .reject(let flaw): reject(Malformed(flaw))
+        case .reject(let error): reject(Malformed(error))
         case .close: leaveAndClose()
         }
     }
@@ -383,11 +383,11 @@ extension HTTPClientConnection {
         switch action {
         case .none: break
         case .read: context?.read()
-        case .askForTurn: largeReads?.ask(self)
-        case .endTurn: largeReads?.ended()
-        case .endTurnAndAsk:
-            largeReads?.ended()
-            largeReads?.ask(self)
+        case .requestTurn: largeReadLimiter?.requestTurn(self)
+        case .endTurn: largeReadLimiter?.ended()
+        case .endTurnAndRequestAnother:
+            largeReadLimiter?.ended()
+            largeReadLimiter?.requestTurn(self)
         }
     }
 
@@ -398,13 +398,13 @@ extension HTTPClientConnection {
 
     /// Leaves the pool immediately, then closes the channel, which may take a while.
     private func leaveAndClose() {
-        home.closed(self)
+        owner.closed(self)
         context?.close(promise: nil)
     }
 
-    private func fail(_ ending: HTTPClientStateMachine.Ending) {
+    private func fail(_ failureKind: HTTPClientStateMachine.FailureKind) {
         let receiver = releaseReceiver()
-        switch ending {
+        switch failureKind {
         case .failed: receiver?.failed(cause)
         case .unprocessed: receiver?.failed(Interruption(kind: .unprocessed, cause: cause))
         case .stale: receiver?.failed(Interruption(kind: .stale, cause: cause))
@@ -413,7 +413,7 @@ extension HTTPClientConnection {
 
     /// Returns whether `RawReadObserver` passes the bytes on to the decoder.
     fileprivate func accepts(_ bytes: ByteBuffer) -> Bool {
-        let isLarge = largeReads != nil && bytes.readableBytes >= LargeReads.size
+        let isLarge = largeReadLimiter != nil && bytes.readableBytes >= LargeReadLimiter.size
         switch machine.bytesReceived(bytes.readEnd, isLarge: isLarge) {
         case .deliver: return true
         case .ignore: return false
@@ -427,19 +427,19 @@ extension HTTPClientConnection {
 extension HTTPClientConnection: LargeReader {
     func readInTurn() -> Bool {
         // The read may no longer be needed.
-        guard let context, machine.reads.sliceStarted() == .read else { return false }
+        guard let context, machine.reads.turnStarted() == .read else { return false }
         context.read()
         return true
     }
 }
 
 extension HTTPClientConnection.Malformed {
-    fileprivate init(_ flaw: HTTPClientStateMachine.Flaw, _ head: HTTPResponseHead? = nil) {
-        switch flaw {
+    fileprivate init(_ error: HTTPClientStateMachine.ProtocolError, _ head: HTTPResponseHead? = nil) {
+        switch error {
         case .status: reason = "the answer's status is \(head?.status.code ?? 0)"
         case .contentLength: reason = "the answer's Content-Length is not a single number"
-        case .transferCoding: reason = "the answer's transfer coding is \"\(head?.headers.unknownTransferCoding ?? "")\""
-        case .noHead: reason = "the answer ended before its headers"
+        case .transferCoding: reason = "the answer's transfer coding is \"\(head?.headers.unsupportedTransferCoding ?? "")\""
+        case .missingHead: reason = "the answer ended before its headers"
         }
     }
 }

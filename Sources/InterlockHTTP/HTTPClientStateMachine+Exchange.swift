@@ -19,9 +19,9 @@ extension HTTPClientStateMachine {
             case unsent
             case sent(at: Duration)
             /// The server reports that it will not act on the request.
-            case disowned
+            case unprocessed
             /// The answer has begun: with any byte on a connection, with a head on a stream.
-            case heard
+            case answering
         }
 
         /// Whether a flush is in progress. An answer read during a flush is the last one, because NIO drains the socket
@@ -41,7 +41,7 @@ extension HTTPClientStateMachine {
         /// The time within which a request and the server's close of its idle connection may cross on the network.
         private static let staleWindow = Duration.seconds(1)
 
-        let past: Past
+        let usage: Usage
         var request = Request.sending
         var answer = Answer.awaited
         var processing = Processing.unsent
@@ -49,14 +49,14 @@ extension HTTPClientStateMachine {
         var tail = Tail.open(.address(0))
         var disposition = Disposition.reusable
 
-        init(past: Past) {
-            self.past = past
+        init(usage: Usage) {
+            self.usage = usage
         }
 
         mutating func take(_ head: AnswerHead) -> HeadAction {
             guard disposition.isOpen else { return .ignore }
             switch answer {
-            case .awaited: processing = .heard
+            case .awaited: processing = .answering
             case .switching, .switched: return .ignore
             case .begun:
                 disposition = .closing(.none)
@@ -71,9 +71,9 @@ extension HTTPClientStateMachine {
                 answer = .begun
                 if !keepsAlive { disposition = .last }
                 return .deliver
-            case .flawed(let flaw):
+            case .malformed(let error):
                 disposition = .closing(.other)
-                return .reject(flaw)
+                return .reject(error)
             }
         }
 
@@ -87,12 +87,12 @@ extension HTTPClientStateMachine {
                 return .switchProtocols
             case .awaited:
                 disposition = .closing(.other)
-                return .reject(.noHead)
+                return .reject(.missingHead)
             }
         }
 
         /// The next use of the connection, once the answer is complete.
-        var succession: Succession {
+        var nextUse: NextUse {
             // If the server answers early, the rest of the request is not sent.
             guard disposition == .reusable, request == .sent, flush == .idle else { return .close }
             switch tail {
@@ -117,10 +117,10 @@ extension HTTPClientStateMachine {
             }
         }
 
-        func ending(at now: Duration) -> Ending {
+        func failureKind(at now: Duration) -> FailureKind {
             switch processing {
-            case .heard: return .failed
-            case .unsent, .disowned: return .unprocessed
+            case .answering: return .failed
+            case .unsent, .unprocessed: return .unprocessed
             case .sent(let sentAt):
                 switch disposition.cause {
                 case .refusedStream: return .unprocessed
@@ -128,7 +128,7 @@ extension HTTPClientStateMachine {
                 case .none, .connectionEnd:
                     // A server that closes an idle connection has not seen the request. One that closes it later has
                     // failed while working on the request.
-                    return past == .reused && now - sentAt <= Self.staleWindow ? .stale : .failed
+                    return usage == .reused && now - sentAt <= Self.staleWindow ? .stale : .failed
                 }
             }
         }
@@ -168,13 +168,13 @@ extension HTTPClientStateMachine {
         }
     }
 
-    enum Past {
+    enum Usage {
         case fresh
         /// The connection has carried an earlier request.
         case reused
     }
 
-    enum Succession {
+    enum NextUse {
         case another
         case close
     }

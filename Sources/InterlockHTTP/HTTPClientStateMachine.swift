@@ -26,16 +26,16 @@ package struct HTTPClientStateMachine: Sendable {
         case switching
         /// The head of the answer itself.
         case final(keepsAlive: Bool)
-        case flawed(Flaw)
+        case malformed(ProtocolError)
     }
 
     /// The reason that an answer is not valid HTTP.
-    package enum Flaw: Equatable, Sendable {
+    package enum ProtocolError: Equatable, Sendable {
         case status
         case contentLength
         case transferCoding
         /// The end came before a head.
-        case noHead
+        case missingHead
     }
 
     /// The kinds of errors that requests distinguish.
@@ -50,7 +50,7 @@ package struct HTTPClientStateMachine: Sendable {
     }
 
     /// The way in which a request fails.
-    package enum Ending: Equatable, Sendable {
+    package enum FailureKind: Equatable, Sendable {
         /// The server may have acted on the request.
         case failed
         /// The server has not acted on the request.
@@ -75,7 +75,7 @@ package struct HTTPClientStateMachine: Sendable {
         /// Keep the head until `EndAction.switchProtocols`.
         case keepForSwitch
         /// Record the error as the cause of the failure, leave the pool, and close the channel.
-        case reject(Flaw)
+        case reject(ProtocolError)
         /// Leave the pool, and close the channel.
         case close
     }
@@ -95,7 +95,7 @@ package struct HTTPClientStateMachine: Sendable {
         /// Deliver the head that was kept. The receiver calls `handOver` or abandons the request.
         case switchProtocols
         /// Record the error as the cause of the failure, leave the pool, and close the channel.
-        case reject(Flaw)
+        case reject(ProtocolError)
         /// Leave the pool, and close the channel.
         case close
     }
@@ -123,19 +123,19 @@ package struct HTTPClientStateMachine: Sendable {
         case closeLater
         case leave
         /// Release the receiver, and fail its request.
-        case fail(Ending)
+        case fail(FailureKind)
         /// Leave the pool, then release the receiver and fail its request.
-        case leaveAndFail(Ending)
+        case leaveAndFail(FailureKind)
     }
 
     // MARK: States
 
     private enum State {
         /// No request is under way.
-        case unused(Past)
+        case unused(Usage)
         case exchanging(Exchange)
         /// The answer is complete, but the read that contains its end is not, so more bytes may follow.
-        case answered(Succession)
+        case answered(NextUse)
         /// The connection has left the pool, carries no request, and is closed, closing, or handed over.
         case over(LastAnswer)
     }
@@ -164,7 +164,7 @@ package struct HTTPClientStateMachine: Sendable {
     }
 
     /// Whether the last answer is complete, or there has been no request.
-    package var isAnswerWhole: Bool {
+    package var isAnswerComplete: Bool {
         switch state {
         case .unused, .answered, .over(.complete): true
         case .exchanging, .over(.incomplete): false
@@ -179,8 +179,8 @@ extension HTTPClientStateMachine {
     /// - Parameter isReused: whether the stream's connection has carried an earlier request. An HTTP/1.1 connection
     ///   keeps track of this itself.
     package mutating func begin(isReused: Bool = false) -> RequestAction {
-        guard case .unused(let past) = state else { return .refuse }
-        state = .exchanging(Exchange(past: isReused ? .reused : past))
+        guard case .unused(let usage) = state else { return .refuse }
+        state = .exchanging(Exchange(usage: isReused ? .reused : usage))
         return .proceed
     }
 
@@ -229,8 +229,8 @@ extension HTTPClientStateMachine {
 
     /// Records that the server reported the request as unprocessed.
     package mutating func declaredUnprocessed() {
-        guard case .exchanging(var exchange) = state, exchange.processing != .heard else { return }
-        exchange.processing = .disowned
+        guard case .exchanging(var exchange) = state, exchange.processing != .answering else { return }
+        exchange.processing = .unprocessed
         state = .exchanging(exchange)
     }
 
@@ -259,7 +259,7 @@ extension HTTPClientStateMachine {
     package mutating func bytesReceived(_ end: ReadEnd, isLarge: Bool) -> PartAction {
         switch state {
         case .exchanging(var exchange):
-            exchange.processing = .heard
+            exchange.processing = .answering
             exchange.tail = .open(end)
             state = .exchanging(exchange)
             reads.received(isLarge: isLarge)
@@ -305,7 +305,7 @@ extension HTTPClientStateMachine {
         switch state {
         case .exchanging(var exchange):
             let action = exchange.takeEnd()
-            state = action == .deliver ? .answered(exchange.succession) : .exchanging(exchange)
+            state = action == .deliver ? .answered(exchange.nextUse) : .exchanging(exchange)
             if action == .deliver { reads.answerEnded() }
             return action
         case .unused, .answered:
@@ -323,8 +323,8 @@ extension HTTPClientStateMachine {
     /// Completes a read: nothing followed an answer that ended in it.
     /// - Parameter isActive: whether the channel can still be written to.
     package mutating func readCompleted(isActive: Bool) -> Action {
-        guard case .answered(let succession) = state else { return .none }
-        guard carrier == .connection, succession == .another, isActive else {
+        guard case .answered(let nextUse) = state else { return .none }
+        guard carrier == .connection, nextUse == .another, isActive else {
             state = .over(.complete)
             return carrier == .connection ? .close : .closeLater
         }
@@ -387,8 +387,8 @@ extension HTTPClientStateMachine {
         switch state {
         case .exchanging(let exchange):
             state = .over(.incomplete)
-            let ending = exchange.ending(at: now())
-            return exchange.disposition.isPooled ? .leaveAndFail(ending) : .fail(ending)
+            let failureKind = exchange.failureKind(at: now())
+            return exchange.disposition.isPooled ? .leaveAndFail(failureKind) : .fail(failureKind)
         case .unused, .answered:
             state = .over(.complete)
             return .leave

@@ -34,7 +34,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     private let origin: HTTPOrigin
     private let settings: Settings
     private let environment: HTTPClientEnvironment
-    private let largeReads: LargeReads?
+    private let largeReadLimiter: LargeReadLimiter?
     package let eventLoop: any EventLoop
     /// The unused HTTP/1.1 connections, the most recently used one last.
     private var idle: Deque<HTTPClientConnection> = []
@@ -47,15 +47,15 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     private var sweep: (at: NIODeadline, timer: Scheduled<Void>)?
     private var isClosed = false
 
-    /// Creates a pool. `largeReads` keeps large answers from delaying the event loop's other work; `nil` if the
+    /// Creates a pool. `largeReadLimiter` keeps large answers from delaying the event loop's other work; `nil` if the
     /// loop does no other work.
     package init(
         _ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop, environment: HTTPClientEnvironment = .system,
-        largeReads: LargeReads? = nil
+        largeReadLimiter: LargeReadLimiter? = nil
     ) {
         self.origin = origin
         self.environment = environment
-        self.largeReads = largeReads
+        self.largeReadLimiter = largeReadLimiter
         expectsHTTP2 = origin.speaksHTTP2
         self.settings = settings
         self.eventLoop = eventLoop
@@ -67,14 +67,14 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     package func lease(for receiver: any HTTPClientReceiver, avoidsUnused: Bool = false) {
         let now = eventLoop.now
         while !avoidsUnused, let connection = idle.popLast() {
-            guard connection.isOpen, now < min(connection.unusedUntil, connection.retiresAt) else {
+            guard connection.isOpen, now < min(connection.idleDeadline, connection.retiresAt) else {
                 connection.close()
                 continue
             }
             return connection.begin(for: receiver)
         }
         for connection in http2Connections where connection.isReady && connection.retiresAt <= now { connection.retire() }
-        if let connection = http2Connections.first(where: { $0.hasRoom }) { return connection.begin(for: receiver) }
+        if let connection = http2Connections.first(where: { $0.hasCapacity }) { return connection.begin(for: receiver) }
         waiting.append((receiver, now))
         connectIfNeeded()
     }
@@ -152,16 +152,17 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     private func serve(_ channel: any Channel, speaksHTTP2: Bool) throws {
         expectsHTTP2 = speaksHTTP2
         guard speaksHTTP2 else {
-            let connection = try HTTPClientConnection.onConnection(channel, home: self, largeReads: largeReads)
+            let connection = try HTTPClientConnection.installOnConnection(
+                channel, owner: self, largeReadLimiter: largeReadLimiter)
             connection.retiresAt = retirementDeadline
             connections[ObjectIdentifier(connection)] = connection
             return free(connection)
         }
-        let connection = try HTTP2ClientConnection.onConnection(
-            channel, pool: self, isTLS: origin.tls != nil, silenceLimit: settings.connectTimeout)
+        let connection = try HTTP2ClientConnection.installOnConnection(
+            channel, pool: self, isTLS: origin.tls != nil, responseTimeout: settings.connectTimeout)
         connection.retiresAt = retirementDeadline
         http2Connections.append(connection)
-        hasRoom(connection)
+        hasCapacity(connection)
     }
 
     private func finished(_ result: Result<Void, any Error>, _ startedAt: NIODeadline) {
@@ -180,10 +181,11 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         let now = eventLoop.now
         guard now < connection.retiresAt else { return connection.close() }
         if let next = waiting.popFirst() { return connection.begin(for: next.receiver) }
-        connection.unusedUntil = now + min(settings.idleTimeout, connection.keepAlive?.minusTransitMargin ?? settings.idleTimeout)
-        guard !isClosed, now < connection.unusedUntil else { return connection.close() }
+        connection.idleDeadline =
+            now + min(settings.idleTimeout, connection.keepAliveTimeout?.minusTransitMargin ?? settings.idleTimeout)
+        guard !isClosed, now < connection.idleDeadline else { return connection.close() }
         idle.append(connection)
-        scheduleSweep(by: connection.unusedUntil)
+        scheduleSweep(by: connection.idleDeadline)
     }
 
     package func closed(_ connection: HTTPClientConnection) {
@@ -193,19 +195,19 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     }
 
     /// Starts waiting requests on a connection that has free capacity.
-    func hasRoom(_ connection: HTTP2ClientConnection) {
-        while connection.hasRoom, let next = waiting.popFirst() { connection.begin(for: next.receiver) }
+    func hasCapacity(_ connection: HTTP2ClientConnection) {
+        while connection.hasCapacity, let next = waiting.popFirst() { connection.begin(for: next.receiver) }
         guard connection.isIdle else { return connectIfNeeded() }
         guard !isClosed else { return connection.retire() }
-        connection.unusedUntil = eventLoop.now + settings.idleTimeout
-        scheduleSweep(by: connection.unusedUntil)
+        connection.idleDeadline = eventLoop.now + settings.idleTimeout
+        scheduleSweep(by: connection.idleDeadline)
     }
 
     /// Fails the requests that waited for a connection that ended before it was ready.
-    func failedToConnect(_ connection: HTTP2ClientConnection, madeAt: NIODeadline) {
+    func failedToConnect(_ connection: HTTP2ClientConnection, createdAt: NIODeadline) {
         http2Connections.removeAll { $0 === connection }
         var reported: [any HTTPClientReceiver] = []
-        while reported.count < HTTP2ClientConnection.assumedStreams, let next = waiting.first, next.since <= madeAt {
+        while reported.count < HTTP2ClientConnection.assumedStreams, let next = waiting.first, next.since <= createdAt {
             reported.append(waiting.removeFirst().receiver)
         }
         for receiver in reported { receiver.notConnected(HTTPClientConnection.Closed()) }
@@ -231,10 +233,10 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     private func closeUnused() {
         sweep = nil
         let now = eventLoop.now
-        for connection in idle where connection.unusedUntil <= now { connection.close() }
-        for connection in http2Connections where connection.isIdle && connection.unusedUntil <= now { connection.retire() }
-        let next = idle.lazy.map(\.unusedUntil).min() ?? .distantFuture
-        let nextHTTP2 = http2Connections.lazy.filter(\.isIdle).map(\.unusedUntil).min() ?? .distantFuture
+        for connection in idle where connection.idleDeadline <= now { connection.close() }
+        for connection in http2Connections where connection.isIdle && connection.idleDeadline <= now { connection.retire() }
+        let next = idle.lazy.map(\.idleDeadline).min() ?? .distantFuture
+        let nextHTTP2 = http2Connections.lazy.filter(\.isIdle).map(\.idleDeadline).min() ?? .distantFuture
         guard min(next, nextHTTP2) < .distantFuture else { return }
         // Connections that expire at slightly different times are closed together. `lease` checks their deadlines, so
         // that expired ones are not used.

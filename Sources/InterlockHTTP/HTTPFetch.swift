@@ -7,7 +7,7 @@ package final class HTTPFetch: HTTPClientReceiver {
         package var head: HTTPResponseHead
         package var body: ByteBuffer
         /// Whether the body exceeded the limit and was truncated.
-        package var isCut: Bool
+        package var isTruncated: Bool
     }
 
     package enum Failure: Error {
@@ -16,7 +16,7 @@ package final class HTTPFetch: HTTPClientReceiver {
         /// No complete answer arrived in time.
         case timedOut
         /// The connection ended before the answer was complete.
-        case brokenOff(any Error)
+        case interrupted(any Error)
         case cancelled
     }
 
@@ -71,13 +71,13 @@ package final class HTTPFetch: HTTPClientReceiver {
 
     package func notConnected(_ error: any Error) { end(.failure(.notConnected(error))) }
 
-    package func received(_ head: HTTPResponseHead) { answer = Answer(head: head, body: ByteBuffer(), isCut: false) }
+    package func received(_ head: HTTPResponseHead) { answer = Answer(head: head, body: ByteBuffer(), isTruncated: false) }
 
     package func received(_ part: ByteBuffer) {
         let remaining = maximumBytes - (answer?.body.readableBytes ?? 0)
         answer?.body.writeImmutableBuffer(part.getSlice(at: part.readerIndex, length: min(remaining, part.readableBytes)) ?? part)
         guard part.readableBytes > remaining, var answer else { return }
-        answer.isCut = true
+        answer.isTruncated = true
         end(.success(answer))
     }
 
@@ -89,7 +89,7 @@ package final class HTTPFetch: HTTPClientReceiver {
 
     package func failed(_ error: any Error) {
         connection = nil
-        end(.failure(.brokenOff((error as? HTTPClientConnection.Interruption)?.cause ?? error)))
+        end(.failure(.interrupted((error as? HTTPClientConnection.Interruption)?.cause ?? error)))
     }
 
     package func readComplete() {}

@@ -4,7 +4,7 @@ package import NIOHTTP1
 extension HTTPHeaders {
     /// Whether `Content-Length` is absent, or present once and all digits. The HTTP/1.1 decoder checks this; the HTTP/2
     /// decoder does not.
-    package var hasClearLength: Bool {
+    package var hasValidContentLength: Bool {
         let lengths = self["Content-Length"]
         return lengths.count < 2
             && lengths.allSatisfy { !$0.isEmpty && $0.utf8.count <= 18 && $0.utf8.allSatisfy { 48...57 ~= $0 } }
@@ -12,7 +12,7 @@ extension HTTPHeaders {
 
     /// The first transfer coding that is not supported, or `nil` if there is none. NIO's decoders would silently drop
     /// it (RFC 9112, section 6.1). `identity`, which some servers still send, is ignored.
-    package var unknownTransferCoding: String? {
+    package var unsupportedTransferCoding: String? {
         guard contains(name: "Transfer-Encoding") else { return nil }
         let codings = self[canonicalForm: "Transfer-Encoding"]
         var hasChunks = false
@@ -25,7 +25,7 @@ extension HTTPHeaders {
 
     /// The time for which the server keeps an unused connection, from `Keep-Alive`, or `nil` if the field has no valid
     /// timeout.
-    package var keepAlive: TimeAmount? {
+    package var keepAliveTimeout: TimeAmount? {
         guard contains(name: "Keep-Alive") else { return nil }
         for parameter in self["Keep-Alive"].flatMap({ $0.split(separator: ",") }) {
             let words = parameter.split(separator: "=", maxSplits: 1).map { $0.filter { $0 != " " && $0 != "\t" } }

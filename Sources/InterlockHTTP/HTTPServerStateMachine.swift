@@ -15,7 +15,7 @@ package struct HTTPServerStateMachine: Sendable {
     }
 
     /// The connection's use after a request.
-    package enum Succession: Sendable {
+    package enum NextUse: Sendable {
         case another
         /// Another request, but only if the client is asked for its body (`100 Continue`). Otherwise it is unknown
         /// whether the client still sends the body.
@@ -52,7 +52,7 @@ package struct HTTPServerStateMachine: Sendable {
         /// Queue the part behind the others.
         case wait
         /// Queue the part, and call `sliceStarted` in a later slice.
-        case waitForTurn
+        case waitForSlice
     }
 
     package enum PartAction: Equatable, Sendable {
@@ -62,7 +62,7 @@ package struct HTTPServerStateMachine: Sendable {
         case choose
         case collect
         /// The collected request is complete: execute it.
-        case carryOut
+        case executeRequest
         case relay
         /// Relay the end, then call `advance`.
         case relayEnd
@@ -78,7 +78,7 @@ package struct HTTPServerStateMachine: Sendable {
         /// Release the request, extend the idle deadline, and take the waiting parts.
         case awaitRequest
         /// Release the receiver, extend the idle deadline, and read on.
-        case dropRest
+        case dropRemainder
         case dropWaiting
         /// Release the receiver, drop the waiting parts, and call `outputFlushed` once everything is written.
         case finish
@@ -95,7 +95,7 @@ package struct HTTPServerStateMachine: Sendable {
         /// Report the deadline to the relay.
         case reportAlarm
         /// Answer with the problem, or abort an answer that has begun.
-        case breakRequest
+        case abortRequest
         /// Answer with the problem: the request cannot be read.
         case refuse
     }
@@ -119,7 +119,7 @@ package struct HTTPServerStateMachine: Sendable {
         /// `departed` if the client has left, or its key was removed: the rest of the request is not awaited.
         enum Client { case present, departed }
 
-        var succession: Succession
+        var nextUse: NextUse
         var receiver = Receiver.undecided
         var demand = Demand.wanted
         var remainder = Remainder.coming
@@ -129,9 +129,9 @@ package struct HTTPServerStateMachine: Sendable {
         /// The remainder to wait for before the connection closes.
         var awaitedRemainder: Remainder { remainder == .coming && client == .departed ? .read : remainder }
 
-        mutating func ruleOutReuse() { if succession != .otherProtocol { succession = .last } }
+        mutating func ruleOutReuse() { if nextUse != .otherProtocol { nextUse = .last } }
 
-        mutating func requestEnded() { remainder = succession == .otherProtocol ? .undecodable : .read }
+        mutating func requestEnded() { remainder = nextUse == .otherProtocol ? .undecodable : .read }
     }
 
     /// The remainder of a request: `undecodable` once it is read, if the decoder would hold back the bytes that follow.
@@ -183,7 +183,7 @@ extension HTTPServerStateMachine {
         case .idle, .exchanging: break
         }
         waitingWeight += part.weight
-        return drain == .sliceAwaited && isFirst ? .waitForTurn : .wait
+        return drain == .sliceAwaited && isFirst ? .waitForSlice : .wait
     }
 
     /// Processes a part that does not have to wait.
@@ -203,7 +203,7 @@ extension HTTPServerStateMachine {
         case (.undecided, _): return .choose
         case (_, .head): return .drop(.none)
         case (.collector, .body): return .collect
-        case (.collector, .end): return .carryOut
+        case (.collector, .end): return .executeRequest
         case (.relay, .body): return .relay
         case (.relay, .end): return .relayEnd
         case (.nobody, .end): return .drop(advance())
@@ -222,31 +222,31 @@ extension HTTPServerStateMachine {
         return advance()
     }
 
-    package var isTurnAwaited: Bool { drain == .sliceAwaited }
+    package var isSliceAwaited: Bool { drain == .sliceAwaited }
 
     /// Starts the awaited slice. The caller calls `nextWaiting` until it returns `wait`.
     package mutating func sliceStarted() { drain = .first }
 
     /// - Returns: `proceed` if the caller must call `nextWaiting`; `refuse` if the parts are already being processed,
     ///   or wait for a slice.
-    package mutating func beginTaking() -> StepAction {
+    package mutating func beginDraining() -> StepAction {
         guard drain == .none else { return .refuse }
         drain = .inFlight
         return .proceed
     }
 
-    /// Returns the action for the first waiting part, `next`. `mayGoOn` is whether the current slice has time for
+    /// Returns the action for the first waiting part, `next`. `mayContinue` is whether the current slice has time for
     /// another request.
     package mutating func nextWaiting(
-        _ next: Part?, isWritable: @autoclosure () -> Bool, mayGoOn: @autoclosure () -> Bool
+        _ next: Part?, isWritable: @autoclosure () -> Bool, mayContinue: @autoclosure () -> Bool
     ) -> WaitingAction {
         let isFirst = drain == .first
         drain = .none
         switch (state, next) {
         case (.idle, let next?) where isWritable():
-            guard isFirst || mayGoOn() else {
+            guard isFirst || mayContinue() else {
                 drain = .sliceAwaited
-                return .waitForTurn
+                return .waitForSlice
             }
             waitingWeight -= next.weight
         case (.exchanging(let exchange), let next?) where exchange.remainder == .coming: waitingWeight -= next.weight
@@ -260,7 +260,7 @@ extension HTTPServerStateMachine {
 
     /// - Returns: `proceed` if the requested read may be made now.
     package mutating func takeRead(isWritable: @autoclosure () -> Bool) -> StepAction {
-        guard read == .requested, waitingWeight < Self.maximumWaiting, !unwanted.isTooMuch else { return .refuse }
+        guard read == .requested, waitingWeight < Self.maximumWaiting, !unwanted.isOverLimit else { return .refuse }
         switch state {
         // Unread answers must not pile up.
         case .idle: guard isWritable() else { return .refuse }
@@ -277,11 +277,11 @@ extension HTTPServerStateMachine {
 // MARK: - The request and its answer
 
 extension HTTPServerStateMachine {
-    /// Begins a request. `announced` is the length of a stream's body, if the head contains it.
-    package mutating func begin(_ succession: Succession, announced: Int?) {
+    /// Begins a request. `contentLength` is the length of a stream's body, if the head contains it.
+    package mutating func begin(_ nextUse: NextUse, contentLength: Int?) {
         guard case .idle = state else { return }
-        state = .exchanging(Exchange(succession: succession))
-        unwanted.begin(announced: announced)
+        state = .exchanging(Exchange(nextUse: nextUse))
+        unwanted.begin(contentLength: contentLength)
     }
 
     /// Whether a receiver must be chosen before anything else arrives.
@@ -290,23 +290,23 @@ extension HTTPServerStateMachine {
     }
 
     /// Sets the receiver of the rest of the request.
-    package mutating func receives(_ receiver: Receiver, _ demand: Demand = .wanted) {
+    package mutating func setReceiver(_ receiver: Receiver, _ demand: Demand = .wanted) {
         updateExchange { ($0.receiver, $0.demand) = (receiver, demand) }
     }
 
     package mutating func demand(_ demand: Demand) { updateExchange { $0.demand = demand } }
 
     /// Records that the client was asked for the body, or that the request has no body.
-    package mutating func continued() { updateExchange { if $0.succession == .afterContinue { $0.succession = .another } } }
+    package mutating func continued() { updateExchange { if $0.nextUse == .afterContinue { $0.nextUse = .another } } }
 
     /// - Returns: the connection's use after this request, as the answer announces it.
-    package mutating func answerBegins() -> Succession {
+    package mutating func answerBegins() -> NextUse {
         updateExchange { $0.answer = .begun }
-        return if case .exchanging(let exchange) = state { exchange.succession } else { .last }
+        return if case .exchanging(let exchange) = state { exchange.nextUse } else { .last }
     }
 
     /// Whether `answerWritten` follows an answer that completes now.
-    package var isWrittenAwaited: Bool {
+    package var needsAnswerWritten: Bool {
         switch state {
         case .exchanging(let exchange): carrier == .stream && exchange.remainder == .coming
         case .closing(_, let remainder): carrier == .stream && remainder == .coming
@@ -324,7 +324,7 @@ extension HTTPServerStateMachine {
     /// its end.
     package mutating func advance() -> Action {
         guard case .exchanging(let exchange) = state, exchange.answer == .complete else { return .none }
-        switch exchange.succession {
+        switch exchange.nextUse {
         case .last, .otherProtocol: return finish(exchange.awaitedRemainder)
         case .another, .afterContinue: break
         }
@@ -335,8 +335,8 @@ extension HTTPServerStateMachine {
         // A stream ends by itself once both sides have ended; until its answer is written, the client's end may be on
         // its way.
         guard carrier == .stream || exchange.receiver != .nobody else { return .none }
-        receives(.nobody)
-        return .dropRest
+        setReceiver(.nobody)
+        return .dropRemainder
     }
 
     /// Records that the end of a stream's answer was passed to the network.
@@ -415,7 +415,7 @@ extension HTTPServerStateMachine {
         switch (state, cause) {
         // Only if no request waits until the client reads: such requests would have to be answered first.
         case (.idle, .malformed) where waitingWeight == 0:
-            state = .exchanging(Exchange(succession: .last, receiver: .nobody))
+            state = .exchanging(Exchange(nextUse: .last, receiver: .nobody))
             return .refuse
         case (.idle, .malformed): return finish()
         case (.exchanging(let exchange), .malformed) where exchange.client == .present:
@@ -425,8 +425,8 @@ extension HTTPServerStateMachine {
                 waitingWeight = 0
                 return .dropWaiting
             }
-            receives(.nobody)
-            return .breakRequest
+            setReceiver(.nobody)
+            return .abortRequest
         case (.idle, .disconnection), (.exchanging, _), (.closing, _), (.handedOver, _), (.closed, _): return .leave
         }
     }
@@ -460,7 +460,7 @@ extension HTTPServerStateMachine {
         guard case .exchanging(let exchange) = state, exchange.answer != .complete else { return .none }
         updateExchange { $0.client = .departed }
         // Event streams end by themselves. A client that does not read them gets a short deadline.
-        return exchange.answer == .awaited || exchange.receiver == .relay ? .breakRequest : .linger
+        return exchange.answer == .awaited || exchange.receiver == .relay ? .abortRequest : .linger
     }
 }
 

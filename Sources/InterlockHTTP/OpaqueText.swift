@@ -43,13 +43,13 @@ package enum OpaqueText {
     }
 
     /// Returns whether the text may contain repaired or escaped bytes, and needs a closer check.
-    static func isSuspect(_ text: String) -> Bool {
+    static func mayContainEscapes(_ text: String) -> Bool {
         var text = text
         return text.withUTF8 { bytes in hasHighBits(UnsafeRawBufferPointer(bytes)) && bytes.contains { $0 >= firstSuspect } }
     }
 
     /// Returns whether the text has a byte above 127, or space at an end.
-    static func isOdd(_ text: String) -> Bool {
+    static func mayNeedRepair(_ text: String) -> Bool {
         var text = text
         return text.withUTF8 { bytes in
             guard let first = bytes.first, let last = bytes.last else { return false }
@@ -73,7 +73,7 @@ package enum OpaqueText {
 
     /// Returns whether the text contains characters that represent bytes.
     static func isEscaped(_ text: String) -> Bool {
-        isSuspect(text) && text.unicodeScalars.contains { $0.value >= base + 0x80 }
+        mayContainEscapes(text) && text.unicodeScalars.contains { $0.value >= base + 0x80 }
     }
 
     /// Returns the bytes that a text of `text(of:)` represents.
@@ -156,7 +156,7 @@ struct RawFields {
 
     /// Returns the value of the next field with this name that decodes to `value`, with each byte preserved, or `nil`
     /// if no field matches.
-    mutating func value(of name: String, readAs value: String) -> String? {
+    mutating func value(of name: String, decodedAs value: String) -> String? {
         let view = bytes.readableBytesView
         var start = view.startIndex + position
         while start < view.endIndex {

@@ -1,6 +1,6 @@
 /// The body of a request that was answered before its end. Only a little of it is read, in small pieces.
 package struct UnwantedBody: Sendable {
-    package enum ReadLength: Sendable { case usual, little }
+    package enum ReadLength: Sendable { case usual, small }
 
     private enum Answer { case pending, written }
 
@@ -23,27 +23,27 @@ package struct UnwantedBody: Sendable {
     }
 
     /// Whether more was read than the limit allows.
-    var isTooMuch: Bool { dropped > limit }
+    var isOverLimit: Bool { dropped > limit }
 
     /// Whether the limit is exceeded, and the client can read its answer.
-    var mayBeStopped: Bool { isTooMuch && answer == .written }
+    var mayBeStopped: Bool { isOverLimit && answer == .written }
 
     /// Records that the end of a stream's answer was passed to the network.
     mutating func answerWritten() { answer = .written }
 
     /// The length of reads from a connection's socket.
-    package var readLength: ReadLength { carrier == .connection && dropped > 0 ? .little : .usual }
+    package var readLength: ReadLength { carrier == .connection && dropped > 0 ? .small : .usual }
 
     /// - Returns: whether this part exceeds the limit.
     mutating func drop(_ count: Int) -> Bool {
-        guard !isTooMuch else { return false }
+        guard !isOverLimit else { return false }
         dropped += count
-        return isTooMuch
+        return isOverLimit
     }
 
-    /// Starts over for another request. `announced` is the length that a stream's request announces.
-    mutating func begin(announced: Int?) {
+    /// Starts over for another request. `contentLength` is the length that a stream's request announces.
+    mutating func begin(contentLength: Int?) {
         (dropped, answer) = (0, .pending)
-        if carrier == .stream { limit = announced ?? .max <= Self.maximumAnnounced ? .max : Self.maximumOfStream }
+        if carrier == .stream { limit = contentLength ?? .max <= Self.maximumAnnounced ? .max : Self.maximumOfStream }
     }
 }

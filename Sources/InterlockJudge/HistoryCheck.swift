@@ -68,8 +68,9 @@ package struct HistoryCheck: Sendable {
     /// The results so far.
     package var report: CheckReport {
         CheckReport(
-            operations: operations, lockCycles: leases.grants, limitDecisions: limitDecisions,
-            staleWritesRefused: fencedWrites.staleWritesRefused, leasesLost: keptLeases.losses, lostLeases: keptLeases.reported,
+            operations: operations, lockGrants: leases.grants, limitDecisions: limitDecisions,
+            staleWritesRefused: fencedWrites.staleWritesRefused, lostLeaseCount: keptLeases.losses,
+            lostLeases: keptLeases.reported,
             violations: violations, violationCount: violationCount)
     }
 
@@ -87,36 +88,36 @@ package struct HistoryCheck: Sendable {
         } else {
             now = event.at
         }
-        switch event.what {
+        switch event.kind {
         case .invoked(let client, let sidecar, let operation):
             invoked(client, sidecar, operation)
         case .ended(let client, let ending):
             ended(client, ending)
         case .wrote(let client, let lock, let lease, _, let isAccepted):
-            dispatch(HistoryStep(at: now, what: .wrote(leases.lease(lease, of: client), lock: lock, isAccepted: isAccepted)))
+            dispatch(HistoryStep(at: now, kind: .wrote(leases.lease(lease, of: client), lock: lock, isAccepted: isAccepted)))
         case .linked(let client, let lock, let lease, let ttl, let change):
             let leaseChange = change == .left ? leases.left(lease, by: client) : nil
             let sidecar = leases.lease(lease, of: client)?.sidecar
             dispatch(
-                HistoryStep(at: now, what: .linked(lock: lock, lease: lease, ttl: ttl, change, sidecar: sidecar, leaseChange)))
+                HistoryStep(at: now, kind: .linked(lock: lock, lease: lease, ttl: ttl, change, sidecar: sidecar, leaseChange)))
         case .forced(let service, let state, let until):
             guard validateService(service, for: "a breaker") else { return }
-            dispatch(HistoryStep(at: now, what: .forced(service: service, state: state, until: until)))
+            dispatch(HistoryStep(at: now, kind: .forced(service: service, state: state, until: until)))
         case .breakerSeen(let sidecar, let service, let state, let generation, let until):
             guard validateService(service, for: "a breaker") else { return }
-            let seen = HistoryStep.What.breakerSeen(
+            let seen = HistoryStep.Kind.breakerSeen(
                 sidecar: sidecar, service: service, state: state, generation: generation, until: until)
-            dispatch(HistoryStep(at: now, what: seen))
+            dispatch(HistoryStep(at: now, kind: seen))
         case .faultBegan(let fault, let kind, let sidecar):
             guard faults.began(fault, kind, sidecar: sidecar, at: now) else {
                 return reportInconsistency("fault \(fault) began twice")
             }
-            dispatch(HistoryStep(at: now, what: .faultBegan(fault: fault, kind, sidecar: sidecar)))
+            dispatch(HistoryStep(at: now, kind: .faultBegan(fault: fault, kind, sidecar: sidecar)))
         case .faultEnded(let fault):
             guard let ended = faults.ended(fault, at: now) else {
                 return reportInconsistency("fault \(fault) ended without having begun")
             }
-            dispatch(HistoryStep(at: now, what: .faultEnded(fault: fault, ended.kind, sidecar: ended.sidecar)))
+            dispatch(HistoryStep(at: now, kind: .faultEnded(fault: fault, ended.kind, sidecar: ended.sidecar)))
         }
         collectFindings()
     }
@@ -126,7 +127,7 @@ package struct HistoryCheck: Sendable {
         now = max(now, end)
         self.end = now
         let open = calls.values.sorted { ($0.invoked, $0.client) < ($1.invoked, $1.client) }
-        dispatch(HistoryStep(at: now, what: .finished(open: open)))
+        dispatch(HistoryStep(at: now, kind: .finished(open: open)))
         collectFindings()
     }
 
@@ -141,7 +142,7 @@ package struct HistoryCheck: Sendable {
                 \(open.invoked.inMilliseconds) ms ended
                 """)
         }
-        dispatch(HistoryStep(at: now, what: .invoked(call, leases.invoked(call))))
+        dispatch(HistoryStep(at: now, kind: .invoked(call, leases.invoked(call))))
     }
 
     private mutating func ended(_ client: Int, _ ending: OperationEnding) {
@@ -160,7 +161,7 @@ package struct HistoryCheck: Sendable {
         default: break
         }
         let change = leases.ended(call, ending, at: now, faults: faults)
-        dispatch(HistoryStep(at: now, what: .ended(call, ending, change)))
+        dispatch(HistoryStep(at: now, kind: .ended(call, ending, change)))
     }
 
     private mutating func dispatch(_ step: HistoryStep) {

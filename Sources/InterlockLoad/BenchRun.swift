@@ -143,19 +143,19 @@ package struct BenchRun: Sendable {
     private func injectFaults(
         _ faults: (fleet: SpawnedFleet, plan: FaultPlan)?, after starts: AsyncStream<Void>, _ load: LoadRun,
         _ recorder: HistoryRecorder, _ report: @escaping @Sendable (String) -> Void
-    ) async -> FaultRig.Outcome {
-        guard let faults, !faults.plan.faults.isEmpty else { return FaultRig.Outcome() }
-        let rig = FaultRig(
+    ) async -> FaultInjector.Outcome {
+        guard let faults, !faults.plan.faults.isEmpty else { return FaultInjector.Outcome() }
+        let injector = FaultInjector(
             fleet: faults.fleet, plan: faults.plan, hotKeys: hotKeys, vanish: { _ = await load.vanish(count: $0) }, log: report,
-            note: { what in
-                await recorder.recordFromOutside(what)
+            note: { kind in
+                await recorder.recordFromOutside(kind)
                 // A restarted Redis is a new process.
-                if case .faultEnded = what, let process = await faults.fleet.redisProcessID {
+                if case .faultEnded = kind, let process = await faults.fleet.redisProcessID {
                     await load.follow("redis", process: process)
                 }
             })
-        for await _ in starts { return await rig.run() }
-        return FaultRig.Outcome()
+        for await _ in starts { return await injector.run() }
+        return FaultInjector.Outcome()
     }
 
     /// The keys with the most load: the services and the most frequently chosen locks.

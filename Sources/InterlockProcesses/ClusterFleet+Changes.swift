@@ -13,7 +13,7 @@ extension ClusterFleet {
     package func losePrimary(_ loss: PrimaryLoss, serverIndex: Int) async throws {
         var found: (primary: Member, replica: Member)?
         // After a recent promotion or demotion, the servers learn of it one by one.
-        try await eventually(within: Self.patience, "the other servers list a replica of the primary") {
+        try await eventually(within: Self.recoveryTimeout, "the other servers list a replica of the primary") {
             let lines = try await nodes()
             let primaries = members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
             guard !primaries.isEmpty else { return false }
@@ -23,7 +23,7 @@ extension ClusterFleet {
             return found != nil
         }
         guard let (primary, replica) = found else { return }
-        lost = (primary, loss)
+        lostPrimary = (primary, loss)
         switch loss {
         case .killed: await primary.server.kill()
         case .stopped: await primary.server.pause()
@@ -33,14 +33,14 @@ extension ClusterFleet {
 
     /// Waits until the replica of the lost primary has taken over its hash slots, brings the lost primary back, and
     /// waits until the cluster is complete.
-    package func mend() async throws {
-        if let (primary, loss) = lost {
-            try await eventually(within: Self.patience, "another server has the lost server's hash slots") {
+    package func recover() async throws {
+        if let (primary, loss) = lostPrimary {
+            try await eventually(within: Self.recoveryTimeout, "another server has the lost server's hash slots") {
                 let lines = try await nodes(excluding: primary)
                 return lines.allSatisfy { $0.id != primary.id || $0.slots.isEmpty }
                     && lines.reduce(0) { $0 + ($1.slots.map(\.count).reduce(0, +)) } == HashSlot.count
             }
-            lost = nil
+            lostPrimary = nil
             switch loss {
             case .killed: try await primary.server.restart(keepingData: true)
             case .stopped: await primary.server.resume()
@@ -104,12 +104,12 @@ extension ClusterFleet {
         let known = members[0]
         try await addServer(arguments)
         let joined = members[members.count - 1]
-        newest = (joined, [])
+        addedShard = (joined, [])
         try await meet(joined, at: known)
         for _ in 0..<replicas {
             try await addServer(arguments)
             let replica = members[members.count - 1]
-            newest?.replicas.append(replica)
+            addedShard?.replicas.append(replica)
             try await meet(replica, at: known)
             try await replicate(replica, of: joined)
         }
@@ -118,15 +118,15 @@ extension ClusterFleet {
     }
 
     /// Moves the hash slots of the joined server to the others, and removes it and its replicas.
-    package func leaveAgain() async throws {
-        guard let (leaving, replicas) = newest else { return }
+    package func removeAddedShard() async throws {
+        guard let (leaving, replicas) = addedShard else { return }
         let others = try await primaries().filter { $0.id != leaving.id }
         try await move(slots(of: leaving), from: leaving, to: others)
         for member in replicas + [leaving] {
             try await forget(member)
             await member.server.remove()
         }
-        newest = nil
+        addedShard = nil
         try await waitUntilHealthy()
     }
 
@@ -137,7 +137,7 @@ extension ClusterFleet {
         let leaving = primaries[serverIndex % primaries.count]
         let ownSlots = try await slots(of: leaving)
         let replicas = try await nodes().filter { $0.primary == leaving.id }.map(\.id)
-        left = (leaving.server, ownSlots, replicas)
+        removedShard = (leaving.server, ownSlots, replicas)
         let others = primaries.filter { $0.id != leaving.id }
         try await move(ownSlots, from: leaving, to: others)
         for replica in members where replicas.contains(replica.id) { try await replicate(replica, of: others[0]) }
@@ -146,15 +146,15 @@ extension ClusterFleet {
     }
 
     /// Adds the removed primary again, and returns its replicas and its hash slots to it.
-    package func joinAgain() async throws {
-        guard let (server, slots, replicas) = left else { return }
+    package func restoreRemovedShard() async throws {
+        guard let (server, slots, replicas) = removedShard else { return }
         // Reset the server, because the others would ignore it under its old ID for a minute.
         _ = try await server.ask(["FLUSHALL"])
         _ = try await server.ask(["CLUSTER", "RESET", "HARD"])
         let former = Member(server: server, id: try await server.ask(["CLUSTER", "MYID"]).text ?? "")
         let known = members[0]
         members.append(former)
-        left = nil
+        removedShard = nil
         try await meet(former, at: known)
         for replica in members where replicas.contains(replica.id) { try await replicate(replica, of: former) }
         for (source, own) in try await owners(of: slots) { try await move(own, from: source, to: [former]) }
@@ -163,7 +163,7 @@ extension ClusterFleet {
 
     private func meet(_ member: Member, at known: Member) async throws {
         _ = try await checked(member, ["CLUSTER", "MEET", "127.0.0.1", "\(known.server.port ?? 0)"])
-        try await eventually(within: Self.patience, "all servers of the cluster know each other") {
+        try await eventually(within: Self.recoveryTimeout, "all servers of the cluster know each other") {
             for member in members {
                 let lines = try await nodes(at: member)
                 guard lines.count == members.count, !lines.contains(where: \.isHandshake) else { return false }
@@ -174,7 +174,7 @@ extension ClusterFleet {
     }
 
     private func replicate(_ replica: Member, of primary: Member) async throws {
-        try await eventually(within: Self.patience, "a replica follows its primary") {
+        try await eventually(within: Self.recoveryTimeout, "a replica follows its primary") {
             let isAccepted = try await replica.server.ask(["CLUSTER", "REPLICATE", primary.id]).text == "OK"
             let report = try await replica.server.ask(["INFO", "replication"]).text ?? ""
             return isAccepted && report.contains("master_port:\(primary.server.port ?? 0)")

@@ -11,7 +11,7 @@ package actor ClusterFleet {
 
     /// The time without an answer, in milliseconds, after which the others consider a server to be down.
     package static let nodeTimeout = 1000
-    static let patience = Duration.seconds(60)
+    static let recoveryTimeout = Duration.seconds(60)
 
     /// The initial primaries, then one replica of each per round.
     package internal(set) var members: [Member]
@@ -19,11 +19,11 @@ package actor ClusterFleet {
     let arguments: [String]
     /// The number of replicas of each primary.
     let replicas: Int
-    var lost: (primary: Member, loss: PrimaryLoss)?
+    var lostPrimary: (primary: Member, loss: PrimaryLoss)?
     /// The server that joined, and its replicas.
-    var newest: (primary: Member, replicas: [Member])?
+    var addedShard: (primary: Member, replicas: [Member])?
     /// The primary that left, its slots, and its replicas.
-    var left: (server: RedisServer, slots: [HashSlot], replicas: [String])?
+    var removedShard: (server: RedisServer, slots: [HashSlot], replicas: [String])?
 
     private init(members: [Member], replicas: Int, arguments: [String]) {
         self.members = members
@@ -86,7 +86,7 @@ package actor ClusterFleet {
         }
         for (index, member) in members.enumerated().dropFirst(primaries) {
             let primary = members[index % primaries]
-            try await eventually(within: Self.patience, "a replica knows its primary") {
+            try await eventually(within: Self.recoveryTimeout, "a replica knows its primary") {
                 try await member.server.ask(["CLUSTER", "REPLICATE", primary.id]).text == "OK"
             }
         }
@@ -101,7 +101,7 @@ package actor ClusterFleet {
 
     /// Waits until every running server knows all the others, and all hash slots are served.
     package func waitUntilHealthy() async throws {
-        try await eventually(within: Self.patience, "the cluster is complete") {
+        try await eventually(within: Self.recoveryTimeout, "the cluster is complete") {
             for member in members where await member.server.processID != nil {
                 let info = (try? await member.server.ask(["CLUSTER", "INFO"]))?.text ?? ""
                 guard info.contains("cluster_state:ok"), info.contains("cluster_slots_ok:\(HashSlot.count)"),
@@ -117,8 +117,8 @@ package actor ClusterFleet {
     /// Ends all servers and deletes their folders.
     package func remove() async {
         for member in members { await member.server.remove() }
-        await left?.server.remove()
-        for member in newest.map({ $0.replicas + [$0.primary] }) ?? [] { await member.server.remove() }
+        await removedShard?.server.remove()
+        for member in addedShard.map({ $0.replicas + [$0.primary] }) ?? [] { await member.server.remove() }
     }
 
     /// The end of each server's log.

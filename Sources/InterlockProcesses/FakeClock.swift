@@ -15,11 +15,11 @@ package struct FakeClock: Sendable {
     ///   - isReadEachTime: whether a change takes effect immediately, because each clock reading reads the file. This
     ///     reduces the throughput of Redis to an eighth. Otherwise a change takes effect within two seconds, and the
     ///     throughput is two thirds.
-    /// - Throws: `SteeredClockError` if libfaketime is missing, or an error of Foundation if the file cannot be
+    /// - Throws: `FakeClockError` if libfaketime is missing, or an error of Foundation if the file cannot be
     ///   written.
-    package init(file path: String, isReadEachTime: Bool = true) async throws {
+    package init(file path: String, isUncached: Bool = true) async throws {
         self.path = path
-        let reading = isReadEachTime ? "FAKETIME_NO_CACHE" : "FAKETIME_CACHE_DURATION"
+        let reading = isUncached ? "FAKETIME_NO_CACHE" : "FAKETIME_CACHE_DURATION"
         environment = [
             // Preload libc too, because Redis is linked with jemalloc, which reads the clock while libfaketime
             // allocates memory: the two would deadlock.
@@ -29,16 +29,16 @@ package struct FakeClock: Sendable {
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "TZ": "UTC",
         ]
-        try show(secondsBesideTrueTime: 0)
+        try setOffset(seconds: 0)
     }
 
     /// Sets the clock to the true time plus an offset in seconds.
-    package func show(secondsBesideTrueTime offset: Int) throws {
+    package func setOffset(seconds offset: Int) throws {
         try write(offset < 0 ? "\(offset)" : "+\(offset)")
     }
 
     /// Stops the clock at this time, in microseconds of the Unix epoch.
-    package func stand(atMicroseconds time: Int64) throws {
+    package func freeze(atMicroseconds time: Int64) throws {
         var seconds = time_t(time / 1_000_000)
         var date = tm()
         gmtime_r(&seconds, &date)
@@ -73,16 +73,16 @@ package struct FakeClock: Sendable {
                 if let path = result.standardOutput.split(separator: "\n").first { return String(path) }
                 errorOutput = result.standardError
             } catch {
-                throw SteeredClockError(
+                throw FakeClockError(
                     reason: "cannot run faketime, which moves the clock; install it with `make setup`: \(error)")
             }
         }
-        throw SteeredClockError(reason: "faketime does not preload a library: \(errorOutput)")
+        throw FakeClockError(reason: "faketime does not preload a library: \(errorOutput)")
     }
 }
 
 /// The error for a fake clock that cannot be set up.
-package struct SteeredClockError: Error, CustomStringConvertible {
+package struct FakeClockError: Error, CustomStringConvertible {
     package var reason: String
 
     package var description: String { reason }

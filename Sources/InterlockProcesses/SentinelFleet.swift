@@ -166,7 +166,7 @@ package actor SentinelFleet {
 
     /// Waits until another server is the primary, brings the lost one back, and waits until Sentinels have made it a
     /// replica. A killed server that came back earlier would stay the primary, without its data.
-    package func mend() async throws {
+    package func recover() async throws {
         if let (server, loss) = lostPrimary {
             try await eventually(within: Self.recoveryTimeout, "another server is the primary") { try await primary() !== server }
             lostPrimary = nil

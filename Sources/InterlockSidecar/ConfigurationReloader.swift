@@ -29,10 +29,10 @@ struct ConfigurationReloader: Service {
             notifier?.reloadBegins()
             do {
                 let configuration = try read()
-                for warning in configuration.warnings { logger.log(.configurationDoubtful, ["warning": warning]) }
+                for warning in configuration.warnings { logger.log(.configurationWarning, ["warning": warning]) }
                 // All checks come before the first change.
-                try configuration.refuseLosses(since: current)
-                try started.refuseToServe(keys: configuration.keys)
+                try configuration.rejectLosses(since: current)
+                try started.checkListenersAreGuarded(keys: configuration.keys)
                 try configuration.services.check()
                 let servers = try started.redis.url.map { try started.coordinatorConfiguration(redisURL: $0) }
                 if let tls = configuration.listen.tls, let certificate {
@@ -41,7 +41,7 @@ struct ConfigurationReloader: Service {
                     if !lost.isEmpty {
                         let names = lost.joined(separator: ", ")
                         logger.log(
-                            .configurationDoubtful,
+                            .configurationWarning,
                             ["warning": "listen.tls.certificate no longer covers \(names); the previous one did"])
                     }
                 }
@@ -50,7 +50,7 @@ struct ConfigurationReloader: Service {
                 try await coordinator.reload(services: configuration.services)
                 await coordinator.reload(domains: configuration.domains.definitions)
                 monitor.reload(services: configuration.services)
-                let unapplied = configuration.changesOfStart(since: started)
+                let unapplied = configuration.changesNeedingRestart(since: started)
                 if !unapplied.isEmpty {
                     logger.log(.restartNeeded, ["not_applied": unapplied.joined(separator: ", ")])
                 }
@@ -71,19 +71,19 @@ extension SidecarConfiguration {
     /// content.
     /// - Parameter other: the current configuration.
     /// - Throws: `ConfigurationError` that names what is missing.
-    func refuseLosses(since other: SidecarConfiguration) throws(ConfigurationError) {
+    func rejectLosses(since other: SidecarConfiguration) throws(ConfigurationError) {
         let findings = ConfigurationFindings(fileName: "reload", readsSecrets: true)
-        func refuse(_ path: String, _ reason: String) {
-            findings.refuse(at: findings.wholeFile, path: path, "\(reason); if this is intended, restart the sidecar")
+        func reject(_ path: String, _ reason: String) {
+            findings.reject(at: findings.wholeFile, path: path, "\(reason); if this is intended, restart the sidecar")
         }
         if keys.isEmpty, !other.keys.isEmpty {
             let names = other.keys.map(\.name).joined(separator: ", ")
-            refuse(
+            reject(
                 "auth.keys",
                 "expected at least one key, because without keys every client is an admin; the current keys are \(names)")
         }
         if listen.tls != nil, listen.tls?.grpcClientAuthorities == nil, other.listen.tls?.grpcClientAuthorities != nil {
-            refuse(
+            reject(
                 "listen.tls.grpc_client_ca",
                 "expected the CA certificates of gRPC clients, which would otherwise need no certificate")
         }
@@ -91,7 +91,7 @@ extension SidecarConfiguration {
             configuration.services.isEmpty && configuration.domains.definitions.isEmpty && configuration.keys.isEmpty
         }
         if lacksContent(self), !lacksContent(other) {
-            refuse("services", "expected a service, a domain or a key, but the file is empty or truncated")
+            reject("services", "expected a service, a domain or a key, but the file is empty or truncated")
         }
         guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
     }
@@ -114,16 +114,16 @@ extension SidecarConfiguration {
     /// Rejects keys with which an open listener would be reachable from other hosts without authentication. The
     /// listeners keep the settings that they were opened with, even if the file has changed.
     /// - Throws: `ConfigurationError`.
-    func refuseToServe(keys: [APIKey]) throws(ConfigurationError) {
+    func checkListenersAreGuarded(keys: [APIKey]) throws(ConfigurationError) {
         var running = self
         running.keys = keys
         let findings = ConfigurationFindings(fileName: "listeners that are open", readsSecrets: true)
-        running.refuseUnguardedListeners(findings)
+        running.rejectUnguardedListeners(findings)
         guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
     }
 
     /// Returns the names of the settings that differ from `other` and apply only after a restart.
-    func changesOfStart(since other: SidecarConfiguration) -> [String] {
+    func changesNeedingRestart(since other: SidecarConfiguration) -> [String] {
         var changes: [String] = []
         func note(_ name: String, _ hasChanged: Bool) {
             if hasChanged { changes.append(name) }

@@ -22,7 +22,7 @@ struct HTTPService: Service {
         let eventLoop = setup.coordinator.eventLoop
         let calls = setup.coordinator.callsOnEventLoop()
         let upstreams = Upstreams(calls: calls, eventLoop: eventLoop, metrics: setup.metrics, environment: servers)
-        calls.whenReloaded.append { [weak upstreams, unowned calls] in
+        calls.reloadActions.append { [weak upstreams, unowned calls] in
             upstreams?.keep { calls.definition(ofService: $0)?.upstream != nil }
         }
         let bound = NIOLoopBound(upstreams, eventLoop: eventLoop)

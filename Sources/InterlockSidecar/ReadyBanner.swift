@@ -54,6 +54,6 @@ package struct ReadyBanner {
             return reachableName
         }
         let candidates = [reachableName, literalHost] + configuration.listen.hosts + facts.names.filter { !$0.hasPrefix("*") }
-        return candidates.first { facts.isFor($0) } ?? reachableName
+        return candidates.first { facts.covers($0) } ?? reachableName
     }
 }

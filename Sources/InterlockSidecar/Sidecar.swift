@@ -126,7 +126,7 @@ package struct Sidecar: Sendable {
         services.append(monitor)
         let probe: ProbeReadings.Lookup = { monitor.reading(ofService: $0) }
         let scheduler = try await SliceScheduler.shared(by: coordinator)
-        let live = try await LiveHub.begun(for: coordinator, probe: probe, scheduler: scheduler)
+        let live = try await LiveHub.start(for: coordinator, probe: probe, scheduler: scheduler)
         let tracer = try await tracer(&services)
         let setup = ListenerSetup(
             coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,

@@ -23,7 +23,7 @@ package actor RedisClient {
         self.eventLoop = eventLoop
         topology = RedisTopology(
             configuration: configuration, environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
-        pipeline = topology.sender()
+        pipeline = topology.makeSender()
     }
 
     /// Connects and logs in.
@@ -31,7 +31,7 @@ package actor RedisClient {
     ///   for it. The code is `notConnected` if the client is closed before or meanwhile.
     package func connect() async throws {
         guard !isClosed else { throw Self.closed }
-        guard !pipeline.isWhole else { return }
+        guard !pipeline.reachesAllKeys else { return }
         pipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.connected() } }
         pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.resumeConnecting(with: .failure(error)) } }
         try await withCheckedThrowingContinuation { continuation in
@@ -63,7 +63,7 @@ package actor RedisClient {
     private static let closed = RedisError(.notConnected, "this client was closed")
 
     private func connected() {
-        if pipeline.isWhole { resumeConnecting(with: .success(())) }
+        if pipeline.reachesAllKeys { resumeConnecting(with: .success(())) }
     }
 
     private func resumeConnecting(with result: Result<Void, any Error>) {

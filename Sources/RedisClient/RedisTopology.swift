@@ -18,7 +18,7 @@ package final class RedisTopology {
         self.environment = environment
         // Connections that only discover servers, such as those to Sentinels, need neither the time nor scripts.
         var discoveryConfiguration = configuration
-        discoveryConfiguration.knowsTimeAfter = nil
+        discoveryConfiguration.serverTimeDelay = nil
         discoveryConfiguration.peerCheckKey = nil
         primary = PrimaryDirectory(following: discoveryConfiguration, environment: environment)
         cluster = ClusterDirectory(following: discoveryConfiguration, environment: environment)
@@ -29,7 +29,7 @@ package final class RedisTopology {
     /// Creates the connections for commands.
     /// - Parameter reportsServers: whether the slot map of a cluster may be queried over these connections; `false` if
     ///   their commands take long. The connections of the first sender with `true` are used.
-    package func sender(reportsServers: Bool = true) -> any RedisSender {
+    package func makeSender(reportsServers: Bool = true) -> any RedisSender {
         guard let cluster else {
             return RedisPipeline(configuration: configuration, environment: environment, directory: directory)
         }
@@ -40,7 +40,7 @@ package final class RedisTopology {
     /// Creates the connections that subscribe to `channels` and receive invalidations of the tracked keys.
     package func listener(channels: [String]) -> any RedisListener {
         var configuration = configuration
-        configuration.knowsTimeAfter = nil
+        configuration.serverTimeDelay = nil
         guard let cluster else {
             return RedisSubscriber(
                 configuration: configuration, channels: channels, receivesInvalidations: true, environment: environment,

@@ -91,7 +91,7 @@ final class EventHistory {
     /// JSON, nested too deeply or too long.
     private static func encoded(_ published: String, _ words: [String: JSONValue]) -> ByteBuffer? {
         guard published.utf8.count <= maximumEventBytes,
-            let event = try? JSONValue(reading: published.utf8, deepest: maximumDepth)
+            let event = try? JSONValue(reading: published.utf8, maximumDepth: maximumDepth)
         else {
             return nil
         }

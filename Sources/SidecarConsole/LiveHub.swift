@@ -58,7 +58,7 @@ package final class LiveHub {
     }
 
     /// Creates a hub on the coordinator's event loop, where it starts to record decisions and events.
-    package static func begun(
+    package static func start(
         for coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil },
         scheduler: NIOLoopBound<SliceScheduler>? = nil
     ) async throws -> NIOLoopBound<LiveHub> {
@@ -134,7 +134,7 @@ package final class LiveHub {
         return view.parts.map { part in
             let topic = topics[part] ?? LiveTopic(part, now: now)
             topics[part] = topic
-            topic.checkedAt = now
+            topic.requestedAt = now
             return topic
         }
     }
@@ -142,7 +142,7 @@ package final class LiveHub {
     private func dropTopics(except kept: [LiveTopic]) {
         guard topics.count > Self.maximumTopics else { return }
         let followed = Set(followers.values.flatMap { $0.topics.map(\.part) } + kept.map(\.part))
-        let others = topics.values.filter { !followed.contains($0.part) }.sorted { $0.checkedAt < $1.checkedAt }
+        let others = topics.values.filter { !followed.contains($0.part) }.sorted { $0.requestedAt < $1.requestedAt }
         for topic in others.prefix(topics.count - Self.maximumTopics) { topics[topic.part] = nil }
     }
 
@@ -163,9 +163,9 @@ package final class LiveHub {
         let id = ObjectIdentifier(follower)
         followers[id] = follower
         budget.followers = followers.count
-        reply.whenLeft { [weak self] in
+        reply.onDisconnect { [weak self] in
             self?.followerLeft(id)
-            reply.breakOff()
+            reply.abort()
         }
         follower.sendHello(wall: calls.wallTime())
         readDueTopics(follower.topics)
@@ -176,7 +176,7 @@ package final class LiveHub {
 
     private func followerLeft(_ id: ObjectIdentifier) {
         // Otherwise every letter typed into the search field would leave a postponed read behind.
-        for topic in followers.removeValue(forKey: id)?.topics ?? [] { topic.giveUp() }
+        for topic in followers.removeValue(forKey: id)?.topics ?? [] { topic.cancelPostponedRead() }
         budget.followers = followers.count
         guard followers.isEmpty else { return }
         ticker?.cancel()
@@ -208,7 +208,7 @@ package final class LiveHub {
                 follower.sendUpdates()
                 follower.sendHeartbeatIfQuiet(after: Self.heartbeatTicks)
             }
-            guard slices.mayGoOn else { break }
+            guard slices.mayContinue else { break }
         }
         if !round.isEmpty { continueRoundLater() }
     }
@@ -225,15 +225,15 @@ package final class LiveHub {
         let now = calls.now()
         var due: [LivePart: LiveTopic] = [:]
         // If the budget is spent, only the requested topics are visited, so that they record the postponement.
-        if budget.hasRoom(now: now) {
+        if budget.mayRead(now: now) {
             for topic in followed { due[topic.part] = topic }
             for topic in topics.values
-            where topic.reading.isPutOff && now < topic.checkedAt.advanced(byMilliseconds: Self.postponedReadLifetime) {
+            where topic.reading.isPostponed && now < topic.requestedAt.advanced(byMilliseconds: Self.postponedReadLifetime) {
                 due[topic.part] = topic
             }
         }
         for topic in requested { due[topic.part] = topic }
-        for topic in LiveTopic.inTurn(due.values) { parts.read(topic, now: now) }
+        for topic in LiveTopic.sortedByDueTime(due.values) { parts.read(topic, now: now) }
     }
 }
 
@@ -268,10 +268,10 @@ private final class LiveFollower {
     /// Whether the stream must end, because the client has disconnected or reads nothing, the sidecar is shutting down,
     /// or the key was removed.
     var mustEnd: Bool {
-        reply.isOver || call.shutdown.hasHappened || caller == nil || stalledTicks > Self.maximumStalledTicks
+        reply.isOver || call.shutdown.hasFired || caller == nil || stalledTicks > Self.maximumStalledTicks
     }
 
-    func end() { if stalledTicks > 0 { reply.breakOff() } else { reply.writeEnd(nil) } }
+    func end() { if stalledTicks > 0 { reply.abort() } else { reply.writeEnd(nil) } }
 
     /// Sends the caller's name, its role and the time: first, whenever the role changes, and once a minute, because
     /// clocks may be adjusted.

@@ -14,7 +14,7 @@ enum LivePart: Hashable {
     case minute(ExactText)
 
     /// Whether the part is read from Redis.
-    var isRead: Bool {
+    var isReadFromRedis: Bool {
         switch self {
         case .fleet, .locks, .lock, .limits: true
         case .sidecar, .redis, .rates, .events, .domains, .grants, .services, .service, .minute: false

@@ -34,7 +34,7 @@ struct LiveParts {
     }
 
     /// The maximum number of services on a page.
-    static let servicesOfPage = 100
+    static let servicesPerPage = 100
     /// The maximum number of breakers that are listed as not closed.
     private static let maximumBreakers = 20
     /// The maximum number of services that are listed for their refused calls.
@@ -42,7 +42,7 @@ struct LiveParts {
 
     /// Renders a topic from the sidecar's state and the topic's last read from Redis.
     func refresh(_ topic: LiveTopic) {
-        guard !topic.part.isRead || topic.reading.isToBeShown else { return }
+        guard !topic.part.isReadFromRedis || topic.reading.isShowable else { return }
         switch topic.part {
         case .sidecar:
             topic.show(sidecar())
@@ -102,7 +102,7 @@ struct LiveParts {
                     })
             }
         case .locks(let search, let cursor):
-            topic.readIfDue(now: now, wall: wall, budget: budget, most: LockPages.maximumCommands(calls)) { done in
+            topic.readIfDue(now: now, wall: wall, budget: budget, maximum: LockPages.maximumCommands(calls)) { done in
                 LockPages(calls: calls, search: search, cursor: cursor).read { done($0, Lifetime.page, $1) }
             }
         case .lock(let name):
@@ -145,7 +145,7 @@ struct LiveParts {
             "fleet": .integer(Int64(status.fleet.count)),
             "host": .text(status.host),
             "id": .text(status.id),
-            "limited": .list(rates.limitedServices(most: Self.maximumLimitedServices).map { .object($0) }),
+            "limited": .list(rates.limitedServices(maximum: Self.maximumLimitedServices).map { .object($0) }),
             "locks_held": .integer(Int64(status.locksHeld)),
             "locks_waiting": .integer(Int64(status.locksWaiting)),
             "permits_under_way": .integer(Int64(status.permitsInFlight)),
@@ -163,7 +163,7 @@ struct LiveParts {
         services.update(at: calls.now(), calls.allBreakers)
         let found = services.statuses.indices.filter { search.isPart(of: services.statuses[$0].service) }
         buffer.writeString("{\"from\":\(from),\"services\":[")
-        for (offset, index) in found.dropFirst(from).prefix(Self.servicesOfPage).enumerated() {
+        for (offset, index) in found.dropFirst(from).prefix(Self.servicesPerPage).enumerated() {
             if offset > 0 { buffer.writeInteger(UInt8(ascii: ",")) }
             buffer.writeImmutableBuffer(services.text(index) { ViewModel.services.completed(.object(members($0))) })
         }

@@ -12,7 +12,7 @@ final class LiveTopic {
     /// A number that increases with every change of `json`.
     private(set) var version = 0
     /// The time at which a console last requested the topic.
-    var checkedAt: Instant
+    var requestedAt: Instant
     /// The stamp of the state from which `json` was rendered; `nil` if the part is rendered every time.
     private var stamp: Int?
 
@@ -23,13 +23,13 @@ final class LiveTopic {
     /// - Parameter now: the time from which the first read is due.
     init(_ part: LivePart, now: Instant) {
         self.part = part
-        checkedAt = now
+        requestedAt = now
         reading.dueAt = now
     }
 
     /// Returns the topics in the order in which to read them. The one that has been due the longest comes first, so
     /// that every topic is read eventually, even if the budget allows only a few reads.
-    static func inTurn(_ topics: some Collection<LiveTopic>) -> [LiveTopic] {
+    static func sortedByDueTime(_ topics: some Collection<LiveTopic>) -> [LiveTopic] {
         topics.sorted { $0.reading.dueAt < $1.reading.dueAt }
     }
 
@@ -58,22 +58,22 @@ final class LiveTopic {
     ///   - read: a closure that calls its argument once, with the result, its lifetime in milliseconds, and the number
     ///     of commands it cost.
     func readIfDue(
-        now: Instant, wall: @escaping () -> Int64, budget: ReadBudget, most: Int = 1,
+        now: Instant, wall: @escaping () -> Int64, budget: ReadBudget, maximum: Int = 1,
         _ read: (@escaping (Result<[String: JSONValue], InterlockError>, _ lifetime: Int64, _ commands: Int) -> Void) -> Void
     ) {
         guard !reading.isInFlight, reading.dueAt <= now else { return }
-        let expected = reading.cost ?? most
-        guard budget.begin(now: now, expecting: expected) else {
+        let expected = reading.cost ?? maximum
+        guard budget.reserve(now: now, expecting: expected) else {
             // The last content is still shown, with its age.
-            reading.isPutOff = true
+            reading.isPostponed = true
             return
         }
         let began = wall()
-        reading.isPutOff = false
+        reading.isPostponed = false
         reading.isInFlight = true
         read { [self] result, lifetime, commands in
             reading.isInFlight = false
-            budget.settle(commands, expected: expected)
+            budget.correct(commands, expected: expected)
             // The lifetime, like the age, counts from the start of the read.
             reading.dueAt = now.advanced(byMilliseconds: lifetime)
             reading.count += 1
@@ -91,7 +91,7 @@ final class LiveTopic {
     }
 
     /// Cancels the postponed read.
-    func giveUp() { reading.isPutOff = false }
+    func cancelPostponedRead() { reading.isPostponed = false }
 
     /// Calls `done` when the current read ends, or immediately if there is none.
     func whenRead(_ done: @escaping () -> Void) {
@@ -116,7 +116,7 @@ struct LiveReading {
     fileprivate(set) var count = 0
     fileprivate var isInFlight = false
     /// Whether a due read is waiting for the budget.
-    fileprivate(set) var isPutOff = false
+    fileprivate(set) var isPostponed = false
     fileprivate var dueAt = Instant(nanoseconds: .min)
     /// The number of commands that the last successful read cost; `nil` if none has succeeded.
     fileprivate var cost: Int?
@@ -124,7 +124,7 @@ struct LiveReading {
     /// Whether any read has ended.
     var isDone: Bool { count > 0 }
     /// Whether there is content, or a reason why there is none.
-    var isToBeShown: Bool { isDone || isPutOff }
+    var isShowable: Bool { isDone || isPostponed }
 
     private static let postponedNotice =
         "this sidecar is serving too many console views to read it yet; try again in a few seconds"
@@ -134,7 +134,7 @@ struct LiveReading {
     func members(empty: [String: JSONValue]) -> [String: JSONValue] {
         var members = content?.members ?? empty
         members["at_ms"] = content.map { .integer($0.atMilliseconds) } ?? .null
-        members["failure"] = failure.map { .text($0) } ?? (isPutOff && !isDone ? .text(Self.postponedNotice) : .null)
+        members["failure"] = failure.map { .text($0) } ?? (isPostponed && !isDone ? .text(Self.postponedNotice) : .null)
         return members
     }
 }

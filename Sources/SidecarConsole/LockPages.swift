@@ -38,7 +38,9 @@ final class LockPages {
 
     private var size: Int { Self.size(calls) }
 
-    private static func size(_ calls: CoordinatorCalls) -> Int { calls.locksOfCommand == 1 ? pageSizeWithoutBatches : pageSize }
+    private static func size(_ calls: CoordinatorCalls) -> Int {
+        calls.maximumLocksPerInspection == 1 ? pageSizeWithoutBatches : pageSize
+    }
 
     /// Returns the maximum number of commands that a page costs.
     static func maximumCommands(_ calls: CoordinatorCalls) -> Int {
@@ -47,7 +49,7 @@ final class LockPages {
     }
 
     private static func commands(inspecting count: Int, _ calls: CoordinatorCalls) -> Int {
-        (count + calls.locksOfCommand - 1) / calls.locksOfCommand
+        (count + calls.maximumLocksPerInspection - 1) / calls.maximumLocksPerInspection
     }
 
     /// Reads the page.

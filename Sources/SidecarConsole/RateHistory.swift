@@ -17,7 +17,7 @@ final class RateHistory {
     }
 
     /// The kinds of counts for each service.
-    enum OfService: String, CaseIterable {
+    enum PerService: String, CaseIterable {
         case callsTaken = "calls_taken"
         case callsLimited = "calls_limited"
         case permitsGranted = "permits_granted"
@@ -46,22 +46,22 @@ final class RateHistory {
                 case .locksGranted: counts.locksGranted
                 case .locksHeld: counts.locksHeld
                 case .locksReleased: counts.locksReleased
-                case .callsTaken: counts.ofServices.callsTaken
-                case .callsLimited: counts.ofServices.callsLimited
-                case .permitsGranted: counts.ofServices.permitsGranted
-                case .permitsRefused: counts.ofServices.permitsRefused
+                case .callsTaken: counts.serviceTotals.callsTaken
+                case .callsLimited: counts.serviceTotals.callsLimited
+                case .permitsGranted: counts.serviceTotals.permitsGranted
+                case .permitsRefused: counts.serviceTotals.permitsRefused
                 case .redisCommands: counts.redisCommands
                 }
             })
         for service in Array(services.keys) where counts.services[service] == nil { services[service] = nil }
         for (service, counts) in counts.services where counts != ServiceCounts() || services[service] != nil {
-            services[service, default: SecondSeries(kinds: OfService.allCases.count, seconds: Self.serviceSeconds)]
+            services[service, default: SecondSeries(kinds: PerService.allCases.count, seconds: Self.serviceSeconds)]
                 .append(Self.values(counts))
         }
     }
 
     private static func values(_ counts: ServiceCounts) -> [Int64] {
-        OfService.allCases.map { kind in
+        PerService.allCases.map { kind in
             switch kind {
             case .callsTaken: counts.callsTaken
             case .callsLimited: counts.callsLimited
@@ -79,31 +79,31 @@ final class RateHistory {
     }
 
     func members(ofService service: String) -> [String: JSONValue] {
-        let series = services[service] ?? SecondSeries(kinds: OfService.allCases.count, seconds: 0)
-        return Dictionary(uniqueKeysWithValues: OfService.allCases.enumerated().map { ($1.rawValue, series.list($0)) })
+        let series = services[service] ?? SecondSeries(kinds: PerService.allCases.count, seconds: 0)
+        return Dictionary(uniqueKeysWithValues: PerService.allCases.enumerated().map { ($1.rawValue, series.list($0)) })
     }
 
     /// Returns the services whose limits refused calls in the last minute, with their numbers of calls. The services
     /// with the most refusals come first.
-    func limitedServices(most: Int) -> [[String: JSONValue]] {
+    func limitedServices(maximum: Int) -> [[String: JSONValue]] {
         let found = services.filter { $0.value.sum(Self.limitedKind) > 0 }.sorted {
             ($1.value.sum(Self.limitedKind), $0.key) < ($0.value.sum(Self.limitedKind), $1.key)
         }
-        return found.prefix(most).map { service, series in
+        return found.prefix(maximum).map { service, series in
             [
-                "service": .text(service), OfService.callsLimited.rawValue: .integer(series.sum(Self.limitedKind)),
-                OfService.callsTaken.rawValue: .integer(series.sum(Self.takenKind)),
+                "service": .text(service), PerService.callsLimited.rawValue: .integer(series.sum(Self.limitedKind)),
+                PerService.callsTaken.rawValue: .integer(series.sum(Self.takenKind)),
             ]
         }
     }
 
-    private static let limitedKind = OfService.allCases.firstIndex(of: .callsLimited) ?? 0
-    private static let takenKind = OfService.allCases.firstIndex(of: .callsTaken) ?? 0
+    private static let limitedKind = PerService.allCases.firstIndex(of: .callsLimited) ?? 0
+    private static let takenKind = PerService.allCases.firstIndex(of: .callsTaken) ?? 0
 
     /// Returns the sum over the last minute for each kind.
     func minute(ofService service: String) -> [String: JSONValue] {
         Dictionary(
-            uniqueKeysWithValues: OfService.allCases.enumerated().map {
+            uniqueKeysWithValues: PerService.allCases.enumerated().map {
                 ($1.rawValue, .integer(services[service]?.sum($0) ?? 0))
             })
     }

@@ -15,7 +15,7 @@ final class ReadBudget {
     private var filledAt = Instant(nanoseconds: 0)
 
     /// Refills the budget and returns whether a read may begin.
-    func hasRoom(now: Instant) -> Bool {
+    func mayRead(now: Instant) -> Bool {
         let passed = Double(max(0, now.nanoseconds - filledAt.nanoseconds)) / 1e9
         filledAt = now
         available = min(Self.burst, available + passed * min(Self.maximumRate, Self.ratePerConsole * Double(max(1, followers))))
@@ -24,12 +24,12 @@ final class ReadBudget {
 
     /// Reserves the expected cost of a read.
     /// - Returns: `false` if the read may not begin.
-    func begin(now: Instant, expecting commands: Int) -> Bool {
-        guard hasRoom(now: now) else { return false }
+    func reserve(now: Instant, expecting commands: Int) -> Bool {
+        guard mayRead(now: now) else { return false }
         available -= Double(commands)
         return true
     }
 
     /// Replaces the expected cost of a read with its actual cost.
-    func settle(_ commands: Int, expected: Int) { available -= Double(commands - expected) }
+    func correct(_ commands: Int, expected: Int) { available -= Double(commands - expected) }
 }

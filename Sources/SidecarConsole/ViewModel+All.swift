@@ -4,7 +4,7 @@ package import SidecarListeners
 extension ViewModel {
     /// All models, by the names that the console's script uses.
     package static let all: [String: ViewModel] = [
-        "here": here, "redis": redis, "primaries": primaries, "breakers": breakers, "limited": limited, "fleet": fleet,
+        "here": thisSidecar, "redis": redis, "primaries": primaries, "breakers": breakers, "limited": limited, "fleet": fleet,
         "locks": locks, "lock": lock, "holders": holders, "queue": queue, "grants": grants, "lockGrants": lockGrants,
         "services": services,
         "service": service, "limits": limits, "history": history, "domains": domains, "events": events,
@@ -27,7 +27,7 @@ extension ViewModel {
 
     // MARK: Overview
 
-    package static let here = ViewModel(
+    package static let thisSidecar = ViewModel(
         title: "This sidecar", part: "sidecar",
         columns: [
             Column("Locks held here", .number, "locks_held"), Column("Waiting for locks here", .number, "locks_waiting"),

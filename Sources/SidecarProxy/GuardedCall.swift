@@ -33,7 +33,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private let logger: Logger
     private var machine: Machine
     /// The pacer, which counts the call as in progress; `nil` while the call waits to begin or to be retried.
-    private var pace: ProxyPace?
+    private var pacer: CallPacer?
     private var pending: PendingCall?
     /// The service's upstream and limits, as configured when the permit was requested.
     private var upstream: Upstream?
@@ -49,7 +49,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     /// The part of the request's body that arrived before there was a connection.
     private var unsentParts: [ByteBuffer] = []
     /// The part of the request's body that was sent, in case it must be resent.
-    private var replayBuffer: KeptBody
+    private var replayBuffer: ReplayBuffer
     private var trailers: HTTPHeaders?
 
     init(
@@ -65,9 +65,9 @@ final class GuardedCall: HTTPRelay, PacedCall {
         calls = upstreams.calls
         self.upstreams = upstreams
         self.logger = logger
-        replayBuffer = KeptBody(countedBy: upstreams)
+        replayBuffer = ReplayBuffer(countedBy: upstreams)
         isForWebSocket = !hasBody && ProxyFields.asksForWebSocket(call.head)
-        isGRPC = GRPC.isSpoken(in: call.head.headers)
+        isGRPC = GRPC.isUsed(in: call.head.headers)
         machine = Machine(
             .init(hasBody: hasBody, isIdempotent: call.head.method.isIdempotent, isGRPC: isGRPC),
             started: Instant(nanoseconds: reply.eventLoop.uptime))
@@ -77,20 +77,20 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     func start() {
         trace = GuardedCallTrace(call, service: service, calls: calls)
-        reply.whenLeft { [self] in perform(machine.clientLeft(now: now)) }
+        reply.onDisconnect { [self] in perform(machine.clientLeft(now: now)) }
         guard !machine.isOver else { return }
-        upstreams.pace.begin(self)
-        guard pace == nil, let settings = calls.definition(ofService: service)?.upstream else { return }
+        upstreams.pacer.begin(self)
+        guard pacer == nil, let settings = calls.definition(ofService: service)?.upstream else { return }
         // Without a total timeout, the idle timeout limits the wait.
         let maximumWait = settings.totalTimeout ?? settings.idleTimeout
-        perform(machine.waitsToBegin(atMost: maximumWait.wholeMilliseconds))
+        perform(machine.waitForPacer(atMost: maximumWait.wholeMilliseconds))
     }
 
     var isWanted: Bool { !machine.isOver }
 
-    func goAhead() {
-        pace = upstreams.pace
-        ask()
+    func admitted() {
+        pacer = upstreams.pacer
+        requestPermit()
     }
 
     func alarm() {
@@ -101,20 +101,20 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     private func perform(_ action: Machine.Action) {
         switch action {
-        case .none, .askPermit, .refuse: break
+        case .none, .acquirePermit, .refuse: break
         case .setAlarm: setAlarm()
-        case .ask: ask()
+        case .requestPermit: requestPermit()
         case .resend: resend()
         case .fail(let failure, let report, let consequence): fail(failure, report, consequence)
         case .giveUp(let report, let consequence): giveUp(report, consequence)
         case .answer(let failure): answer(failure)
-        case .answerUnasked: answerUnasked()
-        case .relayHeld(let isWhole): relayHeld(isWhole: isWhole)
+        case .answerOverloaded: answerOverloaded()
+        case .relayHeld(let isComplete): relayHeld(isComplete: isComplete)
         }
     }
 
     private func setAlarm() {
-        if let due = machine.due { reply.setAlarm(.uptimeNanoseconds(UInt64(max(0, due.nanoseconds)))) }
+        if let alarmAt = machine.alarmAt { reply.setAlarm(.uptimeNanoseconds(UInt64(max(0, alarmAt.nanoseconds)))) }
     }
 
     private func fail(_ failure: ProxyFailure, _ report: Machine.Report?, _ consequence: Machine.Consequence) {
@@ -126,10 +126,10 @@ final class GuardedCall: HTTPRelay, PacedCall {
         switch consequence {
         case .pause: pauseForRetry()
         case .answer: answer(failure)
-        case .breakOff:
+        case .abort:
             call.span?.fail(failure.reason)
             finish()
-            reply.breakOff()
+            reply.abort()
         }
     }
 
@@ -137,9 +137,9 @@ final class GuardedCall: HTTPRelay, PacedCall {
         trace?.tryFailed(StepTrace.givenUpReason)
         if let pending { calls.cancel(pending) }
         endTry(report)
-        guard case .breakOff = consequence else { return end(with: HTTPProblem.clientHasLeft) }
+        guard case .abort = consequence else { return end(with: HTTPProblem.clientDisconnected) }
         finish()
-        reply.breakOff()
+        reply.abort()
     }
 
     /// Stops counting as in progress until the next try.
@@ -159,16 +159,16 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     private func leavePacer() {
-        let pace = pace
-        self.pace = nil
-        pace?.ended()
+        let pacer = pacer
+        self.pacer = nil
+        pacer?.ended()
     }
 
     private func releaseConnection() {
         held = nil
         let attempt = attempt
         self.attempt = nil
-        attempt?.leave()
+        attempt?.abandon()
     }
 
     private func endTry(_ report: Machine.Report?) {
@@ -196,7 +196,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     // MARK: Permits and tries
 
-    private func ask() {
+    private func requestPermit() {
         let reference: ServiceReference
         switch calls.service(service) {
         case .success(let found): reference = found
@@ -210,13 +210,13 @@ final class GuardedCall: HTTPRelay, PacedCall {
         limits = definition.limits
         let onLimit = definition.onLimit
         let patience = onLimit.action == .deny ? 0 : onLimit.patience.wholeMilliseconds
-        let action = machine.asks(upstream.terms, patience: patience, now: now)
-        guard case .askPermit(let wait) = action else { return perform(action) }
-        trace?.asks(wait: wait)
+        let action = machine.permitRequested(upstream.policy, patience: patience, now: now)
+        guard case .acquirePermit(let wait) = action else { return perform(action) }
+        trace?.permitRequested(wait: wait)
         let pending = calls.acquirePermit(
             reference, cost: 1, subject: subject, waitMilliseconds: wait, now: calls.now(),
-            completion: Completion { [self] _, answer in decided(answer, upstream) })
-        if machine.isAsking { self.pending = pending }
+            completion: Completion { [self] _, answer in permitDecided(answer, upstream) })
+        if machine.isWaitingForPermit { self.pending = pending }
     }
 
     private func configured(_ definition: ServiceDefinition) -> Upstream? {
@@ -224,17 +224,17 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     /// - Returns: `false` if a granted permit is no longer needed.
-    private func decided(_ answer: PermitAnswer, _ upstream: Upstream) -> Bool {
-        guard machine.isAsking else { return false }
+    private func permitDecided(_ answer: PermitAnswer, _ upstream: Upstream) -> Bool {
+        guard machine.isWaitingForPermit else { return false }
         pending = nil
-        trace?.decided(answer)
+        trace?.permitDecided(answer)
         switch answer {
         case .granted(let permit, let state):
             breaker = state
             // Written only after the permit, so that a refused client need not send its body. The write may reveal that
             // the client has disconnected.
             if machine.tries == 0, hasBody, call.awaitsContinue { reply.writeContinue() }
-            guard machine.permitGranted(permit, upstream.terms, now: now) == .proceed else { return false }
+            guard machine.permitGranted(permit, upstream.policy, now: now) == .proceed else { return false }
             releaseConnection()
             connect(upstream)
         case .refused(let reason, let state, let retryAfter):
@@ -242,7 +242,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
             permitRefused(
                 .refused(
                     reason, state, service: service, subject: subject, retryAfter: retryAfter,
-                    cause: calls.causeOfBreaker(ofService: service), limits: limits))
+                    cause: calls.breakerCause(ofService: service), limits: limits))
         // An invalid call is the caller's mistake, so the fallback must not hide it.
         case .failed(let error) where error.code == .invalid: refuse(HTTPProblem(error))
         case .failed(let error): permitRefused(HTTPProblem(error))
@@ -257,7 +257,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     private func refuse(_ problem: HTTPProblem) {
-        machine.cannotAsk()
+        machine.reject()
         end(with: problem)
     }
 
@@ -286,12 +286,12 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     func connected(_ attempt: UpstreamTry, _ connection: HTTPClientConnection) {
         guard machine.connected(attempt.number, now: now) == .proceed else { return connection.abandon() }
-        attempt.takes(connection)
+        attempt.assign(connection)
         connection.send(attempt.head)
         let unsentParts = unsentParts
         self.unsentParts = []
         for part in unsentParts {
-            replayBuffer.keep(part)
+            replayBuffer.append(part)
             connection.send(part)
         }
         if machine.isBodyAwaited {
@@ -309,12 +309,12 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     func upstreamFailed(_ attempt: UpstreamTry, _ error: any Error) {
-        fail(attempt, ProxyFailure(error, at: machine.stage), mayBeResent: replayBuffer.isWhole)
+        fail(attempt, ProxyFailure(error, at: machine.stage), mayBeResent: replayBuffer.isComplete)
     }
 
     private func fail(_ attempt: UpstreamTry, _ failure: ProxyFailure, mayBeResent: Bool) {
         perform(
-            machine.upstreamFailed(failure, attempt.number, isBodyKept: mayBeResent, now: now, retries: upstream))
+            machine.upstreamFailed(failure, attempt.number, isBodyBuffered: mayBeResent, now: now, retries: upstream))
     }
 
     // MARK: The request
@@ -324,8 +324,8 @@ final class GuardedCall: HTTPRelay, PacedCall {
         case .drop: break
         case .wait: unsentParts.append(part)
         case .send: attempt?.connection?.send(part)
-        case .sendAndKeep:
-            replayBuffer.keep(part)
+        case .sendAndBuffer:
+            replayBuffer.append(part)
             attempt?.connection?.send(part)
         }
     }
@@ -343,13 +343,13 @@ final class GuardedCall: HTTPRelay, PacedCall {
         if attempt.isBackedUp { reply.read(false) }
     }
 
-    func upstreamIsWritable(_ attempt: UpstreamTry, _ isWritable: Bool) {
+    func upstreamWritabilityChanged(_ attempt: UpstreamTry, _ isWritable: Bool) {
         if machine.upstreamWritabilityChanged(attempt.number) == .proceed { reply.read(isWritable) }
     }
 
     // MARK: The answer
 
-    func upstreamInforms(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
+    func upstreamSentInformational(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
         let isContinue = head.status == .continue
         guard
             machine.informational(attempt.number, isContinue: isContinue, isClientWritable: reply.isWritable) == .proceed
@@ -357,7 +357,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         reply.writeInformational(head.status, ProxyFields.answer(head.headers, isInformational: true))
     }
 
-    func upstreamAnswers(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
+    func upstreamSentHead(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
         let (action, report) = machine.answerHead(summary(of: head), of: attempt.number, now: now, retries: upstream)
         guard action != .drop else { return }
         recordTry()
@@ -372,7 +372,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     private func summary(of head: HTTPResponseHead) -> Machine.Answer {
         let hasBody = call.head.method != .HEAD && head.status.mayHaveResponseBody
-        let isGRPC = GRPC.isSpoken(in: head.headers)
+        let isGRPC = GRPC.isUsed(in: head.headers)
         let mayBeBusy = head.status == .tooManyRequests || head.status == .serviceUnavailable
         let retryAfter = mayBeBusy ? head.headers.first(name: "Retry-After") : nil
         return Machine.Answer(
@@ -397,13 +397,13 @@ final class GuardedCall: HTTPRelay, PacedCall {
         reply.write(head.status, headers)
     }
 
-    private func relayHeld(isWhole: Bool) {
+    private func relayHeld(isComplete: Bool) {
         guard let held, let attempt else { return }
         self.held = nil
         relay(held.head)
         for part in held.parts { forward(part) }
-        upstreamSentAllThereIs(attempt)
-        if isWhole { upstreamSentEnd(attempt, held.trailers) } else { writabilityChanged(reply.isWritable) }
+        upstreamReadComplete(attempt)
+        if isComplete { upstreamSentEnd(attempt, held.trailers) } else { writabilityChanged(reply.isWritable) }
     }
 
     func upstreamSent(_ attempt: UpstreamTry, _ part: ByteBuffer) {
@@ -419,7 +419,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         reply.write(part)
     }
 
-    func upstreamSentAllThereIs(_ attempt: UpstreamTry) {
+    func upstreamReadComplete(_ attempt: UpstreamTry) {
         guard machine.answerPaused(attempt.number) == .proceed else { return }
         reply.flush()
         if !reply.isWritable, machine.clientBlocked() == .proceed { attempt.connection?.holdReading() }
@@ -444,7 +444,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         }
     }
 
-    func upstreamSwitches(_ attempt: UpstreamTry, _ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+    func upstreamSwitchedProtocols(_ attempt: UpstreamTry, _ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
         guard attempt.head.headers.contains(name: "Upgrade"), ProxyFields.namesWebSocket(head.headers) else {
             return fail(
                 attempt, ProxyFailure(cause: .broken, reason: "the answer's status is 101"), mayBeResent: false)
@@ -461,11 +461,11 @@ final class GuardedCall: HTTPRelay, PacedCall {
         ProxyFields.addUpgrade(to: &headers)
         mark(&headers)
         do {
-            try Tunnel.between(connection, on: reply.eventLoop, idleTimeout: attempt.upstream.terms.idle) {
+            try Tunnel.connect(connection, on: reply.eventLoop, idleTimeout: attempt.upstream.policy.idle) {
                 try reply.switchProtocols(headers, to: $0)
             }
         } catch {
-            reply.breakOff()
+            reply.abort()
         }
     }
 
@@ -473,14 +473,14 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     private func answer(_ failure: ProxyFailure) {
         if failure.cause == .client {
-            end(with: HTTPProblem.clientHasLeft)
+            end(with: HTTPProblem.clientDisconnected)
         } else if !fallBack() {
             let showsAddress = call.caller.role == .admin
             end(with: marked(HTTPProblem.failed(failure, service: service, showsAddress: showsAddress)))
         }
     }
 
-    private func answerUnasked() {
+    private func answerOverloaded() {
         if case .success(let status) = calls.breaker(service: service) { breaker = status.state }
         if upstream == nil { upstream = calls.definition(ofService: service).flatMap(configured) }
         answer(.waited)
@@ -524,7 +524,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
             answer = HTTPAnswer(stored.status)
             answer.headers = stored.headers
             answer.isRelayed = true
-            answer.body = .whole(stored.body)
+            answer.body = .complete(stored.body)
             answer.headers.replaceOrAdd(name: "Content-Length", value: "\(stored.body.readableBytes)")
             answer.headers.replaceOrAdd(name: "Age", value: "\(stored.age(after: age))")
             answer.headers.add(name: "Interlock-Fallback", value: "last-good; age=\(age)")

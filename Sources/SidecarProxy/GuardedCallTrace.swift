@@ -25,9 +25,9 @@ final class GuardedCallTrace {
 
     /// Begins the span of a permit request.
     /// - Parameter wait: the maximum wait, in milliseconds.
-    func asks(wait: Int64) { permit = StepTrace(.permit, service, wait: wait, of: call, calls: calls) }
+    func permitRequested(wait: Int64) { permit = StepTrace(.permit, service, wait: wait, of: call, calls: calls) }
 
-    func decided(_ answer: PermitAnswer) {
+    func permitDecided(_ answer: PermitAnswer) {
         permit?.answered(answer)
         permit = nil
     }

@@ -42,7 +42,7 @@ final class LastGoodAnswers: Sendable {
     }
 
     /// The maximum size of a stored body, in bytes.
-    static let largestBody = 256 * 1024
+    static let maximumBodyBytes = 256 * 1024
     private static let maximumCount = 256
     private static let maximumBytes = 16 * 1024 * 1024
 
@@ -96,9 +96,9 @@ final class LastGoodAnswers: Sendable {
 
     /// Returns whether an answer with this head may be served to other callers. Its body may still prove too large if
     /// the head declares no length.
-    static func mayBeKept(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) -> Bool {
+    static func isStorable(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) -> Bool {
         guard 200..<300 ~= status.code, status != .partialContent, !headers.contains(name: "Set-Cookie"),
-            headers.first(name: "Content-Length").flatMap({ Int($0) }) ?? 0 <= largestBody
+            headers.first(name: "Content-Length").flatMap({ Int($0) }) ?? 0 <= maximumBodyBytes
         else { return false }
         let isPrivate = headers["Cache-Control"].contains { value in
             let value = value.lowercased()
@@ -161,7 +161,7 @@ struct AnswerRecorder {
 
     /// Returns `nil` if the answer must not be stored.
     init?(_ answers: LastGoodAnswers?, _ key: LastGoodAnswers.Key?, _ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
-        guard let answers, let key, LastGoodAnswers.mayBeKept(status, headers) else { return nil }
+        guard let answers, let key, LastGoodAnswers.isStorable(status, headers) else { return nil }
         self.answers = answers
         self.key = key
         self.status = status
@@ -170,7 +170,7 @@ struct AnswerRecorder {
 
     mutating func record(_ chunk: ByteBuffer) {
         guard !isTooLarge else { return }
-        isTooLarge = body.readableBytes + chunk.readableBytes > LastGoodAnswers.largestBody
+        isTooLarge = body.readableBytes + chunk.readableBytes > LastGoodAnswers.maximumBodyBytes
         if isTooLarge { body = ByteBuffer() } else { body.writeImmutableBuffer(chunk) }
     }
 

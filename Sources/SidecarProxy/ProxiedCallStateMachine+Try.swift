@@ -32,24 +32,24 @@ extension ProxiedCallStateMachine {
 
         enum Reading { case flowing, held }
 
-        let terms: Terms
+        let policy: Policy
         let began: Instant
         var progress: Progress
         /// The time of the last byte in either direction; until there is a connection, the start of the attempt.
-        var passedAt: Instant
+        var lastByteAt: Instant
         /// The time at which the whole request was sent; `nil` before that.
-        var sentAllAt: Instant?
+        var requestSentAt: Instant?
         /// Whether the answer is being read, or reading is paused because the client does not accept more of it.
         var reading = Reading.flowing
         /// `nil` once the outcome is reported.
         private var permit: PermitID?
 
-        init(_ permit: PermitID, _ terms: Terms, now: Instant) {
+        init(_ permit: PermitID, _ policy: Policy, now: Instant) {
             self.permit = permit
-            self.terms = terms
+            self.policy = policy
             began = now
-            passedAt = now
-            progress = .connecting(until: now.advanced(byMilliseconds: terms.connect))
+            lastByteAt = now
+            progress = .connecting(until: now.advanced(byMilliseconds: policy.connect))
         }
 
         var answer: Answer? {
@@ -59,21 +59,21 @@ extension ProxiedCallStateMachine {
 
         var isConnected: Bool { if case .connecting = progress { false } else { true } }
 
-        mutating func connectsAgain(now: Instant) {
-            progress = .connecting(until: now.advanced(byMilliseconds: terms.connect))
-            passedAt = now
-            sentAllAt = nil
+        mutating func reconnect(now: Instant) {
+            progress = .connecting(until: now.advanced(byMilliseconds: policy.connect))
+            lastByteAt = now
+            requestSentAt = nil
         }
 
-        mutating func answerBegins(_ answer: Answer, now: Instant) {
+        mutating func beginAnswer(_ answer: Answer, now: Instant) {
             var answer = answer
             answer.latency = millisecondsSinceSent(now)
             progress = .answering(answer)
-            passedAt = now
+            lastByteAt = now
         }
 
         mutating func received(_ bytes: Int, now: Instant) {
-            passedAt = now
+            lastByteAt = now
             if let missing = answer?.missing { answer?.missing = missing - bytes }
         }
     }
@@ -83,12 +83,12 @@ extension ProxiedCallStateMachine {
 
 extension ProxiedCallStateMachine.Try {
     /// The time at which the try times out unless something happens.
-    var due: Instant {
+    var alarmAt: Instant {
         switch progress {
         case .connecting(let until): until
         case .sent:
-            sentAllAt?.advanced(byMilliseconds: terms.firstByte) ?? passedAt.advanced(byMilliseconds: terms.idle)
-        case .answering: passedAt.advanced(byMilliseconds: terms.idle)
+            requestSentAt?.advanced(byMilliseconds: policy.firstByte) ?? lastByteAt.advanced(byMilliseconds: policy.idle)
+        case .answering: lastByteAt.advanced(byMilliseconds: policy.idle)
         }
     }
 
@@ -96,20 +96,20 @@ extension ProxiedCallStateMachine.Try {
     func timeout(isClientAwaited: Bool, isBackedUp: Bool) -> ProxyFailure {
         switch progress {
         case .connecting: .connectTimeout
-        case .sent where sentAllAt != nil: .firstByte
+        case .sent where requestSentAt != nil: .firstByte
         case .sent: isClientAwaited || !isBackedUp ? .clientIsSilent : .idle
         // A stream may be silent; an answer with missing bytes has stalled.
-        case .answering(let answer): isClientAwaited ? .clientIsSilent : answer.missing == nil ? .quiet : .idle
+        case .answering(let answer): isClientAwaited ? .clientIsSilent : answer.missing == nil ? .streamIdle : .idle
         }
     }
 
     /// Returns whether the answer is incomplete and no byte of it has arrived within the first-byte timeout.
     func isStalled(_ now: Instant) -> Bool {
-        answer?.missing != nil && passedAt.advanced(byMilliseconds: terms.firstByte) <= now
+        answer?.missing != nil && lastByteAt.advanced(byMilliseconds: policy.firstByte) <= now
     }
 
     private func millisecondsSinceSent(_ now: Instant) -> Int64? {
-        sentAllAt.map { (now.nanoseconds - $0.nanoseconds) / 1_000_000 }
+        requestSentAt.map { (now.nanoseconds - $0.nanoseconds) / 1_000_000 }
     }
 }
 
@@ -118,7 +118,7 @@ extension ProxiedCallStateMachine.Try {
 extension ProxiedCallStateMachine.Try {
     /// Reports the answer received so far as good. The breaker still judges its status.
     /// - Returns: `nil` if the outcome was reported before.
-    mutating func reportGood() -> ProxiedCallStateMachine.Report? {
+    mutating func reportSuccess() -> ProxiedCallStateMachine.Report? {
         report(
             OutcomeReport(
                 outcome: .ok, latencyMilliseconds: answer?.latency, status: answer?.outcome,
@@ -128,10 +128,10 @@ extension ProxiedCallStateMachine.Try {
     mutating func report(_ failure: ProxyFailure, now: Instant) -> ProxiedCallStateMachine.Report? {
         let latency = answer?.latency ?? millisecondsSinceSent(now)
         switch failure.verdict {
-        case .answer: return reportGood()
+        case .answer: return reportSuccess()
         case .service: return report(OutcomeReport(outcome: .error, latencyMilliseconds: latency, status: answer?.outcome))
         // An unfinished call counts as slow if it ran long enough.
-        case .nobody: return report(.unfinished(afterMilliseconds: latency))
+        case .neutral: return report(.unfinished(afterMilliseconds: latency))
         }
     }
 

@@ -5,7 +5,7 @@ internal import InterlockCore
 ///
 /// | state | the call | next states |
 /// | --- | --- | --- |
-/// | `waiting(.pace)` | waits until the proxy lets it begin | `waiting(.permit)`; `over`, too late |
+/// | `waiting(.pacer)` | waits until the proxy lets it begin | `waiting(.permit)`; `over`, too late |
 /// | `waiting(.permit)` | waits for a permit | `calling`, for a try or to relay a held answer; `over`, refused |
 /// | `calling` | connects, sends the request, relays the answer | `waiting(.pause)`; `over` |
 /// | `waiting(.pause)` | waits before another try | `waiting(.permit)`; too late: `calling`, to relay, or `over` |
@@ -24,7 +24,7 @@ struct ProxiedCallStateMachine {
     }
 
     /// An upstream's timeouts, in milliseconds, and its number of retries.
-    struct Terms {
+    struct Policy {
         let connect, firstByte, idle: Int64
         let total: Int64?
         let retries: Int
@@ -47,11 +47,11 @@ struct ProxiedCallStateMachine {
 
     enum Action {
         case none
-        /// Set the alarm to `due`.
+        /// Set the alarm to `alarmAt`.
         case setAlarm
-        /// Find the upstream, then call `asks`, or `cannotAsk` if there is none.
-        case ask
-        case askPermit(waitMilliseconds: Int64)
+        /// Find the upstream, then call `permitRequested`, or `reject` if there is none.
+        case requestPermit
+        case acquirePermit(waitMilliseconds: Int64)
         /// Send the request once more for the same try, on another connection.
         case resend
         /// Release the connection, and report the failure of the try.
@@ -61,11 +61,11 @@ struct ProxiedCallStateMachine {
         /// Answer with the failure, or the fallback.
         case answer(ProxyFailure)
         /// Answer with the fallback, or that the call waited too long to begin.
-        case answerUnasked
+        case answerOverloaded
         /// Answer with the permit's refusal, or the fallback.
         case refuse
         /// Relay the held answer, and its end if that has arrived.
-        case relayHeld(isWhole: Bool)
+        case relayHeld(isComplete: Bool)
     }
 
     enum Consequence {
@@ -73,7 +73,7 @@ struct ProxiedCallStateMachine {
         case pause
         case answer
         /// End the client's connection, because its answer has begun.
-        case breakOff
+        case abort
     }
 
     /// The action for a single step.
@@ -85,7 +85,7 @@ struct ProxiedCallStateMachine {
         case wait
         case send
         /// Send the part, and keep it for a resend.
-        case sendAndKeep
+        case sendAndBuffer
     }
 
     /// The action for the head, a part or the end of an answer.
@@ -101,7 +101,7 @@ struct ProxiedCallStateMachine {
     }
 
     private enum Wait {
-        case pace(until: Instant)
+        case pacer(until: Instant)
         case permit(since: Instant)
         case pause(until: Instant)
     }
@@ -126,7 +126,7 @@ struct ProxiedCallStateMachine {
     private let request: Request
     let started: Instant
     private var deadline = Instant.distantFuture
-    private var state = State.waiting(.pace(until: .distantFuture), nil)
+    private var state = State.waiting(.pacer(until: .distantFuture), nil)
     /// Whether more of the request's body is to come.
     private(set) var isBodyAwaited: Bool
     private var informational = 0
@@ -144,14 +144,14 @@ struct ProxiedCallStateMachine {
     }
 
     var isOver: Bool { if case .over = state { true } else { false } }
-    var isAsking: Bool { if case .waiting(.permit, _) = state { true } else { false } }
+    var isWaitingForPermit: Bool { if case .waiting(.permit, _) = state { true } else { false } }
 
     /// The time at which `alarm` must be called; `nil` while the call waits for a permit, because that wait has its own
     /// time limit.
-    var due: Instant? {
+    var alarmAt: Instant? {
         switch state {
-        case .waiting(.pace(let until), _), .waiting(.pause(let until), _): until
-        case .calling(let attempt): min(attempt.due, deadline)
+        case .waiting(.pacer(let until), _), .waiting(.pause(let until), _): until
+        case .calling(let attempt): min(attempt.alarmAt, deadline)
         case .waiting(.permit, _), .over: nil
         }
     }
@@ -186,32 +186,32 @@ protocol RetrySource {
 
 extension ProxiedCallStateMachine {
     /// Limits the time for which a call waits to begin.
-    mutating func waitsToBegin(atMost milliseconds: Int64) -> Action {
-        guard case .waiting(.pace, _) = state else { return .none }
-        state = .waiting(.pace(until: started.advanced(byMilliseconds: milliseconds)), nil)
+    mutating func waitForPacer(atMost milliseconds: Int64) -> Action {
+        guard case .waiting(.pacer, _) = state else { return .none }
+        state = .waiting(.pacer(until: started.advanced(byMilliseconds: milliseconds)), nil)
         return .setAlarm
     }
 
     /// Requests a permit for the first try or for a retry.
     /// - Parameter patience: the maximum wait for a permit, in milliseconds.
-    mutating func asks(_ terms: Terms, patience: Int64, now: Instant) -> Action {
-        guard case .waiting(_, let last) = state, !isAsking else { return .none }
+    mutating func permitRequested(_ policy: Policy, patience: Int64, now: Instant) -> Action {
+        guard case .waiting(_, let last) = state, !isWaitingForPermit else { return .none }
         let isFirst = tries == 0
-        if isFirst { deadline = terms.total.map { started.advanced(byMilliseconds: $0) } ?? .distantFuture }
+        if isFirst { deadline = policy.total.map { started.advanced(byMilliseconds: $0) } ?? .distantFuture }
         guard deadline > now else { return tooLate(now: now) }
         state = .waiting(.permit(since: isFirst ? started : now), last)
         let remaining = (deadline.nanoseconds - now.nanoseconds) / 1_000_000
-        return .askPermit(waitMilliseconds: isFirst ? max(0, min(patience, remaining)) : 0)
+        return .acquirePermit(waitMilliseconds: isFirst ? max(0, min(patience, remaining)) : 0)
     }
 
     /// Ends a call that is invalid, or whose service is unknown.
-    mutating func cannotAsk() { if case .waiting = state { state = .over } }
+    mutating func reject() { if case .waiting = state { state = .over } }
 
-    mutating func permitGranted(_ permit: PermitID, _ terms: Terms, now: Instant) -> Step {
+    mutating func permitGranted(_ permit: PermitID, _ policy: Policy, now: Instant) -> Step {
         guard case .waiting(.permit(let since), _) = state else { return .refuse }
         waited += now.nanoseconds - since.nanoseconds
         tries += 1
-        state = .calling(Try(permit, terms, now: now))
+        state = .calling(Try(permit, policy, now: now))
         return .proceed
     }
 
@@ -220,8 +220,8 @@ extension ProxiedCallStateMachine {
         waited += now.nanoseconds - since.nanoseconds
         switch last {
         case .failed(let failure), .held(_, .broken(let failure)): return conclude(.answer(failure))
-        case .held(let attempt, .whole): return relay(attempt, isWhole: true)
-        case .held(let attempt, .awaited): return relay(attempt, isWhole: false)
+        case .held(let attempt, .whole): return relay(attempt, isComplete: true)
+        case .held(let attempt, .awaited): return relay(attempt, isComplete: false)
         case nil: return conclude(.refuse)
         }
     }
@@ -230,20 +230,20 @@ extension ProxiedCallStateMachine {
     private mutating func tooLate(now: Instant) -> Action {
         guard case .waiting(_, let last?) = state else {
             waited = now.nanoseconds - started.nanoseconds
-            return conclude(.answerUnasked)
+            return conclude(.answerOverloaded)
         }
         switch last {
         case .failed(let failure): return conclude(.answer(failure))
-        case .held(let attempt, .whole): return relay(attempt, isWhole: true)
+        case .held(let attempt, .whole): return relay(attempt, isComplete: true)
         case .held: return conclude(.answer(.total))
         }
     }
 
-    private mutating func relay(_ attempt: Try, isWhole: Bool) -> Action {
+    private mutating func relay(_ attempt: Try, isComplete: Bool) -> Action {
         var attempt = attempt
         attempt.reading = .flowing
         state = .calling(attempt)
-        return .relayHeld(isWhole: isWhole)
+        return .relayHeld(isComplete: isComplete)
     }
 }
 
@@ -254,8 +254,8 @@ extension ProxiedCallStateMachine {
     mutating func connected(_ number: Int, now: Instant) -> Step {
         guard var attempt = calling(number), !attempt.isConnected else { return .refuse }
         attempt.progress = .sent
-        attempt.passedAt = now
-        if !isBodyAwaited { attempt.sentAllAt = now }
+        attempt.lastByteAt = now
+        if !isBodyAwaited { attempt.requestSentAt = now }
         state = .calling(attempt)
         return .proceed
     }
@@ -263,16 +263,16 @@ extension ProxiedCallStateMachine {
     mutating func requestPart(now: Instant) -> RequestAction {
         guard !isOver else { return .drop }
         guard var attempt = calling, attempt.isConnected else { return .wait }
-        attempt.passedAt = now
+        attempt.lastByteAt = now
         state = .calling(attempt)
-        return attempt.answer == nil ? .sendAndKeep : .send
+        return attempt.answer == nil ? .sendAndBuffer : .send
     }
 
     mutating func requestEnd(now: Instant) -> Step {
         isBodyAwaited = false
-        guard var attempt = calling, attempt.isConnected, attempt.sentAllAt == nil else { return .refuse }
-        attempt.sentAllAt = now
-        attempt.passedAt = now
+        guard var attempt = calling, attempt.isConnected, attempt.requestSentAt == nil else { return .refuse }
+        attempt.requestSentAt = now
+        attempt.lastByteAt = now
         state = .calling(attempt)
         return .proceed
     }
@@ -304,14 +304,14 @@ extension ProxiedCallStateMachine {
         _ answer: Answer, of number: Int, now: Instant, retries: (some RetrySource)?
     ) -> (AnswerAction, Report?) {
         guard var attempt = calling(number), attempt.answer == nil else { return (.drop, nil) }
-        attempt.answerBegins(answer, now: now)
+        attempt.beginAnswer(answer, now: now)
         guard Self.retriedStatuses.contains(answer.status), answer.retryAfter == nil,
-            let until = planRetry(attempt.terms, now: now, retries)
+            let until = planRetry(attempt.policy, now: now, retries)
         else {
             state = .calling(attempt)
             return (.relay, nil)
         }
-        let report = attempt.reportGood()
+        let report = attempt.reportSuccess()
         state = .waiting(.pause(until: until), .held(attempt, .awaited))
         return (.hold, report)
     }
@@ -342,7 +342,7 @@ extension ProxiedCallStateMachine {
         case .calling(var attempt) where attempt.answer != nil:
             state = .over
             if attempt.answer?.isGRPC ?? false { attempt.answer?.noteTrailers(grpcStatus()) }
-            return (.relay, attempt.reportGood())
+            return (.relay, attempt.reportSuccess())
         case .waiting(let wait, .held(let attempt, .awaited)):
             state = .waiting(wait, .held(attempt, .whole))
             return (.hold, nil)
@@ -354,9 +354,9 @@ extension ProxiedCallStateMachine {
     /// - Returns: the outcome; `nil` if the connection is no longer needed.
     mutating func switchedProtocols(_ number: Int, status: Int, now: Instant) -> Report? {
         guard var attempt = calling(number), attempt.answer == nil else { return nil }
-        attempt.answerBegins(Answer(status: status), now: now)
+        attempt.beginAnswer(Answer(status: status), now: now)
         state = .over
-        return attempt.reportGood()
+        return attempt.reportSuccess()
     }
 }
 
@@ -375,7 +375,7 @@ extension ProxiedCallStateMachine {
     mutating func clientWritable(now: Instant) -> Step {
         guard var attempt = calling, attempt.answer != nil else { return .refuse }
         attempt.reading = .flowing
-        attempt.passedAt = now
+        attempt.lastByteAt = now
         state = .calling(attempt)
         return .proceed
     }
@@ -385,7 +385,7 @@ extension ProxiedCallStateMachine {
         case .waiting: return conclude(.giveUp(nil, then: .answer))
         case .calling(var attempt):
             let report = attempt.report(.clientLeft, now: now)
-            return conclude(.giveUp(report, then: attempt.answer == nil ? .answer : .breakOff))
+            return conclude(.giveUp(report, then: attempt.answer == nil ? .answer : .abort))
         case .over: return .none
         }
     }
@@ -399,16 +399,16 @@ extension ProxiedCallStateMachine {
     /// or the request is idempotent and its connection was closing.
     /// - Parameter isBodyBuffered: whether every part of the body that was sent can be resent.
     mutating func upstreamFailed(
-        _ failure: ProxyFailure, _ number: Int, isBodyKept: Bool, now: Instant, retries: (some RetrySource)?
+        _ failure: ProxyFailure, _ number: Int, isBodyBuffered: Bool, now: Instant, retries: (some RetrySource)?
     ) -> Action {
         guard number == tries else { return .none }
         switch state {
         case .calling(var attempt):
-            guard isBodyKept, attempt.answer == nil, resend == .possible,
+            guard isBodyBuffered, attempt.answer == nil, resend == .possible,
                 failure.mayBeResent(isIdempotent: request.isIdempotent)
             else { return fail(attempt, failure, now: now, retries) }
             resend = .used
-            attempt.connectsAgain(now: now)
+            attempt.reconnect(now: now)
             state = .calling(attempt)
             return .resend
         case .waiting(let wait, .held(let attempt, .awaited)):
@@ -418,15 +418,15 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// Handles the alarm that was set for `due`.
+    /// Handles the alarm that was set for `alarmAt`.
     /// - Parameter isBackedUp: whether the upstream has yet to accept bytes that were sent to it.
     mutating func alarm(now: Instant, isBackedUp: Bool, retries: (some RetrySource)?) -> Action {
         switch state {
-        case .waiting(.pace(let until), _): return until <= now ? tooLate(now: now) : .setAlarm
-        case .waiting(.pause(let until), _): return until <= now ? .ask : .setAlarm
+        case .waiting(.pacer(let until), _): return until <= now ? tooLate(now: now) : .setAlarm
+        case .waiting(.pause(let until), _): return until <= now ? .requestPermit : .setAlarm
         case .waiting(.permit, _), .over: return .none
         case .calling(let attempt):
-            guard min(attempt.due, deadline) <= now else { return .setAlarm }
+            guard min(attempt.alarmAt, deadline) <= now else { return .setAlarm }
             // A gRPC client may keep its request open while it waits for the service, so the delay is the service's.
             let isClientAwaited =
                 attempt.reading == .held || !request.isGRPC && attempt.isConnected && isBodyAwaited && !isBackedUp
@@ -441,11 +441,11 @@ extension ProxiedCallStateMachine {
     /// Returns the failure of a call that exceeds its total timeout.
     private func overdue(_ attempt: Try, isClientAwaited: Bool, now: Instant) -> ProxyFailure {
         if isClientAwaited { return .clientIsSlow }
-        if attempt.answer != nil { return attempt.isStalled(now) ? .total : .cut }
+        if attempt.answer != nil { return attempt.isStalled(now) ? .total : .truncated }
         // The service is not blamed if most of the total timeout passed before this try.
         let total = deadline.nanoseconds - started.nanoseconds
         let hadEnoughTime = waited < total / 2 || deadline.nanoseconds - attempt.began.nanoseconds >= total / 4
-        return hadEnoughTime ? .total : .rest
+        return hadEnoughTime ? .total : .startedLate
     }
 
     private mutating func fail(
@@ -453,8 +453,8 @@ extension ProxiedCallStateMachine {
     ) -> Action {
         var attempt = attempt
         let report = attempt.report(failure, now: now)
-        guard attempt.answer == nil else { return conclude(.fail(failure, report, then: .breakOff)) }
-        guard failure.mayBeRetried, let until = planRetry(attempt.terms, now: now, retries) else {
+        guard attempt.answer == nil else { return conclude(.fail(failure, report, then: .abort)) }
+        guard failure.mayBeRetried, let until = planRetry(attempt.policy, now: now, retries) else {
             return conclude(.fail(failure, report, then: .answer))
         }
         state = .waiting(.pause(until: until), .failed(failure))
@@ -464,8 +464,8 @@ extension ProxiedCallStateMachine {
     /// Plans a retry, which needs another permit. Calls with a body, and methods that are not idempotent, such as POST,
     /// are never retried. The pause is random, so that calls that failed together are not retried together.
     /// - Returns: the end of the pause; `nil` if the call is not retried.
-    private func planRetry(_ terms: Terms, now: Instant, _ retries: (some RetrySource)?) -> Instant? {
-        guard let retries, tries <= terms.retries, !request.hasBody, request.isIdempotent else { return nil }
+    private func planRetry(_ policy: Policy, now: Instant, _ retries: (some RetrySource)?) -> Instant? {
+        guard let retries, tries <= policy.retries, !request.hasBody, request.isIdempotent else { return nil }
         let until = now.advanced(by: retries.drawPause(), ofNanoseconds: 1)
         return until < deadline && retries.takeRetry() ? until : nil
     }

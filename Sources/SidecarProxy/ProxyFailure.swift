@@ -37,7 +37,7 @@ struct ProxyFailure: Error, Sendable {
         /// Counts against the service.
         case service
         /// Says nothing about the service except how long it took.
-        case nobody
+        case neutral
         /// The service answered properly, so its status counts.
         case answer
     }
@@ -51,24 +51,24 @@ struct ProxyFailure: Error, Sendable {
     static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no answer began within timeouts.first_byte")
     static let total = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
     /// The total timeout of a call that was sent so late that the timeout says nothing about the service.
-    static let rest = ProxyFailure(
+    static let startedLate = ProxyFailure(
         cause: .totalTimeout, reason: "timeouts.total expired; most of it had passed before the call was sent",
-        verdict: .nobody)
+        verdict: .neutral)
     /// The total timeout of a call whose answer was in progress.
-    static let cut = ProxyFailure(
+    static let truncated = ProxyFailure(
         cause: .totalTimeout, reason: "the answer took longer than timeouts.total", verdict: .answer)
     static let idle = ProxyFailure(cause: .idleTimeout, reason: "no data was transferred within timeouts.idle")
-    static let quiet = ProxyFailure(
+    static let streamIdle = ProxyFailure(
         cause: .idleTimeout, reason: "the stream was idle for timeouts.idle", verdict: .answer)
     static let clientIsSilent = ProxyFailure(
         cause: .client, reason: "the client did not send its request or read the answer within timeouts.idle",
-        verdict: .nobody)
+        verdict: .neutral)
     static let waited = ProxyFailure(
-        cause: .waited, reason: "the call waited for timeouts.total and was never sent", verdict: .nobody)
+        cause: .waited, reason: "the call waited for timeouts.total and was never sent", verdict: .neutral)
     static let clientIsSlow = ProxyFailure(
         cause: .client, reason: "the client did not send its request or read the answer within timeouts.total",
-        verdict: .nobody)
-    static let clientLeft = ProxyFailure(cause: .client, reason: "the client disconnected", verdict: .nobody)
+        verdict: .neutral)
+    static let clientLeft = ProxyFailure(cause: .client, reason: "the client disconnected", verdict: .neutral)
 
     var isTimeout: Bool { [.connectTimeout, .firstByteTimeout, .totalTimeout, .idleTimeout].contains(cause) }
 
@@ -110,7 +110,7 @@ struct ProxyFailure: Error, Sendable {
             case .answering: .broken
             }
         let reason = (error as? HTTPClientConnection.Malformed)?.reason ?? "\(NetworkReason(error))"
-        self.init(cause: cause, reason: reason, verdict: interruption == nil ? .service : .nobody)
+        self.init(cause: cause, reason: reason, verdict: interruption == nil ? .service : .neutral)
         self.interruption = interruption?.kind
         addressedReason = origin.map { NetworkReason(error).sentence(connectingTo: $0) }
     }
@@ -146,7 +146,7 @@ extension HTTPProblem {
         var problem =
             switch failure.cause {
             case .client:
-                clientHasLeft
+                clientDisconnected
             case .connectTimeout, .firstByteTimeout, .totalTimeout, .idleTimeout:
                 HTTPProblem(
                     .upstreamTimeout, "the service \"\(service)\" did not answer in time; see timeouts in the configuration")

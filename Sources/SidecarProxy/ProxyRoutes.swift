@@ -24,11 +24,11 @@ package struct ProxyRoutes {
         let service = try call.name("service").text
         let target: ProxyTarget
         do {
-            target = try ProxyTarget(call.target.whole)
+            target = try ProxyTarget(call.target.pathAndQuery)
         } catch {
             throw HTTPProblem(.invalid, error.description)
         }
-        let subject = try call.header(HTTPCall.subjectField).map { try ResourceName($0, what: HTTPCall.subjectField).text }
+        let subject = try call.header(HTTPCall.subjectField).map { try ResourceName($0, parameter: HTTPCall.subjectField).text }
         guard call.head.method != .CONNECT else {
             throw HTTPProblem(.invalid, "CONNECT is not supported; the proxy calls only configured services")
         }

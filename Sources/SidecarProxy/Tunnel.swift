@@ -21,7 +21,7 @@ final class Tunnel {
     ///   - idleTimeout: the time without a byte from either side after which the tunnel closes, in milliseconds. Peers
     ///     keep the tunnel open with a Ping (RFC 6455, section 5.5.2).
     ///   - attachClient: a closure that installs the given handler on the client's connection.
-    static func between(
+    static func connect(
         _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, idleTimeout: Int64,
         _ attachClient: (any ChannelHandler) throws -> Void
     ) throws {
@@ -61,7 +61,7 @@ final class Tunnel {
         }
     }
 
-    private func setAlarm() { alarm?.set(.uptimeNanoseconds(UInt64(max(0, machine.due.nanoseconds)))) }
+    private func setAlarm() { alarm?.set(.uptimeNanoseconds(UInt64(max(0, machine.alarmAt.nanoseconds)))) }
 
     private func close() {
         alarm?.cancel()

@@ -32,17 +32,17 @@ struct TunnelStateMachine {
     }
 
     private var state = State.open(client: .flowing, upstream: .flowing)
-    private var passedAt: Instant
+    private var lastByteAt: Instant
     private let idleTimeout: Int64
 
     /// - Parameter idleTimeout: the idle timeout, in milliseconds.
     init(idleTimeout: Int64, now: Instant) {
         self.idleTimeout = idleTimeout
-        passedAt = now
+        lastByteAt = now
     }
 
     /// The time at which `alarm` must be called.
-    var due: Instant { passedAt.advanced(byMilliseconds: idleTimeout) }
+    var alarmAt: Instant { lastByteAt.advanced(byMilliseconds: idleTimeout) }
 
     mutating func readRequested(_ side: Side, isOtherWritable: Bool) -> Action {
         guard case .open = state, !isOtherWritable else { return .read(side) }
@@ -56,11 +56,11 @@ struct TunnelStateMachine {
         return .read(side.other)
     }
 
-    mutating func received(now: Instant) { passedAt = now }
+    mutating func received(now: Instant) { lastByteAt = now }
 
     mutating func alarm(now: Instant) -> Action {
         guard case .open = state else { return .none }
-        return due <= now ? end() : .setAlarm
+        return alarmAt <= now ? end() : .setAlarm
     }
 
     /// Handles the end or failure of a side, or a failure to set up the tunnel.

@@ -18,7 +18,7 @@ final class Upstream: RetrySource {
     private static let pauses: ClosedRange<Double> = 5...50
 
     let settings: UpstreamSettings
-    let terms: ProxiedCallStateMachine.Terms
+    let policy: ProxiedCallStateMachine.Policy
     let concurrency: Int?
     let base: UpstreamBase
     let lastGood: LastGoodAnswers?
@@ -29,12 +29,12 @@ final class Upstream: RetrySource {
 
     /// Returns `nil` if no calls can be made with these settings.
     init?(
-        _ settings: UpstreamSettings, concurrency: Int?, times: UpstreamTimes, largeReads: LargeReads,
+        _ settings: UpstreamSettings, concurrency: Int?, times: UpstreamTimes, largeReadLimiter: LargeReadLimiter,
         eventLoop: any EventLoop, environment: HTTPClientEnvironment
     ) {
         guard let base = UpstreamBase(settings.url), let origin = try? Self.origin(base, settings) else { return nil }
         self.settings = settings
-        terms = .init(settings)
+        policy = .init(settings)
         self.concurrency = concurrency
         self.base = base
         self.times = times
@@ -48,7 +48,7 @@ final class Upstream: RetrySource {
                 connectTimeout: TimeAmount(settings.connectTimeout), idleTimeout: TimeAmount(settings.connections.idle),
                 maximumAge: settings.connections.maximumAge.map { TimeAmount($0) },
                 maximumConnections: concurrency ?? Self.maximumConnections),
-            eventLoop: eventLoop, environment: environment, largeReads: largeReads)
+            eventLoop: eventLoop, environment: environment, largeReadLimiter: largeReadLimiter)
     }
 
     private static func origin(_ base: UpstreamBase, _ settings: UpstreamSettings) throws -> HTTPOrigin {

@@ -34,10 +34,10 @@ final class UpstreamTry: HTTPClientReceiver {
         upstream.pool.lease(for: self, avoidsUnused: avoidsUnused)
     }
 
-    func takes(_ connection: HTTPClientConnection) { lease = .connection(connection) }
+    func assign(_ connection: HTTPClientConnection) { lease = .connection(connection) }
 
     /// Gives up the connection, or the wait for one.
-    func leave() {
+    func abandon() {
         let lease = lease
         self.lease = .none
         switch lease {
@@ -47,7 +47,7 @@ final class UpstreamTry: HTTPClientReceiver {
         }
     }
 
-    /// Gives the connection to another owner, so that `leave` no longer affects it.
+    /// Gives the connection to another owner, so that `abandon` no longer affects it.
     func handOver() { lease = .none }
 
     // MARK: Events of the connection
@@ -56,9 +56,9 @@ final class UpstreamTry: HTTPClientReceiver {
 
     func notConnected(_ error: any Error) { call.notConnected(self, error) }
 
-    func receivedInformational(_ head: HTTPResponseHead) { call.upstreamInforms(self, head) }
+    func receivedInformational(_ head: HTTPResponseHead) { call.upstreamSentInformational(self, head) }
 
-    func received(_ head: HTTPResponseHead) { call.upstreamAnswers(self, head) }
+    func received(_ head: HTTPResponseHead) { call.upstreamSentHead(self, head) }
 
     func received(_ part: ByteBuffer) { call.upstreamSent(self, part) }
 
@@ -68,16 +68,16 @@ final class UpstreamTry: HTTPClientReceiver {
         call.upstreamSentEnd(self, trailers)
     }
 
-    func readComplete() { call.upstreamSentAllThereIs(self) }
+    func readComplete() { call.upstreamReadComplete(self) }
 
     func failed(_ error: any Error) {
         lease = .none
         call.upstreamFailed(self, error)
     }
 
-    func writabilityChanged(_ isWritable: Bool) { call.upstreamIsWritable(self, isWritable) }
+    func writabilityChanged(_ isWritable: Bool) { call.upstreamWritabilityChanged(self, isWritable) }
 
     func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
-        call.upstreamSwitches(self, head, connection)
+        call.upstreamSwitchedProtocols(self, head, connection)
     }
 }

@@ -9,10 +9,10 @@ package import SidecarTelemetry
 package final class Upstreams {
     let calls: CoordinatorCalls
     private var upstreamsByService: [String: Upstream] = [:]
-    let pace: ProxyPace
+    let pacer: CallPacer
     /// The total size of the request bodies that calls buffer for a resend, in bytes.
-    var keptBytes = 0
-    private let largeReads: LargeReads
+    var replayBufferBytes = 0
+    private let largeReadLimiter: LargeReadLimiter
     private let metrics: PrometheusRegistry
     private let eventLoop: any EventLoop
     private let environment: HTTPClientEnvironment
@@ -25,8 +25,8 @@ package final class Upstreams {
         self.eventLoop = eventLoop
         self.environment = environment
         self.metrics = metrics
-        pace = ProxyPace(eventLoop: eventLoop)
-        largeReads = LargeReads(eventLoop: eventLoop)
+        pacer = CallPacer(eventLoop: eventLoop)
+        largeReadLimiter = LargeReadLimiter(eventLoop: eventLoop)
     }
 
     /// Returns the upstream of a service. Replaces it if its settings have changed.
@@ -37,7 +37,7 @@ package final class Upstreams {
         former?.pool.close()
         let upstream = Upstream(
             settings, concurrency: concurrency, times: former?.times ?? UpstreamTimes(service: service, in: metrics),
-            largeReads: largeReads, eventLoop: eventLoop, environment: environment)
+            largeReadLimiter: largeReadLimiter, eventLoop: eventLoop, environment: environment)
         upstreamsByService[service] = upstream
         return upstream
     }

@@ -16,7 +16,7 @@ package struct APIKey: Sendable, Equatable {
     package var role: Role
 
     /// The length, in characters, below which a key causes a warning.
-    static let shortestSafe = 16
+    static let minimumSafeLength = 16
 
     package init(name: String, secret: String, role: Role) {
         self.name = name

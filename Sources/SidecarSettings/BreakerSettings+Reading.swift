@@ -8,7 +8,7 @@ extension BreakerSettings {
                 isOn
                 ? "every service has a breaker by default, so remove the key"
                 : "to keep the breaker from opening, write breaker: { metrics_only: true }"
-            return value.refuse("expected a mapping (key: value), got \(isOn); \(remedy)")
+            return value.reject("expected a mapping (key: value), got \(isOn); \(remedy)")
         }
         value.section(shorthand: "failure_rate") { section in
             section.read("failure_rate", into: &failureRate) { $0.percentage() }
@@ -32,7 +32,7 @@ extension BreakerSettings {
         if let time, let parsed = time.duration(in: Self.durations) { window = .time(parsed) }
         if let calls {
             if time != nil {
-                calls.refuse("conflicts with window; remove one of them")
+                calls.reject("conflicts with window; remove one of them")
             } else if let parsed = calls.wholeNumber(in: Self.windowCalls) {
                 window = .calls(parsed)
             }
@@ -45,7 +45,7 @@ extension BreakerSettings {
         guard let parsed = value.wholeNumber(in: Self.callCounts) else { return }
         minimumCalls = parsed
         if case .calls(let count) = window, parsed > count {
-            value.refuse("expected at most window_calls (\(count)), got \(parsed)")
+            value.reject("expected at most window_calls (\(count)), got \(parsed)")
         }
     }
 }
@@ -67,7 +67,7 @@ extension ConfigurationValue {
         let items = list()
         let ranges = items.compactMap { $0.parsed(by: StatusSet.parseRange) }
         guard !items.isEmpty else {
-            refuse("expected \(StatusSet.wanted), got an empty list")
+            reject("expected \(StatusSet.wanted), got an empty list")
             return nil
         }
         return ranges.count == items.count ? StatusSet(ranges: ranges) : nil

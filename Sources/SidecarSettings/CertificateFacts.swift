@@ -34,7 +34,7 @@ package struct CertificateFacts: Equatable {
     }
 
     /// Returns whether the certificate is valid for this host. An asterisk matches one label.
-    package func isFor(_ host: String) -> Bool {
+    package func covers(_ host: String) -> Bool {
         let host = host.lowercased()
         let rest = host.firstIndex(of: ".").map { "*" + host[$0...] }
         return names.contains { $0 == host || $0 == rest }
@@ -51,7 +51,7 @@ package struct CertificateFacts: Equatable {
         } else if now < validity.lowerBound {
             warnings.append("listen.tls.certificate is not valid yet; clients reject it")
         }
-        let others = hosts.filter { !isFor($0) }
+        let others = hosts.filter { !covers($0) }
         if !others.isEmpty {
             warnings.append(
                 "listen.tls.certificate is not valid for \(others.joined(separator: ", ")), which clients call; it is valid for "
@@ -66,8 +66,8 @@ package struct CertificateFacts: Equatable {
     }
 
     /// Returns the names of `other` that this certificate does not cover.
-    package func names(lackingFrom other: CertificateFacts) -> [String] {
-        other.names.filter { !isFor($0) && !names.contains($0) }
+    package func names(missingComparedTo other: CertificateFacts) -> [String] {
+        other.names.filter { !covers($0) && !names.contains($0) }
     }
 }
 

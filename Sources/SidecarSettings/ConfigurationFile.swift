@@ -57,7 +57,7 @@ struct ConfigurationFile {
         do throws(YAMLError) {
             // Some editors on Windows write a byte order mark before the text.
             let yaml = yaml.unicodeScalars.first == "\u{FEFF}" ? String(yaml.unicodeScalars.dropFirst()) : yaml
-            return try YAMLReader.read(yaml, most: .init(values: Self.maximumValues, bytes: Self.maximumExpandedBytes))
+            return try YAMLReader.read(yaml, limits: .init(values: Self.maximumValues, bytes: Self.maximumExpandedBytes))
         } catch {
             throw refusal(error)
         }

@@ -35,17 +35,17 @@ package final class ConfigurationFindings {
             .map(\.element)
     }
 
-    package func refuse(at location: ConfigurationProblem.Location, path: String?, _ message: String) {
+    package func reject(at location: ConfigurationProblem.Location, path: String?, _ message: String) {
         problems.append(ConfigurationProblem(location: location, path: path, message: message))
     }
 
     /// Adds the findings of a file that this one names.
-    func adopt(_ other: ConfigurationFindings) {
+    func merge(_ other: ConfigurationFindings) {
         problems += other.problems
         warnings += other.warnings
     }
 
-    func adopt(_ error: ConfigurationError) { problems += error.problems }
+    func merge(_ error: ConfigurationError) { problems += error.problems }
 
     func warn(_ sentence: String) {
         warnings.append(sentence)

@@ -3,7 +3,7 @@ import InterlockCore
 /// A mapping in the file. Every key that a reader requests becomes a known key; the others are rejected.
 final class ConfigurationSection {
     /// The mapping itself, for mistakes that concern more than one key.
-    let whole: ConfigurationValue
+    let mapping: ConfigurationValue
     private let entries: [(key: ConfigurationValue, name: String, value: ConfigurationValue)]
     private var known: [String] = []
     private var handled: Set<String> = []
@@ -12,21 +12,21 @@ final class ConfigurationSection {
     /// and skipped.
     /// - Parameter shorthand: the key to suggest if there is a plain value instead of a mapping.
     init?(_ value: ConfigurationValue, shorthand: String? = nil) {
-        whole = value
+        mapping = value
         guard !value.isNull else {
             entries = []
             return
         }
         guard case .mapping(let pairs) = value.node.content else {
-            value.refuse(expected: ConfigurationExpectation("a mapping (key: value)"), instead: shorthand)
+            value.reject(expected: ConfigurationExpectation("a mapping (key: value)"), suggesting: shorthand)
             return nil
         }
         entries = pairs.compactMap { entry in
             guard let name = entry.key.text, !name.isEmpty else {
-                value.child(entry.key, "").refuse("expected a string as key")
+                value.child(entry.key, "").reject("expected a string as key")
                 return nil
             }
-            let word = ConfigurationValue.cut(name)
+            let word = ConfigurationValue.shortened(name)
             let step = value.path.isEmpty ? word : "." + word
             return (value.child(entry.key, step), name, value.child(entry.value, step))
         }
@@ -58,24 +58,24 @@ final class ConfigurationSection {
     /// Parses the value of `key`, and reports a mistake if the key is missing.
     func required<Parsed>(_ key: String, _ wanted: String, _ parse: (ConfigurationValue) -> Parsed?) -> Parsed? {
         guard let value = value(key) else {
-            whole.refuse("expected the key \(key): \(wanted)")
+            mapping.reject("expected the key \(key): \(wanted)")
             return nil
         }
         return parse(value)
     }
 
     /// Returns all entries in the order of the file, for mappings whose keys are names that users choose.
-    func named() -> [(key: ConfigurationValue, name: String, value: ConfigurationValue)] {
+    func namedEntries() -> [(key: ConfigurationValue, name: String, value: ConfigurationValue)] {
         known.append(contentsOf: entries.map(\.name))
         return entries
     }
 
     /// Rejects keys for a specific reason, for example because they conflict with another key or are no longer
     /// supported.
-    func refuse(_ keys: [String], _ reason: String) {
+    func reject(_ keys: [String], _ reason: String) {
         for entry in entries where keys.contains(entry.name) {
             handled.insert(entry.name)
-            entry.key.refuse(reason)
+            entry.key.reject(reason)
         }
     }
 
@@ -83,7 +83,7 @@ final class ConfigurationSection {
     func ignore(_ keys: Set<String>, _ reason: String) {
         for entry in entries where keys.contains(entry.name) && !known.contains(entry.name) && !handled.contains(entry.name) {
             handled.insert(entry.name)
-            whole.findings.warn("\(whole.findings.fileName): \(entry.key.path) \(reason)")
+            mapping.findings.warn("\(mapping.findings.fileName): \(entry.key.path) \(reason)")
         }
     }
 
@@ -92,16 +92,16 @@ final class ConfigurationSection {
         handled.formUnion(entries.map(\.name).filter { $0.hasPrefix("x-") })
     }
 
-    func refuseUnknownKeys() {
+    func rejectUnknownKeys() {
         for entry in entries where !known.contains(entry.name) && !handled.contains(entry.name) {
             if entry.name == "<<" {
-                entry.key.refuse("merge keys are not supported; repeat the settings, or use an alias for the whole value")
+                entry.key.reject("merge keys are not supported; repeat the settings, or use an alias for the whole value")
                 continue
             }
             let suggestion =
                 Self.knownKey(for: entry.name, among: known) ?? ConfigurationText.closest(to: entry.name, among: known)
             let hint = suggestion.map { "did you mean \($0)?" } ?? "expected \(ConfigurationText.alternatives(known))"
-            entry.key.refuse("unknown key; \(hint)")
+            entry.key.reject("unknown key; \(hint)")
         }
     }
 }

@@ -25,17 +25,17 @@ struct ConfigurationValue {
     var location: ConfigurationProblem.Location { .file(findings.fileName, line: node.line) }
 
     /// Reports a mistake at this value.
-    func refuse(_ message: String) {
-        findings.refuse(at: location, path: path.isEmpty ? nil : path, message)
+    func reject(_ message: String) {
+        findings.reject(at: location, path: path.isEmpty ? nil : path, message)
     }
 
     /// Reports that something else was expected at this value.
     /// - Parameter shorthand: the key to suggest if the value is a scalar instead of a mapping.
-    func refuse(expected expectation: ConfigurationExpectation, instead shorthand: String? = nil) {
+    func reject(expected expectation: ConfigurationExpectation, suggesting shorthand: String? = nil) {
         let message = expectation.message(got: shown)
-        guard let shorthand, let text = node.text, !isConcealed, !text.isEmpty, Bool(text) == nil else { return refuse(message) }
+        guard let shorthand, let text = node.text, !isConcealed, !text.isEmpty, Bool(text) == nil else { return reject(message) }
         let key = path.split(separator: ".").last.map(String.init) ?? path
-        refuse("\(message); write \(key): { \(shorthand): \(Self.cut("\(RedactedURL(text))")) }")
+        reject("\(message); write \(key): { \(shorthand): \(Self.shortened("\(RedactedURL(text))")) }")
     }
 
     /// The value as a message shows it.
@@ -45,7 +45,7 @@ struct ConfigurationValue {
         case .sequence: "a list"
         case .scalar where isNull: "nothing"
         case .scalar where isConcealed: "another value (not shown, because it may be a secret)"
-        case .scalar(let text, let isPlain): isPlain && Self.isLikeNumber(text) ? Self.cut(text) : Self.quoted(text)
+        case .scalar(let text, let isPlain): isPlain && Self.isLikeNumber(text) ? Self.shortened(text) : Self.quoted(text)
         }
     }
 
@@ -61,7 +61,7 @@ struct ConfigurationValue {
     }
 
     /// The text of the value; `nil` if it is a mapping or a list.
-    var word: String? { node.text }
+    var text: String? { node.text }
 
     /// Returns a value nested in this one.
     func child(_ node: YAMLNode, _ step: String) -> ConfigurationValue {
@@ -71,9 +71,9 @@ struct ConfigurationValue {
 
 extension ConfigurationValue {
     /// Returns a text for a message: in quotes, shortened, and with passwords masked.
-    static func quoted(_ text: String) -> String { "\"\(cut("\(RedactedURL(text))"))\"" }
+    static func quoted(_ text: String) -> String { "\"\(shortened("\(RedactedURL(text))"))\"" }
 
-    static func cut(_ text: String) -> String { Excerpt(text, length: 80).description }
+    static func shortened(_ text: String) -> String { Excerpt(text, length: 80).description }
 }
 
 extension ConfigurationValue {
@@ -82,14 +82,14 @@ extension ConfigurationValue {
     func section(shorthand: String? = nil, _ read: (ConfigurationSection) -> Void) {
         guard let section = ConfigurationSection(self, shorthand: shorthand) else { return }
         read(section)
-        section.refuseUnknownKeys()
+        section.rejectUnknownKeys()
     }
 
     /// Returns the items of a list. Null counts as an empty list.
     func list() -> [ConfigurationValue] {
         guard !isNull else { return [] }
         guard case .sequence(let sequence) = node.content else {
-            refuse(expected: ConfigurationExpectation("a list"))
+            reject(expected: ConfigurationExpectation("a list"))
             return []
         }
         return sequence.enumerated().map { index, node in
@@ -105,7 +105,7 @@ extension ConfigurationValue {
             guard node.text != nil else { throw ConfigurationExpectation("a string") }
             return parsed
         } catch {
-            refuse(expected: error)
+            reject(expected: error)
             return nil
         }
     }
@@ -123,12 +123,12 @@ extension ConfigurationValue {
     func wholeNumber<Number: FixedWidthInteger>(in bounds: ClosedRange<Number>) -> Number? {
         let noun = "a whole number"
         guard let long = ConfigurationText.wholeNumber(node.plainText ?? "") else {
-            refuse(expected: ConfigurationExpectation("\(noun) of \(bounds.lowerBound) or more"))
+            reject(expected: ConfigurationExpectation("\(noun) of \(bounds.lowerBound) or more"))
             return nil
         }
         let number = Number(clamping: long)
         if let broken = ConfigurationExpectation.bound(noun, number, bounds, { "\($0)" }) {
-            refuse(expected: broken)
+            reject(expected: broken)
             return nil
         }
         return number
@@ -138,7 +138,7 @@ extension ConfigurationValue {
     func flag() -> Bool? {
         if let flag = node.plainText.flatMap(Bool.init) { return flag }
         let suggestion = node.plainText.flatMap(ConfigurationSuggestion.flag(for:))
-        refuse(expected: ConfigurationExpectation("true or false", suggestion: suggestion))
+        reject(expected: ConfigurationExpectation("true or false", suggestion: suggestion))
         return nil
     }
 
@@ -175,7 +175,7 @@ extension ConfigurationValue {
         guard let range = read else { return nil }
         for end in [range.lowerBound, range.upperBound] {
             guard let broken = ConfigurationExpectation.bound("a duration", end, bounds, DurationText.shortest) else { continue }
-            refuse(expected: broken)
+            reject(expected: broken)
             return nil
         }
         return range

@@ -8,14 +8,14 @@ struct DomainLint {
     private let domain: RateLimitDomain
     private let names: Set<String>
     /// The warnings, one sentence each, starting with the rule's path below the domain.
-    private(set) var sentences: [String] = []
+    private(set) var warnings: [String] = []
 
     init(_ domain: RateLimitDomain) {
         self.domain = domain
         var names: Set<String> = []
         Self.visit(domain.rules) { if let name = $0.name { names.insert(name) } }
         self.names = names
-        if domain.rules.isEmpty { sentences.append("descriptors: the list is empty, so the domain limits nothing") }
+        if domain.rules.isEmpty { warnings.append("descriptors: the list is empty, so the domain limits nothing") }
         examine(domain.rules, at: "descriptors")
     }
 
@@ -34,13 +34,13 @@ struct DomainLint {
             let before = patterns[ExactText(rule.key)] ?? []
             examine(replacing: rule, at: path)
             if let cover = before.prefix(Self.maximumPatterns).first(where: { rule.isCovered(by: $0) }) {
-                sentences.append(
+                warnings.append(
                     "\(path): no request reaches this rule: the earlier value \(ConfigurationValue.quoted(cover.text)) matches "
                         + "everything that it matches; move the narrower rule up")
             }
             if let value = rule.value, value.hasStars { patterns[ExactText(rule.key), default: []].append(value) }
             if rule.limit == nil, rule.rules.isEmpty, !isExempt(rule, among: all[ExactText(rule.key)] ?? []) {
-                sentences.append("\(path): this rule limits nothing; add a limit, or set unlimited: true")
+                warnings.append("\(path): this rule limits nothing; add a limit, or set unlimited: true")
             }
             examine(rule.rules, at: path + ".descriptors")
         }
@@ -49,11 +49,11 @@ struct DomainLint {
     private mutating func examine(replacing rule: DescriptorRule, at path: String) {
         for name in rule.replaces where !names.contains(name) {
             let hint = ConfigurationText.closest(to: name, among: names.sorted()).map { "; did you mean \($0)?" } ?? ""
-            sentences.append(
+            warnings.append(
                 "\(path).replaces: no rule of this domain is named \(ConfigurationValue.quoted(name))\(hint)")
         }
         if rule.isShadow, let name = rule.replaces.first(where: names.contains) {
-            sentences.append(
+            warnings.append(
                 "\(path).replaces: a shadow rule rejects nothing, so requests that match it escape "
                     + "\(ConfigurationValue.quoted(name)) too; remove shadow or replaces")
         }
@@ -69,7 +69,7 @@ struct DomainLint {
 
     /// Returns the names of rules that replace each other in a cycle, so that none of them limits a request that
     /// matches them all. Returns `nil` if there is no cycle. O(n) in the number of rules and their replacements.
-    static func circle(in rules: [DescriptorRule]) -> [String]? {
+    static func cycle(in rules: [DescriptorRule]) -> [String]? {
         var replaced: [String: Set<String>] = [:]
         visit(rules) { rule in
             if let name = rule.name { replaced[name, default: []].formUnion(rule.replaces.filter { $0 != name }) }
@@ -95,9 +95,9 @@ struct DomainLint {
     }
 
     /// Describes a cycle: `"x" replaces "y" replaces "x"`.
-    static func described(_ circle: [String]) -> String {
-        let smallest = circle.indices.min { circle[$0] < circle[$1] } ?? 0
-        let names = circle[smallest...] + circle[..<smallest] + [circle[smallest]]
+    static func described(_ cycle: [String]) -> String {
+        let smallest = cycle.indices.min { cycle[$0] < cycle[$1] } ?? 0
+        let names = cycle[smallest...] + cycle[..<smallest] + [cycle[smallest]]
         return names.map(ConfigurationValue.quoted).joined(separator: " replaces ")
     }
 }

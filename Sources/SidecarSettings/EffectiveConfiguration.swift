@@ -65,7 +65,7 @@ package struct EffectiveConfiguration {
     /// Returns the URL with its secrets masked, so that it is still valid.
     private static func readable(_ url: String) -> String {
         let masked = "\(RedactedURL(url))"
-        guard masked != url, let server = try? RedisConfiguration(url: url, isWhole: false) else { return masked }
+        guard masked != url, let server = try? RedisConfiguration(url: url, requiresPassword: false) else { return masked }
         var text = server.displayName
         if server.password != nil { text = text.replacing("://", with: "://:\(hidden)@", maxReplacements: 1) }
         if case .primary(let sentinels) = server.address, sentinels.password != nil { text += "?sentinel_password=\(hidden)" }

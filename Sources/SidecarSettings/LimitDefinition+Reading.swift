@@ -12,7 +12,7 @@ extension LimitDefinition {
         for item in value.list() {
             guard let limit = LimitDefinition(reading: item) else { continue }
             if limits.contains(where: { ExactText($0.name) == ExactText(limit.name) }) {
-                item.refuse("duplicate limit name \"\(limit.name)\"; each limit of a service needs its own name")
+                item.reject("duplicate limit name \"\(limit.name)\"; each limit of a service needs its own name")
             } else {
                 limits.append(limit)
             }
@@ -37,10 +37,10 @@ extension LimitDefinition {
             section.read("subject", into: &subject) { item in
                 let rule = item.parsed(by: SubjectRule.init(parsing:))
                 if rule == .required, !isPerSubject {
-                    item.refuse("required needs per_subject: true; add it to the limit")
+                    item.reject("required needs per_subject: true; add it to the limit")
                 }
                 if rule == .required, isShadow {
-                    item.refuse("required rejects calls, which a shadow limit never does; remove subject or shadow")
+                    item.reject("required rejects calls, which a shadow limit never does; remove subject or shadow")
                 }
                 return rule
             }
@@ -50,7 +50,7 @@ extension LimitDefinition {
         self.init(
             name: name ?? Self.defaultName(window: window, isPerSubject: isPerSubject), limit: limit, window: window,
             algorithm: algorithm, isPerSubject: isPerSubject, isShadow: isShadow, requiresSubject: subject == .required)
-        if let expected = expectedOfAlgorithm { value.refuse(expected) }
+        if let expected = expectedOfAlgorithm { value.reject(expected) }
     }
 
     /// Reads `algorithm`, by default `fixed`, and `burst`, by default 0.
@@ -61,7 +61,7 @@ extension LimitDefinition {
             _ = section.value("burst")
             return nil
         }
-        if name != .gcra { section.refuse(["burst"], "requires algorithm: gcra") }
+        if name != .gcra { section.reject(["burst"], "requires algorithm: gcra") }
         switch name {
         case .fixed: return .fixed
         case .sliding: return .sliding
@@ -85,7 +85,7 @@ extension LimitPolicy {
             section.read("action", into: &action) { $0.parsed(by: Action.init(parsing:)) }
             section.read("pause", into: &pause) { $0.durationRange(in: Self.pauses) }
             section.read("max_waiting", into: &maximumWaiting) { $0.wholeNumber(in: Self.waitingCounts) }
-            section.read("patience", into: &patience) { $0.duration(in: Self.patiences) }
+            section.read("patience", into: &patience) { $0.duration(in: Self.waitTimes) }
         }
     }
 }

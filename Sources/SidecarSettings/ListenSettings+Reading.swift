@@ -8,7 +8,7 @@ extension ListenSettings {
     private static let connectionCounts = 1...1_000_000
     /// The maximum length of a socket's path, in bytes: the 108 bytes of `sockaddr_un`, less the terminating NUL and
     /// the temporary suffix.
-    private static let maximumSocketPathBytes = 107 - UnixSocketSettings.longestSuffix
+    private static let maximumSocketPathBytes = 107 - UnixSocketSettings.maximumSuffixBytes
 
     mutating func read(_ value: ConfigurationValue) {
         value.section(shorthand: "resp") { section in
@@ -37,7 +37,7 @@ extension ListenSettings {
     }
 
     static func checkedGroup(_ group: String) throws(ConfigurationExpectation) -> String {
-        guard UnixSocketSettings.groupNumber(of: group) != nil else {
+        guard UnixSocketSettings.groupID(of: group) != nil else {
             throw ConfigurationExpectation("the name of an existing group, or a number")
         }
         return group
@@ -68,7 +68,7 @@ extension TLSSettings {
         do {
             try check()
         } catch {
-            value.refuse(error.description)
+            value.reject(error.description)
             return nil
         }
     }
@@ -90,7 +90,7 @@ extension TLSSettings {
         guard let path = file(value) else { return nil }
         guard value.findings.readsSecrets else { return path }
         guard (try? HTTPOrigin.clientTLS(certificateAuthority: path)) != nil else {
-            value.refuse("\(path) contains no CA certificate in PEM format")
+            value.reject("\(path) contains no CA certificate in PEM format")
             return nil
         }
         return path
@@ -118,9 +118,9 @@ extension APIKey {
         for item in value.list() {
             guard let key = APIKey(reading: item, environment: environment) else { continue }
             if keys.contains(where: { $0.name == key.name }) {
-                item.refuse("duplicate key name \"\(key.name)\"; each key needs its own name")
+                item.reject("duplicate key name \"\(key.name)\"; each key needs its own name")
             } else if let other = keys.first(where: { $0.secret == key.secret }) {
-                item.refuse("the keys \"\(other.name)\" and \"\(key.name)\" have the same secret; give each its own")
+                item.reject("the keys \"\(other.name)\" and \"\(key.name)\" have the same secret; give each its own")
             } else {
                 keys.append(key)
             }
@@ -146,7 +146,7 @@ extension APIKey {
         // Concealed, because the value may be the key itself, entered in the wrong field.
         let file = section.value("key_file")?.concealed()
         let literal = section.value("key")?.concealed()
-        let isUnread = !section.whole.findings.readsSecrets
+        let isUnread = !section.mapping.findings.readsSecrets
         switch (variable, file, literal) {
         case (let elsewhere?, nil, nil) where isUnread: return unread(elsewhere, checkedVariableName)
         case (nil, let elsewhere?, nil) where isUnread: return unread(elsewhere) { $0 }
@@ -154,11 +154,11 @@ extension APIKey {
         case (nil, let file?, nil): return SecretFile.secret(namedBy: file, checkedBy: checkedSecret)
         case (nil, nil, let literal?): return literal.parsed(by: checkedSecret)
         case (nil, nil, nil):
-            section.whole.refuse(
+            section.mapping.reject(
                 "expected key_env (an environment variable that holds the key) or key_file (a file that holds it)"
             )
         default:
-            (literal ?? file)?.refuse("expected only one of key_env, key_file and key")
+            (literal ?? file)?.reject("expected only one of key_env, key_file and key")
         }
         return nil
     }
@@ -180,13 +180,13 @@ extension APIKey {
         guard let name = value.concealed().parsed(by: checkedVariableName) else { return nil }
         value.findings.variables.insert(name)
         guard let secret = environment[name], !secret.isEmpty else {
-            value.refuse("the environment variable \(name) is \(environment[name] == nil ? "not set" : "empty")")
+            value.reject("the environment variable \(name) is \(environment[name] == nil ? "not set" : "empty")")
             return nil
         }
         do {
             return try checkedSecret(secret)
         } catch {
-            value.refuse(error.message(got: "another value in the environment variable \(name)"))
+            value.reject(error.message(got: "another value in the environment variable \(name)"))
             return nil
         }
     }

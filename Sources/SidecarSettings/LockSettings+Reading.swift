@@ -14,21 +14,21 @@ extension LockSettings {
             section.readOptional("key_prefix", into: &keyPrefix) {
                 $0.parsed { ResourceName.expectedPrefix(insteadOf: $0, isEmptyAllowed: true) }
             }
-            section.read("max_ttl", into: &maximumTTL) { $0.duration(in: Self.leases) }
+            section.read("max_ttl", into: &maximumTTL) { $0.duration(in: Self.ttls) }
             let longest = maximumTTL
             minimumTTL = min(minimumTTL, longest)
             section.read("min_ttl", into: &minimumTTL) { value in
-                guard let read = value.duration(in: Self.shortestLeases) else { return nil }
+                guard let read = value.duration(in: Self.minimumTTLs) else { return nil }
                 guard read <= longest else {
-                    value.refuse(
+                    value.reject(
                         "expected at most locks.max_ttl (\(DurationText.shortest(longest))), got \(DurationText.shortest(read))")
                     return nil
                 }
                 return read
             }
             section.read("max_wait", into: &maximumWait) { $0.duration(in: Self.waits) }
-            section.readOptional("max_hold", into: &maximumHold) { $0.duration(in: Self.leases) }
-            section.read("fence_ttl", into: &fenceLifetime) { $0.duration(in: Self.fences) }
+            section.readOptional("max_hold", into: &maximumHold) { $0.duration(in: Self.ttls) }
+            section.read("fence_ttl", into: &fenceLifetime) { $0.duration(in: Self.fenceLifetimes) }
             section.read("wait_replicas", into: &waitReplicas) { value in
                 value.findings.locations[Self.waitReplicasPath] = value.location
                 return value.wholeNumber(in: Self.replicas)
@@ -45,13 +45,13 @@ extension RedisSettings {
         guard !value.isNull else { return [] }
         value.findings.locations[urlsPath] = value.location
         guard case .sequence = value.node.content else {
-            value.refuse(
+            value.reject(
                 expected: ConfigurationExpectation("a list of \(InterlockConfiguration.quorumSizes.lowerBound) or more URLs"))
             return []
         }
         let items = value.list()
         guard InterlockConfiguration.quorumSizes.contains(items.count) else {
-            value.refuse(
+            value.reject(
                 """
                 expected \(InterlockConfiguration.quorumSizes.lowerBound)-\(InterlockConfiguration.quorumSizes.upperBound) servers, preferably an odd number, \
                 got \(items.count); fewer have no majority when one is down
@@ -65,21 +65,21 @@ extension RedisSettings {
             do throws(RedisURLError) {
                 let address = try RedisConfiguration(url: url).address
                 if case .primary = address {
-                    item.refuse("expected an independent server; a failover by Sentinels can lose granted locks")
+                    item.reject("expected an independent server; a failover by Sentinels can lose granted locks")
                     continue
                 }
                 if case .cluster = address {
-                    item.refuse("expected an independent server; a failover in a cluster can lose granted locks")
+                    item.reject("expected an independent server; a failover in a cluster can lose granted locks")
                     continue
                 }
                 if let first = servers[address] {
-                    item.refuse("the same server as \(urlsPath)[\(first)]; the servers must fail independently")
+                    item.reject("the same server as \(urlsPath)[\(first)]; the servers must fail independently")
                     continue
                 }
                 servers[address] = index
                 urls.append(url)
             } catch {
-                item.refuse("\(error)")
+                item.reject("\(error)")
             }
         }
         return urls.count == items.count ? urls : []
@@ -90,17 +90,17 @@ extension SidecarConfiguration {
     /// Rejects settings that conflict with `redis.urls`.
     ///
     /// Runs after the overrides are applied, because a flag may name the Redis that the file does not.
-    func refuseUnsupportedQuorum(_ findings: ConfigurationFindings) {
+    func rejectUnsupportedQuorum(_ findings: ConfigurationFindings) {
         guard !redis.urls.isEmpty else { return }
         if redis.url == nil, !findings.hasProblem(under: "redis.url") {
             let users = services.isEmpty ? "events and the list of sidecars" : "limits, breakers, events and the list of sidecars"
-            findings.refuse(
+            findings.reject(
                 at: findings.locations[RedisSettings.urlsPath] ?? findings.wholeFile, path: RedisSettings.urlsPath,
                 "requires redis.url, because the quorum stores only locks; \(users) are stored in redis.url")
         }
         if locks.waitReplicas > 0 {
             let path = LockSettings.waitReplicasPath
-            findings.refuse(
+            findings.reject(
                 at: findings.locations[path] ?? findings.wholeFile, path: path,
                 """
                 expected 0 with \(RedisSettings.urlsPath), whose majority replaces the wait for replicas, \

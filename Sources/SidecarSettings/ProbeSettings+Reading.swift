@@ -10,7 +10,7 @@ extension ProbeSettings {
         var timeout: Duration?
         var expectation: ConfigurationValue?
         var settings = ProbeSettings(target: .http("/"))
-        value.section(shorthand: value.word?.hasPrefix("/") == true ? "path" : "url") { section in
+        value.section(shorthand: value.text?.hasPrefix("/") == true ? "path" : "url") { section in
             section.read("path") { targets.append(($0, $0.parsed(by: Self.checkedPath).map { .http($0) })) }
             section.read("url") { targets.append(($0, $0.parsed(by: Self.checkedURL).map { .http($0) })) }
             section.read("tcp") { targets.append(($0, $0.parsed(by: Self.checkedTCP))) }
@@ -20,7 +20,7 @@ extension ProbeSettings {
                 timeout = duration
                 guard duration >= settings.interval else { return }
                 let interval = DurationText.shortest(settings.interval)
-                value.refuse(expected: ConfigurationExpectation("a duration shorter than every (\(interval))"))
+                value.reject(expected: ConfigurationExpectation("a duration shorter than every (\(interval))"))
             }
             section.read("expect") {
                 expectation = $0
@@ -32,15 +32,15 @@ extension ProbeSettings {
             section.read("from", into: &settings.origin) { $0.parsed(by: Origin.init(parsing:)) }
         }
         guard let first = targets.first else {
-            value.refuse("expected one of the keys path, url and tcp: the target of the probe")
+            value.reject("expected one of the keys path, url and tcp: the target of the probe")
             return nil
         }
-        for other in targets.dropFirst() { other.location.refuse("expected only one of path, url and tcp") }
+        for other in targets.dropFirst() { other.location.reject("expected only one of path, url and tcp") }
         // The default timeout is shorter than the interval, so that probes of a service never overlap.
         settings.timeout = timeout ?? min(settings.timeout, settings.interval * 4 / 5)
         guard let target = first.target else { return nil }
         settings.target = target
-        if case .tcp = target { expectation?.refuse("requires path or url; a TCP probe has no response to check") }
+        if case .tcp = target { expectation?.reject("requires path or url; a TCP probe has no response to check") }
         self = settings
     }
 
@@ -87,7 +87,7 @@ extension ProbeExpectation {
                 if let text = value.parsed(by: Self.checkedText) { body.append(.contains(text)) }
             }
             section.read("json") { body += Self.members($0) }
-            section.refuse(
+            section.reject(
                 ["body_matches"],
                 "regular expressions are no longer supported; write body: TEXT to require a string in the body, "
                     + "or json: { PATH: VALUE } to require a value of a JSON body")
@@ -97,9 +97,9 @@ extension ProbeExpectation {
     private static func headers(_ value: ConfigurationValue) -> [Header] {
         var headers: [Header] = []
         value.section { section in
-            for entry in section.named() {
+            for entry in section.namedEntries() {
                 guard HTTPToken.isValid(entry.name), entry.name.utf8.count <= maximumTextBytes else {
-                    entry.key.refuse("expected a header name")
+                    entry.key.reject("expected a header name")
                     continue
                 }
                 guard let text = entry.value.parsed(by: checkedText) else { continue }
@@ -113,11 +113,11 @@ extension ProbeExpectation {
     private static func members(_ value: ConfigurationValue) -> [Body] {
         var members: [Body] = []
         value.section { section in
-            for entry in section.named() {
+            for entry in section.namedEntries() {
                 do throws(JSONPath.Violation) {
                     _ = try JSONPath(entry.name)
                 } catch {
-                    entry.key.refuse("expected a path such as $.status or $.checks[0]['disk']: \(error)")
+                    entry.key.reject("expected a path such as $.status or $.checks[0]['disk']: \(error)")
                     continue
                 }
                 // Unquoted values such as true, 5 and null are accepted as texts.

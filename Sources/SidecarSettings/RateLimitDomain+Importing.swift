@@ -8,16 +8,16 @@ extension RateLimitDomain {
     static func imported(_ value: ConfigurationValue) -> RateLimitDomain? {
         guard let path = value.parsed(insteadOf: { $0.isEmpty ? "the path of a file" : nil }) else { return nil }
         let findings = ConfigurationFindings(fileName: path, readsSecrets: value.findings.readsSecrets)
-        defer { value.findings.adopt(findings) }
+        defer { value.findings.merge(findings) }
         let file = ConfigurationFile(path: path)
         do throws(ConfigurationError) {
             guard let root = try file.compose(try file.text()) else {
-                findings.refuse(at: findings.wholeFile, path: nil, "expected a domain and its descriptors, got nothing")
+                findings.reject(at: findings.wholeFile, path: nil, "expected a domain and its descriptors, got nothing")
                 return nil
             }
             return RateLimitDomain(importing: ConfigurationValue(node: root, path: "", findings: findings))
         } catch {
-            findings.adopt(error)
+            findings.merge(error)
             return nil
         }
     }
@@ -27,7 +27,7 @@ extension RateLimitDomain {
         var rules: [DescriptorRule] = []
         value.section { section in
             name = section.required("domain", "the domain's name") { $0.parsed(insteadOf: Self.expectedDomain) }
-            section.read("descriptors") { rules = DescriptorRule.imported($0, deep: 1, isDetailed: false) }
+            section.read("descriptors") { rules = DescriptorRule.imported($0, atDepth: 1, isDetailed: false) }
             // Gateways write a name for the file, which the reference implementation ignores too.
             section.read("name") { _ in }
             section.ignoreReferenceKeys()
@@ -35,10 +35,10 @@ extension RateLimitDomain {
         guard let name else { return nil }
         self.init(name: name, rules: rules)
         let findings = value.findings
-        for sentence in DomainLint(self).sentences { findings.warn("\(findings.fileName): \(sentence)") }
-        if let circle = DomainLint.circle(in: rules) {
+        for sentence in DomainLint(self).warnings { findings.warn("\(findings.fileName): \(sentence)") }
+        if let cycle = DomainLint.cycle(in: rules) {
             findings.warn(
-                "\(findings.fileName): \(DomainLint.described(circle)): a request that matches all of these rules escapes them all"
+                "\(findings.fileName): \(DomainLint.described(cycle)): a request that matches all of these rules escapes them all"
             )
         }
         isIndependent = true
@@ -77,11 +77,11 @@ extension DescriptorRule {
 
     /// Reads the rules of a list in the format of the reference implementation.
     /// - Parameter isDetailed: whether an enclosing rule has detailed metrics.
-    fileprivate static func imported(_ value: ConfigurationValue, deep depth: Int, isDetailed: Bool) -> [DescriptorRule] {
-        siblings(value, deep: depth) { DescriptorRule(importing: $0, deep: depth, isDetailed: isDetailed) }
+    fileprivate static func imported(_ value: ConfigurationValue, atDepth depth: Int, isDetailed: Bool) -> [DescriptorRule] {
+        siblings(value, atDepth: depth) { DescriptorRule(importing: $0, atDepth: depth, isDetailed: isDetailed) }
     }
 
-    private init?(importing value: ConfigurationValue, deep depth: Int, isDetailed: Bool) {
+    private init?(importing value: ConfigurationValue, atDepth depth: Int, isDetailed: Bool) {
         var key: String?
         var rule = DescriptorRule(key: "")
         rule.hasDetailedMetrics = isDetailed
@@ -96,7 +96,7 @@ extension DescriptorRule {
                 }
             }
             section.read("value") { item in
-                guard let text = item.word else { return item.refuse(expected: ConfigurationExpectation("a string")) }
+                guard let text = item.text else { return item.reject(expected: ConfigurationExpectation("a string")) }
                 rule.value = text.isEmpty ? nil : DescriptorPattern(text)
             }
             section.read("rate_limit") { rule.read(limit: $0) }
@@ -106,14 +106,14 @@ extension DescriptorRule {
                 section.read(metrics) { item in if item.flag() == true { rule.hasDetailedMetrics = true } }
             }
             section.read("quota_mode") { item in
-                if item.flag() == true { item.refuse("quota_mode is not supported; remove it, or set it to false") }
+                if item.flag() == true { item.reject("quota_mode is not supported; remove it, or set it to false") }
             }
             section.read("metadata") { item in
                 if case .mapping(let entries) = item.node.content, entries.isEmpty { return }
-                if !item.isNull { item.refuse("metadata is not supported; remove it") }
+                if !item.isNull { item.reject("metadata is not supported; remove it") }
             }
             section.read("descriptors") {
-                rule.rules = Self.imported($0, deep: depth + 1, isDetailed: rule.hasDetailedMetrics)
+                rule.rules = Self.imported($0, atDepth: depth + 1, isDetailed: rule.hasDetailedMetrics)
             }
             section.ignoreReferenceKeys()
         }
@@ -129,7 +129,7 @@ extension DescriptorRule {
             section.read("unlimited", into: &isUnlimited) { $0.flag() }
             var count: Int64 = 0
             section.read("requests_per_unit", into: &count) { $0.wholeNumber(in: Self.limits) }
-            section.readOptional("name", into: &name) { $0.word?.isEmpty == true ? nil : $0.parsed(insteadOf: Self.expectedName) }
+            section.readOptional("name", into: &name) { $0.text?.isEmpty == true ? nil : $0.parsed(insteadOf: Self.expectedName) }
             section.read("replaces") { list in
                 for item in list.list() {
                     item.section { entry in
@@ -141,11 +141,11 @@ extension DescriptorRule {
                     }
                 }
             }
-            if let name, replaces.contains(name) { section.whole.refuse("a limit cannot replace itself") }
+            if let name, replaces.contains(name) { section.mapping.reject("a limit cannot replace itself") }
             var unit: RateLimitUnit?
             section.readOptional("unit", into: &unit) { item in
                 // In an unlimited rule, the reference implementation rejects a unit only if the unit is valid.
-                if isUnlimited, item.word.map({ RateLimitUnit(rawValue: $0.lowercased()) == nil }) == true { return nil }
+                if isUnlimited, item.text.map({ RateLimitUnit(rawValue: $0.lowercased()) == nil }) == true { return nil }
                 return item.parsed { text throws(ConfigurationExpectation) in
                     guard let unit = RateLimitUnit(rawValue: text.lowercased()) else {
                         throw ConfigurationExpectation(
@@ -156,7 +156,7 @@ extension DescriptorRule {
             }
             section.ignoreReferenceKeys()
             if isUnlimited {
-                if unit != nil { section.refuse(["unit"], "conflicts with unlimited: true; remove one of them") }
+                if unit != nil { section.reject(["unit"], "conflicts with unlimited: true; remove one of them") }
                 limit = .unlimited
             } else if let unit {
                 limit =
@@ -166,7 +166,7 @@ extension DescriptorRule {
                         LimitDefinition(name: DurationText.shortest(unit.window), limit: count, window: unit.window),
                         isAligned: true)
             } else if section.value("unit") == nil {
-                section.whole.refuse(
+                section.mapping.reject(
                     "expected the key unit: \(ConfigurationText.alternatives(RateLimitUnit.allCases.map(\.rawValue)))")
             }
         }

@@ -4,18 +4,18 @@ extension DomainSettings {
     /// Reads `rate_limits`: a mapping from domains to their rules.
     mutating func read(domains value: ConfigurationValue) {
         value.section { section in
-            for entry in section.named() {
+            for entry in section.namedEntries() {
                 if let expected = ResourceName.expectedPart(insteadOf: entry.name) {
-                    entry.key.refuse(ConfigurationExpectation(expected).message(got: ConfigurationValue.quoted(entry.name)))
+                    entry.key.reject(ConfigurationExpectation(expected).message(got: ConfigurationValue.quoted(entry.name)))
                 }
                 var domain = RateLimitDomain(name: entry.name)
                 domain.read(entry.value)
-                if let circle = DomainLint.circle(in: domain.rules) {
-                    entry.key.refuse(
-                        "\(DomainLint.described(circle)): a request that matches all of these rules escapes them all")
+                if let cycle = DomainLint.cycle(in: domain.rules) {
+                    entry.key.reject(
+                        "\(DomainLint.described(cycle)): a request that matches all of these rules escapes them all")
                 }
                 add(domain, at: entry.key)
-                for sentence in DomainLint(domain).sentences { entry.value.findings.warn("\(entry.value.path).\(sentence)") }
+                for sentence in DomainLint(domain).warnings { entry.value.findings.warn("\(entry.value.path).\(sentence)") }
             }
         }
     }
@@ -26,7 +26,7 @@ extension DomainSettings {
         value.section { section in
             section.read("timeout", into: &timeout) { $0.duration(in: Self.timeouts) }
             section.read("import") { value in
-                for file in value.word == nil ? value.list() : [value] {
+                for file in value.text == nil ? value.list() : [value] {
                     guard let domain = RateLimitDomain.imported(file) else { continue }
                     add(domain, at: file)
                 }
@@ -36,7 +36,7 @@ extension DomainSettings {
 
     private mutating func add(_ domain: RateLimitDomain, at value: ConfigurationValue) {
         guard !definitions.contains(where: { ExactText($0.name) == ExactText(domain.name) }) else {
-            return value.refuse("duplicate domain \"\(domain.name)\"; define each domain once")
+            return value.reject("duplicate domain \"\(domain.name)\"; define each domain once")
         }
         definitions.append(domain)
     }
@@ -51,17 +51,17 @@ extension RateLimitDomain {
             section.read("count_refused", into: &countsRefused) { value in
                 let flag = value.flag()
                 if flag == true, !isIndependent {
-                    value.refuse("true requires independent: true; other rules count a request together or not at all")
+                    value.reject("true requires independent: true; other rules count a request together or not at all")
                 }
                 return flag
             }
             section.read("shadow", into: &isShadow) { $0.flag() }
             section.read("when_redis_is_down", into: &whenRedisIsDown) { $0.parsed(by: OutagePolicy.init(parsing:)) }
             section.read("max_counters", into: &maximumCounters) { $0.wholeNumber(in: Self.counterCounts) }
-            rules = section.required("descriptors", "a list of descriptors", { DescriptorRule.list($0, deep: 1) }) ?? []
+            rules = section.required("descriptors", "a list of descriptors", { DescriptorRule.list($0, atDepth: 1) }) ?? []
         }
         if countsRefused, let sliding = rules.firstNotCountable() {
-            value.refuse("count_refused requires the algorithm fixed or aligned; \(sliding) uses another one")
+            value.reject("count_refused requires the algorithm fixed or aligned; \(sliding) uses another one")
         }
     }
 }
@@ -89,35 +89,35 @@ extension DescriptorRule {
         }
     }
 
-    private static let limits: ClosedRange<Int64> = 0...LimitDefinition.largestLimit
+    private static let limits: ClosedRange<Int64> = 0...LimitDefinition.maximumLimit
 
     /// Reads the rules of a list.
     /// - Parameter depth: the nesting depth of the list, starting at 1.
-    fileprivate static func list(_ value: ConfigurationValue, deep depth: Int) -> [DescriptorRule] {
-        siblings(value, deep: depth) { DescriptorRule(reading: $0, deep: depth) }
+    fileprivate static func list(_ value: ConfigurationValue, atDepth depth: Int) -> [DescriptorRule] {
+        siblings(value, atDepth: depth) { DescriptorRule(reading: $0, atDepth: depth) }
     }
 
     /// Reads the rules of one list. A second rule for the same key and value is rejected, because one of the two would
     /// have no effect.
     static func siblings(
-        _ value: ConfigurationValue, deep depth: Int, read: (ConfigurationValue) -> DescriptorRule?
+        _ value: ConfigurationValue, atDepth depth: Int, read: (ConfigurationValue) -> DescriptorRule?
     ) -> [DescriptorRule] {
-        guard depth <= DescriptorEntry.most else {
-            value.refuse("expected descriptors nested at most \(DescriptorEntry.most) levels deep")
+        guard depth <= DescriptorEntry.maximum else {
+            value.reject("expected descriptors nested at most \(DescriptorEntry.maximum) levels deep")
             return []
         }
         var entries: Set<[ExactText?]> = []
         return value.list().compactMap { item in
             guard let rule = read(item) else { return nil }
             guard entries.insert([ExactText(rule.key), rule.value.map { ExactText($0.text) }]).inserted else {
-                item.refuse("duplicate rule for this value of the key \(ConfigurationValue.quoted(rule.key)); remove one")
+                item.reject("duplicate rule for this value of the key \(ConfigurationValue.quoted(rule.key)); remove one")
                 return nil
             }
             return rule
         }
     }
 
-    private init?(reading value: ConfigurationValue, deep depth: Int) {
+    private init?(reading value: ConfigurationValue, atDepth depth: Int) {
         var key: String?
         var rule = DescriptorRule(key: "")
         value.section { section in
@@ -130,11 +130,11 @@ extension DescriptorRule {
             section.read("replaces") { list in
                 rule.replaces = list.list().compactMap { $0.parsed(insteadOf: ResourceName.expectedPart) }
                 if let name = rule.name, rule.replaces.contains(name) {
-                    list.refuse("a rule cannot replace itself; remove \(ConfigurationValue.quoted(name))")
+                    list.reject("a rule cannot replace itself; remove \(ConfigurationValue.quoted(name))")
                 }
             }
             rule.limit = Self.limit(section)
-            section.read("descriptors") { rule.rules = Self.list($0, deep: depth + 1) }
+            section.read("descriptors") { rule.rules = Self.list($0, atDepth: depth + 1) }
         }
         guard let key else { return nil }
         rule.key = key
@@ -155,23 +155,23 @@ extension DescriptorRule {
         section.read("algorithm", into: &algorithm) { $0.parsed(by: Algorithm.init(parsing:)) }
         var burst: Int64 = 0
         section.read("burst", into: &burst) { $0.wholeNumber(in: LimitDefinition.bursts) }
-        if algorithm != .gcra { section.refuse(["burst"], "requires algorithm: gcra") }
+        if algorithm != .gcra { section.reject(["burst"], "requires algorithm: gcra") }
         if isUnlimited {
-            section.refuse(["limit", "per", "algorithm"], "conflicts with unlimited: true; remove one of them")
+            section.reject(["limit", "per", "algorithm"], "conflicts with unlimited: true; remove one of them")
             return .unlimited
         }
         guard let limit else {
-            section.refuse(["per", "algorithm", "shadow", "replaces"], "requires a limit")
+            section.reject(["per", "algorithm", "shadow", "replaces"], "requires a limit")
             return nil
         }
         guard limit > 0 else { return .blocked(window: window ?? DescriptorLimit.blockedWindow) }
         guard let window else {
-            if section.value("per") == nil { section.whole.refuse("expected the key per: a duration such as 1s") }
+            if section.value("per") == nil { section.mapping.reject("expected the key per: a duration such as 1s") }
             return nil
         }
         let definition = LimitDefinition(
             name: DurationText.shortest(window), limit: limit, window: window, algorithm: algorithm.counting(burst: burst))
-        if let expected = definition.expectedOfAlgorithm { section.whole.refuse(expected) }
+        if let expected = definition.expectedOfAlgorithm { section.mapping.reject(expected) }
         return .rate(definition, isAligned: algorithm == .aligned)
     }
 }
@@ -180,7 +180,7 @@ extension ConfigurationValue {
     /// Reads whether all values that match a rule share one counter, which requires a pattern with a star.
     func sharing(by pattern: DescriptorPattern?) -> Bool? {
         let flag = flag()
-        if flag == true, pattern?.hasStars != true { refuse("true requires a value with a star") }
+        if flag == true, pattern?.hasStars != true { reject("true requires a value with a star") }
         return flag
     }
 }

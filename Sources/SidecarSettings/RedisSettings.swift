@@ -26,7 +26,7 @@ package struct RedisSettings: Sendable, Equatable {
     package var isEmbedded: Bool { url == nil }
     /// `redis.embedded`: whether the private server is intended. Set only by a file; a sidecar without a file needs no
     /// confirmation, because it is being tried out.
-    package var isEmbeddedOnPurpose = false
+    package var isExplicitlyEmbedded = false
     /// `redis.password_file`: a file with the password of every server, optionally followed by a line end.
     package var passwordFile: String?
     /// `redis.sentinel_password_file`: a file with the password of the Sentinels, in the same format.
@@ -60,7 +60,7 @@ extension RedisSettings {
                 let findings = value.findings
                 let found = value.parsed { variable throws(ConfigurationExpectation) in
                     findings.variables.insert(variable)
-                    guard findings.readsSecrets else { return Self.unread }
+                    guard findings.readsSecrets else { return Self.unreadURL }
                     guard let text = environment[variable], !text.isEmpty else {
                         throw ConfigurationExpectation(
                             "the name of an environment variable that is set and holds the URL")
@@ -74,18 +74,18 @@ extension RedisSettings {
             readCluster(section)
             section.readOptional("password_file", into: &passwordFile) { $0.parsed { $0 } }
             section.readOptional("sentinel_password_file", into: &sentinelPasswordFile) { $0.parsed { $0 } }
-            section.read("embedded", into: &isEmbeddedOnPurpose) { $0.flag() }
+            section.read("embedded", into: &isExplicitlyEmbedded) { $0.flag() }
             section.read("urls") { urls = Self.quorum($0) }
             section.read("prefix", into: &prefix) {
                 $0.parsed { ResourceName.expectedPrefix(insteadOf: $0, isEmptyAllowed: false) }
             }
             section.read("timeout", into: &timeout) { $0.duration(in: InterlockConfiguration.timeouts) }
-            if url != nil, isEmbeddedOnPurpose {
+            if url != nil, isExplicitlyEmbedded {
                 let named = ["url", "url_env", "sentinels", "cluster"].first { section.value($0).map { !$0.isNull } ?? false }
-                section.read("embedded") { $0.refuse("true conflicts with redis.\(named ?? "url"); remove one of them") }
+                section.read("embedded") { $0.reject("true conflicts with redis.\(named ?? "url"); remove one of them") }
             }
-            section.refuse(["nodes"], "unknown key; use redis.cluster")
-            section.refuse(["sentinel"], "unknown key; use redis.sentinels")
+            section.reject(["nodes"], "unknown key; use redis.cluster")
+            section.reject(["sentinel"], "unknown key; use redis.sentinels")
         }
     }
 
@@ -97,17 +97,17 @@ extension RedisSettings {
             guard !value.isNull else { return }
             isNamed = true
             hosts = value.list().compactMap { $0.parsed(by: Self.checkedSentinel) }
-            if !(1...SentinelSettings.most).contains(hosts.count) || Set(hosts).count < hosts.count {
-                value.refuse("expected 1-\(SentinelSettings.most) different Sentinels")
+            if !(1...SentinelSettings.maximumCount).contains(hosts.count) || Set(hosts).count < hosts.count {
+                value.reject("expected 1-\(SentinelSettings.maximumCount) different Sentinels")
             }
-            if url != nil { value.refuse("conflicts with redis.url or redis.url_env; keep one") }
+            if url != nil { value.reject("conflicts with redis.url or redis.url_env; keep one") }
         }
         let name: String? = section.value("primary").flatMap { $0.isNull ? nil : $0.parsed(by: Self.checkedPrimary) }
         switch (hosts.isEmpty, name) {
         case (false, let name?): url = "\(tls == nil ? "redis" : "rediss")+sentinel://\(hosts.joined(separator: ","))/\(name)"
-        case (false, nil): section.whole.refuse("sentinels requires the key primary: the primary's name")
+        case (false, nil): section.mapping.reject("sentinels requires the key primary: the primary's name")
         case (true, _?) where !isNamed:
-            section.whole.refuse("primary requires the key sentinels: their addresses as host[:port]")
+            section.mapping.reject("primary requires the key sentinels: their addresses as host[:port]")
         case (true, _): break
         }
     }
@@ -117,11 +117,11 @@ extension RedisSettings {
         section.read("cluster") { value in
             guard !value.isNull else { return }
             let hosts = value.list().compactMap { $0.parsed(by: Self.checkedSeed) }
-            if !(1...ClusterSettings.most).contains(hosts.count) || Set(hosts).count < hosts.count {
-                value.refuse("expected 1-\(ClusterSettings.most) different servers")
+            if !(1...ClusterSettings.maximumCount).contains(hosts.count) || Set(hosts).count < hosts.count {
+                value.reject("expected 1-\(ClusterSettings.maximumCount) different servers")
             }
             if url != nil {
-                value.refuse("conflicts with redis.url, redis.url_env or redis.sentinels; keep one")
+                value.reject("conflicts with redis.url, redis.url_env or redis.sentinels; keep one")
             } else {
                 url = "\(tls == nil ? "redis" : "rediss")+cluster://\(hosts.joined(separator: ","))"
             }
@@ -154,7 +154,7 @@ extension RedisSettings {
     }
 
     /// The placeholder for a URL that is not read.
-    static let unread = "redis://unread"
+    static let unreadURL = "redis://unread"
     /// The supported schemes.
     private static let schemes = [
         "redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://",
@@ -174,7 +174,7 @@ extension RedisSettings {
         }
         do throws(RedisURLError) {
             // The password may be missing here, because it can be in a file.
-            _ = try RedisConfiguration(url: text, isWhole: false)
+            _ = try RedisConfiguration(url: text, requiresPassword: false)
         } catch {
             let encode = error.reason.contains("percent-encode ") ? "" : "percent-encode @ : / ? # % in the password, "
             let remedy = text.contains("@") ? "; \(encode)or use redis.password_file" : ""
@@ -204,14 +204,14 @@ package struct RedisTLSSettings: Sendable, Equatable {
             section.readOptional("server_name", into: &serverName) { $0.parsed(by: Self.checkedName) }
         }
         guard (certificate == nil) == (key == nil) else {
-            value.refuse("expected both cert and key, or neither")
+            value.reject("expected both cert and key, or neither")
             return nil
         }
         guard value.findings.readsSecrets else { return }
         do throws(SidecarError) {
             _ = try clientConfiguration()
         } catch {
-            value.refuse(error.description)
+            value.reject(error.description)
             return nil
         }
     }
@@ -248,12 +248,12 @@ package struct RedisTLSSettings: Sendable, Equatable {
 
 extension RedisSettings {
     /// Removes the references to files, for a check on a host that does not have them.
-    mutating func forgetFiles() {
+    mutating func removeFileReferences() {
         tls = nil
         guard passwordFile != nil || sentinelPasswordFile != nil else { return }
         (passwordFile, sentinelPasswordFile) = (nil, nil)
         // A user name in the URL would be invalid without the password from the file.
-        url = Self.unread
+        url = Self.unreadURL
     }
 
     /// Returns the configuration of the server that `url` names, with the other settings applied.
@@ -261,7 +261,7 @@ extension RedisSettings {
     package func server(_ url: String) throws(SidecarError) -> RedisConfiguration {
         var server: RedisConfiguration
         do throws(RedisURLError) {
-            server = try RedisConfiguration(url: url, isWhole: false)
+            server = try RedisConfiguration(url: url, requiresPassword: false)
         } catch {
             throw SidecarError("redis.url: \(error)")
         }

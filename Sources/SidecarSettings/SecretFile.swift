@@ -49,10 +49,10 @@ struct SecretFile {
             do {
                 return try check(secret)
             } catch {
-                value.refuse(error.message(got: "another value in the file"))
+                value.reject(error.message(got: "another value in the file"))
             }
         } catch {
-            value.refuse(error.description)
+            value.reject(error.description)
         }
         return nil
     }

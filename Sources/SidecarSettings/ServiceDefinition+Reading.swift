@@ -8,10 +8,10 @@ extension ServiceDefinition {
     static func list(_ value: ConfigurationValue) -> [ServiceDefinition] {
         var services: [ServiceDefinition] = []
         value.section { section in
-            for entry in section.named() {
+            for entry in section.namedEntries() {
                 if let expected = ResourceName.expectedPart(insteadOf: entry.name) {
                     let got = ConfigurationValue.quoted(entry.name)
-                    entry.key.refuse(ConfigurationExpectation(expected).message(got: got))
+                    entry.key.reject(ConfigurationExpectation(expected).message(got: got))
                 }
                 if entry.value.isNull {
                     entry.value.findings.warn("\(entry.value.path) is empty; set its url or limits, or write {} for the defaults")
@@ -44,18 +44,18 @@ extension ServiceDefinition {
                     "\(value.path) is shorter than timeouts.total: a call that takes longer frees its slot before it ends, and its outcome is lost"
                 )
             }
-            section.readOptional("concurrency", into: &concurrency) { $0.wholeNumber(in: Self.concurrencies) }
+            section.readOptional("concurrency", into: &concurrency) { $0.wholeNumber(in: Self.slotCounts) }
             section.read("max_subjects", into: &maximumSubjects) { $0.wholeNumber(in: Self.subjectCounts) }
             section.read("probe") { value in
                 guard !value.isNull, let settings = ProbeSettings(reading: value) else { return }
                 probe = settings
-                let isRefused = value.findings.hasProblem(under: section.whole.path + ".url")
+                let isRefused = value.findings.hasProblem(under: section.mapping.path + ".url")
                 if settings.needsServiceURL, upstream == nil, !isRefused {
-                    value.refuse("path is relative to the service's url, which is not set; set it, or replace path with url")
+                    value.reject("path is relative to the service's url, which is not set; set it, or replace path with url")
                 }
                 if settings.origin == .one, ProbeLock.name(ofService: name) == nil {
-                    value.refuse(
-                        "from: one requires a service name of at most \(ProbeLock.longestService) bytes; shorten the name, "
+                    value.reject(
+                        "from: one requires a service name of at most \(ProbeLock.maximumServiceBytes) bytes; shorten the name, "
                             + "or set from: all")
                 }
             }

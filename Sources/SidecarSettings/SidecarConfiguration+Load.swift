@@ -30,7 +30,7 @@ extension SidecarConfiguration {
         let text = try file == "-" ? source.textOfStandardInput() : source.text()
         var configuration = try load(
             yaml: text, fileName: source.path, environment: environment, readsSecrets: readsSecrets)
-        if !readsSecrets { configuration.redis.forgetFiles() }
+        if !readsSecrets { configuration.redis.removeFileReferences() }
         return configuration
     }
 
@@ -56,14 +56,14 @@ extension SidecarConfiguration {
         }
         configuration.apply(Overrides(environment: environment), from: Overrides.variable, findings)
         configuration.apply(flags, from: Overrides.flag, findings)
-        configuration.warnOfMistakes(in: environment, named: findings.variables, findings)
+        configuration.warnAboutMistakes(in: environment, named: findings.variables, findings)
         if let url = flags.redisURL, "\(RedactedURL(url))" != url {
             findings.warn(
                 "the password in --redis is visible to everyone who can list processes; use INTERLOCK_REDIS_URL, redis.url_env or "
                     + "redis.password_file instead")
         }
-        configuration.refuseUnguardedListeners(findings)
-        configuration.refuseUnsupportedQuorum(findings)
+        configuration.rejectUnguardedListeners(findings)
+        configuration.rejectUnsupportedQuorum(findings)
         configuration.warnings = findings.warnings
         guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
         return configuration
@@ -191,7 +191,7 @@ extension SidecarConfiguration {
             do {
                 return try parse(text)
             } catch {
-                findings.refuse(at: location(setting), path: nil, error.message(got: ConfigurationValue.quoted(text)))
+                findings.reject(at: location(setting), path: nil, error.message(got: ConfigurationValue.quoted(text)))
                 return nil
             }
         }
@@ -203,7 +203,7 @@ extension SidecarConfiguration {
         if let url = parsed(overrides.redisURL, .redisURL, RedisSettings.checkedURL) {
             redis.url = url
             // A server that is set outside the file replaces the private one.
-            redis.isEmbeddedOnPurpose = false
+            redis.isExplicitlyEmbedded = false
         }
         listen.resp = endpoint(overrides.resp, .resp, ListenSettings.respPath) ?? listen.resp
         listen.http = endpoint(overrides.http, .http, ListenSettings.httpPath) ?? listen.http

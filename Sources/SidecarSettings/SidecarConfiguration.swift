@@ -43,14 +43,14 @@ extension SidecarConfiguration {
     /// Rejects listeners that are reachable from other hosts without API keys, or that would carry keys unencrypted.
     ///
     /// Runs after the overrides are applied, because a flag may open a listener that the file does not.
-    package func refuseUnguardedListeners(_ findings: ConfigurationFindings) {
+    package func rejectUnguardedListeners(_ findings: ConfigurationFindings) {
         var listeners = [(listen.resp, ListenSettings.respPath), (listen.http, ListenSettings.httpPath)]
         if let grpc = listen.grpc { listeners.append((grpc, ListenSettings.grpcPath)) }
         for (endpoint, path) in listeners where !endpoint.isLoopback {
-            refuseUnlessGuarded(endpoint, path, findings)
+            rejectUnlessGuarded(endpoint, path, findings)
         }
         if listen.resp == listen.http, listen.resp.port != 0 {
-            findings.refuse(
+            findings.reject(
                 at: findings.locations[ListenSettings.httpPath] ?? findings.locations[ListenSettings.respPath]
                     ?? findings.wholeFile,
                 path: ListenSettings.httpPath,
@@ -59,18 +59,18 @@ extension SidecarConfiguration {
         }
     }
 
-    private func refuseUnlessGuarded(_ endpoint: SocketEndpoint, _ path: String, _ findings: ConfigurationFindings) {
+    private func rejectUnlessGuarded(_ endpoint: SocketEndpoint, _ path: String, _ findings: ConfigurationFindings) {
         let location = findings.locations[path] ?? findings.wholeFile
         let keysWereRefused = findings.hasProblem(under: "auth")
         if keys.isEmpty {
             guard !keysWereRefused else { return }
-            findings.refuse(
+            findings.reject(
                 at: location,
                 path: path,
                 "\(endpoint) can be reached from other hosts and needs auth.keys; add a key, or listen on 127.0.0.1"
             )
         } else if listen.tls == nil, !listen.allowsPlaintext, !findings.hasProblem(under: "listen.tls") {
-            findings.refuse(
+            findings.reject(
                 at: location,
                 path: path,
                 """
@@ -93,7 +93,7 @@ extension SidecarConfiguration {
 
     /// Warns about settings that are probably mistakes, and rejects Redis settings that have no effect.
     /// - Parameter named: the environment variables that the file refers to.
-    func warnOfMistakes(in environment: [String: String], named: Set<String>, _ findings: ConfigurationFindings) {
+    func warnAboutMistakes(in environment: [String: String], named: Set<String>, _ findings: ConfigurationFindings) {
         let known = Self.otherVariables.union(named).union(Overrides.Setting.allCases.map(\.variable))
         for variable in environment.keys.sorted() where variable.hasPrefix(Self.variablePrefix) && !known.contains(variable) {
             let all = Overrides.Setting.allCases.map(\.variable).sorted().joined(separator: ", ")
@@ -111,15 +111,15 @@ extension SidecarConfiguration {
             findings.warn("rate_limits and rls.import have no effect without the gRPC API; set listen.grpc")
         }
         if findings.readsSecrets { for warning in listen.certificateWarnings() { findings.warn(warning) } }
-        let isURLKnown = redis.url != RedisSettings.unread
+        let isURLKnown = redis.url != RedisSettings.unreadURL
         let urls = [redis.url].compactMap(\.self) + redis.urls
         if isURLKnown, redis.tls != nil, !urls.contains(where: { $0.lowercased().hasPrefix("rediss") }) {
-            findings.refuse(
+            findings.reject(
                 at: findings.wholeFile, path: "redis.tls",
                 "requires a URL that begins with rediss://, rediss+sentinel:// or rediss+cluster://")
         }
         if isURLKnown, redis.sentinelPasswordFile != nil, redis.url?.lowercased().contains("+sentinel://") != true {
-            findings.refuse(at: findings.wholeFile, path: "redis.sentinel_password_file", "requires Sentinels")
+            findings.reject(at: findings.wholeFile, path: "redis.sentinel_password_file", "requires Sentinels")
         }
         if isURLKnown, let url = redis.url, case .host(_, let port)? = Self.address(of: url),
             port == SentinelSettings.standardPort
@@ -128,21 +128,21 @@ extension SidecarConfiguration {
                 "redis.url uses port \(port), the default port of Sentinels; for Sentinels, set redis.sentinels and "
                     + "redis.primary instead")
         }
-        for key in keys where findings.readsSecrets && key.secret.count < APIKey.shortestSafe {
+        for key in keys where findings.readsSecrets && key.secret.count < APIKey.minimumSafeLength {
             findings.warn(
                 "auth.keys: the key \"\(key.name)\" has \(key.secret.count) character\(key.secret.count == 1 ? "" : "s") and can be guessed; "
-                    + "use at least \(APIKey.shortestSafe), for example from openssl rand -hex 16")
+                    + "use at least \(APIKey.minimumSafeLength), for example from openssl rand -hex 16")
         }
     }
 
     private static func address(of url: String) -> RedisConfiguration.Address? {
-        try? RedisConfiguration(url: url, isWhole: false).address
+        try? RedisConfiguration(url: url, requiresPassword: false).address
     }
 
     /// The warning about a configuration that neither names a Redis nor sets `redis.embedded`; `nil` for any other
     /// configuration. Not for a sidecar that is started without a file, because that is being tried out.
-    package var warningOfOwnRedis: String? {
-        guard redis.isEmbedded, !redis.isEmbeddedOnPurpose else { return nil }
+    package var privateRedisWarning: String? {
+        guard redis.isEmbedded, !redis.isExplicitlyEmbedded else { return nil }
         return
             "no Redis is configured, so locks and limits apply to this host only; set redis.url to the Redis that the fleet shares, or "
             + "set redis.embedded: true (required from the next version on)"

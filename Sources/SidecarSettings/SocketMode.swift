@@ -6,9 +6,9 @@ package struct SocketMode: Hashable, Sendable, CustomStringConvertible {
     package let bits: UInt16
 
     /// 0600: access for the owner only.
-    package static let own = SocketMode(bits: 0o600)
+    package static let ownerOnly = SocketMode(bits: 0o600)
     /// 0660: access for the owner and the group.
-    package static let ofGroup = SocketMode(bits: 0o660)
+    package static let ownerAndGroup = SocketMode(bits: 0o660)
 
     package var description: String { "0" + String(bits, radix: 8) }
 

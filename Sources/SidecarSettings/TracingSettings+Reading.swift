@@ -14,7 +14,7 @@ extension TracingSettings {
             settings.endpoint = endpoint ?? ""
             section.readOptional("ca", into: &settings.certificateAuthority, TLSSettings.authorities)
             if settings.certificateAuthority != nil, settings.endpoint.lowercased().hasPrefix("http://") {
-                section.refuse(["ca"], "requires an endpoint that begins with https://")
+                section.reject(["ca"], "requires an endpoint that begins with https://")
             }
             section.read("headers") { headers in
                 settings.headers = headers.concealed().list().compactMap { Header(reading: $0.concealed()) }
@@ -53,11 +53,11 @@ extension TracingSettings.Header {
         let literal = section.value("value")?.concealed()
         switch (file, literal) {
         case (let file?, nil):
-            guard section.whole.findings.readsSecrets else { return file.parsed(by: { $0 }) }
+            guard section.mapping.findings.readsSecrets else { return file.parsed(by: { $0 }) }
             return SecretFile.secret(namedBy: file, checkedBy: checkedValue)
         case (nil, let literal?): return literal.parsed(by: checkedValue)
         default:
-            section.whole.refuse("expected either value_file (a file that holds the value) or value")
+            section.mapping.reject("expected either value_file (a file that holds the value) or value")
             return nil
         }
     }

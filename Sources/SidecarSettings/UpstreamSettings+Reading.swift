@@ -23,14 +23,14 @@ extension UpstreamSettings {
         section.read("retries") { settings.retries.read($0) }
         section.readOptional("fallback", into: &settings.fallback) { FallbackSettings(reading: $0) }
         if section.value("url").map(\.isNull) ?? true {
-            section.refuse(
+            section.reject(
                 ["tls", "http2", "timeouts", "connections", "retries", "fallback"], "requires url, which is not set")
         } else if url?.lowercased().hasPrefix("http://") == true {
-            section.refuse(["tls"], "requires a url that begins with https://")
+            section.reject(["tls"], "requires a url that begins with https://")
         }
         guard let url else { return nil }
         settings.url = url
-        if section.whole.findings.readsSecrets {
+        if section.mapping.findings.readsSecrets {
             settings.certificateAuthorityDigest = TLSSettings.digest(ofFile: settings.certificateAuthority)
         }
         self = settings
@@ -42,7 +42,7 @@ extension UpstreamSettings {
             section.read("first_byte", into: &firstByteTimeout) { $0.duration(in: Self.timeouts) }
             section.read("idle", into: &idleTimeout) { $0.duration(in: Self.timeouts) }
             section.read("total") { value in
-                if value.word == Self.endless { totalTimeout = nil } else { totalTimeout = value.duration(in: Self.timeouts) }
+                if value.text == Self.endless { totalTimeout = nil } else { totalTimeout = value.duration(in: Self.timeouts) }
             }
             if let connect = section.value("connect"), let totalTimeout, connectTimeout > totalTimeout {
                 connect.findings.warn("\(connect.path) has no effect: timeouts.total is shorter and ends the call first")
@@ -87,7 +87,7 @@ extension ConnectionSettings {
         value.section(shorthand: "idle") { section in
             section.read("idle", into: &idle) { $0.duration(in: UpstreamSettings.timeouts) }
             section.read("max_age") { value in
-                if value.word == UpstreamSettings.endless {
+                if value.text == UpstreamSettings.endless {
                     maximumAge = nil
                 } else {
                     maximumAge = value.duration(in: UpstreamSettings.timeouts)
@@ -120,9 +120,9 @@ extension FallbackSettings {
             section.read("type", into: &mediaType) { $0.parsed(by: Self.checkedMediaType) }
             section.read("last_good", into: &age) { $0.duration(in: UpstreamSettings.ages) }
             if section.value("last_good") != nil {
-                section.refuse(["status", "body", "type"], "conflicts with last_good; remove one of them")
+                section.reject(["status", "body", "type"], "conflicts with last_good; remove one of them")
             } else if section.value("status") == nil {
-                section.whole.refuse("expected last_good, or status with optional body and type")
+                section.mapping.reject("expected last_good, or status with optional body and type")
             }
         }
         if let age {

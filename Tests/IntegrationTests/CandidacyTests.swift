@@ -20,7 +20,7 @@ struct CandidacyTests {
         let first = candidacy.connected(now: Self.at(10))
         #expect(first == Candidacy.Request(wait: 60_000, at: Self.at(10)))
         let second = candidacy.answered(isGranted: false, request: first, sentAt: Self.at(10), now: Self.at(60_010))
-        #expect(second == .ask(Candidacy.Request(wait: 39_990, at: Self.at(60_010))))
+        #expect(second == .request(Candidacy.Request(wait: 39_990, at: Self.at(60_010))))
         let last = candidacy.answered(isGranted: false, request: first, sentAt: Self.at(60_010), now: Self.at(100_000))
         #expect(last == .giveUp)
     }
@@ -57,7 +57,7 @@ struct CandidacyTests {
         var candidacy = Self.candidacy(.lead)
         let request = candidacy.connected(now: Self.start)
         let action = candidacy.answered(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1))
-        #expect(action == .ask(Candidacy.Request(wait: 60_000, at: Self.at(251))))
+        #expect(action == .request(Candidacy.Request(wait: 60_000, at: Self.at(251))))
     }
 
     @Test("A lease granted after a long wait is requested again, because its end is unknown")
@@ -66,7 +66,7 @@ struct CandidacyTests {
         let request = candidacy.connected(now: Self.start)
         let action = candidacy.answered(isGranted: true, request: request, sentAt: Self.start, now: Self.at(2000))
         let again = Candidacy.Request(wait: 0, at: Self.at(2000))
-        #expect(action == .ask(again))
+        #expect(action == .request(again))
         #expect(candidacy.answered(isGranted: true, request: again, sentAt: Self.at(2000), now: Self.at(2001)) == .start)
     }
 

@@ -151,7 +151,7 @@ extension ClockJumpTests {
 
         /// Sets the offset of Redis' wall clock from the true time, in seconds, and waits until Redis shows it.
         func jump(toSeconds offset: Int) async throws {
-            try clock.show(secondsBesideTrueTime: offset)
+            try clock.setOffset(seconds: offset)
             try await eventually("the test needs the package faketime, which `make setup` installs") {
                 let reply = try await redis.send(AnyCommand(["TIME"]))
                 guard let seconds = reply.array?.first?.integer else { throw Problem(description: "TIME: \(reply)") }

@@ -112,12 +112,12 @@ struct ExitCodeTests {
     func formerCodes() {
         for status in ExitStatus.allCases {
             switch status {
-            case .invalid, .denied, .otherVersion:
-                #expect(status.formerCode(isOfRun: false) == 1)
-                #expect(status.formerCode(isOfRun: true) == 69)
+            case .invalid, .denied, .versionMismatch:
+                #expect(status.formerCode(isRunCommand: false) == 1)
+                #expect(status.formerCode(isRunCommand: true) == 69)
             default:
-                #expect(status.formerCode(isOfRun: false) == status.code)
-                #expect(status.formerCode(isOfRun: true) == status.code)
+                #expect(status.formerCode(isRunCommand: false) == status.code)
+                #expect(status.formerCode(isRunCommand: true) == status.code)
             }
         }
     }

@@ -23,7 +23,7 @@ struct RunReportTableTests {
         report.processes = [
             ProcessReport(name: "sidecar 0", averageCores: 0.42, residentPeak: 41_943_040, residentEnd: 40_894_464)
         ]
-        report.check = CheckReport(operations: 1_234_505, lockCycles: 1_230_000, staleWritesRefused: 3)
+        report.check = CheckReport(operations: 1_234_505, lockGrants: 1_230_000, staleWritesRefused: 3)
         change(&report)
         return report
     }

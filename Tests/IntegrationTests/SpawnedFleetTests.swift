@@ -20,16 +20,16 @@ struct SpawnedFleetTests {
             #expect(try await isHealthy(3))
             for (index, loss) in PrimaryLoss.allCases.enumerated() {
                 try await cluster.losePrimary(loss, serverIndex: index)
-                try await cluster.mend()
+                try await cluster.recover()
                 #expect(try await isHealthy(3))
             }
             try await cluster.join(taking: slots)
             #expect(try await isHealthy(4))
-            try await cluster.leaveAgain()
+            try await cluster.removeAddedShard()
             #expect(try await isHealthy(3))
             try await cluster.leave(serverIndex: 0)
             #expect(try await isHealthy(2))
-            try await cluster.joinAgain()
+            try await cluster.restoreRemovedShard()
             #expect(try await isHealthy(3))
         }
     }
@@ -58,7 +58,7 @@ struct SpawnedFleetTests {
 
     @Test("Every fault is injected, recorded, and repaired before its end is recorded")
     func everyFault() async throws {
-        let acts: [(FaultAct, Duration)] = [
+        let acts: [(FaultAction, Duration)] = [
             (.kill(sidecar: 0), .milliseconds(100)),
             (.pause(sidecar: 0), .milliseconds(500)),
             (.partition(sidecar: 0, refusesConnections: false), .milliseconds(300)),
@@ -78,12 +78,12 @@ struct SpawnedFleetTests {
             (.vanish(clients: 3), .zero),
         ]
         // Faults of one target run one after another, so all may be due at the same time.
-        let faults = acts.enumerated().map { PlannedFault(number: $0, act: $1.0, begins: .zero, lasts: $1.1) }
+        let faults = acts.enumerated().map { PlannedFault(number: $0, action: $1.0, begins: .zero, lasts: $1.1) }
         let plan = FaultPlan(seed: 1, faults: faults, calmFrom: .seconds(120))
         let notes = Notes()
         let settings = try Self.settings(sidecars: 2, faults: Set(FleetTopology.single.faults))
         try await SpawnedFleet.withFleet(settings, onFailure: { print($0) }) { fleet in
-            let rig = FaultRig(
+            let injector = FaultInjector(
                 fleet: fleet, plan: plan, vanish: { await notes.vanished($0) }, log: { print($0) },
                 note: { event in
                     await notes.add(event)
@@ -95,9 +95,9 @@ struct SpawnedFleetTests {
                     case .clients: break
                     }
                 })
-            let outcome = await rig.run()
+            let outcome = await injector.run()
             #expect(outcome.violations.isEmpty)
-            #expect(outcome.missing.isEmpty)
+            #expect(outcome.unsupported.isEmpty)
             #expect(outcome.faults.count == acts.count)
             for endpoint in fleet.endpoints { try await Self.untilServing(endpoint) }
         }
@@ -112,12 +112,12 @@ struct SpawnedFleetTests {
     @Test("A restart of Redis keeps every lease")
     func restart() async throws {
         let plan = FaultPlan(
-            seed: 1, faults: [PlannedFault(number: 0, act: .redisRestart(.killed), begins: .zero, lasts: .zero)],
+            seed: 1, faults: [PlannedFault(number: 0, action: .redisRestart(.killed), begins: .zero, lasts: .zero)],
             calmFrom: .seconds(60))
         try await SpawnedFleet.withFleet(try Self.settings(sidecars: 2, faults: [.redisRestart])) { fleet in
             let granted = try await Self.acquire("orders", at: fleet.endpoints[0])
             #expect(granted != nil)
-            let outcome = await FaultRig(fleet: fleet, plan: plan) { _ in }.run()
+            let outcome = await FaultInjector(fleet: fleet, plan: plan) { _ in }.run()
             #expect(outcome.violations.isEmpty)
             try await Self.untilServing(fleet.endpoints[1])
             let refused = try await Self.acquire("orders", at: fleet.endpoints[1])
@@ -130,15 +130,15 @@ struct SpawnedFleetTests {
         let plan = FaultPlan(
             seed: 1,
             faults: [
-                PlannedFault(number: 0, act: .pause(sidecar: 0), begins: .zero, lasts: .seconds(100)),
-                PlannedFault(number: 1, act: .redisPause, begins: .zero, lasts: .seconds(100)),
-                PlannedFault(number: 2, act: .kill(sidecar: 1), begins: .zero, lasts: .seconds(100)),
+                PlannedFault(number: 0, action: .pause(sidecar: 0), begins: .zero, lasts: .seconds(100)),
+                PlannedFault(number: 1, action: .redisPause, begins: .zero, lasts: .seconds(100)),
+                PlannedFault(number: 2, action: .kill(sidecar: 1), begins: .zero, lasts: .seconds(100)),
             ],
             calmFrom: .seconds(200))
         let notes = Notes()
         try await SpawnedFleet.withFleet(try Self.settings(sidecars: 2, faults: [.pause, .redisPause, .kill])) { fleet in
-            let rig = FaultRig(fleet: fleet, plan: plan) { await notes.add($0) }
-            let run = Task { await rig.run() }
+            let injector = FaultInjector(fleet: fleet, plan: plan) { await notes.add($0) }
+            let run = Task { await injector.run() }
             try await eventually("all faults have begun") { await notes.events.count == 3 }
             run.cancel()
             let outcome = await run.value
@@ -150,14 +150,14 @@ struct SpawnedFleetTests {
     }
 
     @Test("A fault that does not apply to the fleet is reported as missing")
-    func missing() async throws {
+    func unsupported() async throws {
         let plan = FaultPlan(
-            seed: 1, faults: [PlannedFault(number: 0, act: .vanish(clients: 1), begins: .zero, lasts: .zero)],
+            seed: 1, faults: [PlannedFault(number: 0, action: .vanish(clients: 1), begins: .zero, lasts: .zero)],
             calmFrom: .seconds(60))
         try await SpawnedFleet.withFleet(try Self.settings(sidecars: 1)) { fleet in
-            let outcome = await FaultRig(fleet: fleet, plan: plan) { _ in }.run()
+            let outcome = await FaultInjector(fleet: fleet, plan: plan) { _ in }.run()
             #expect(outcome.faults.isEmpty)
-            #expect(Array(outcome.missing.keys) == [.vanish])
+            #expect(Array(outcome.unsupported.keys) == [.vanish])
         }
     }
 }
@@ -169,7 +169,7 @@ extension SpawnedFleetTests {
         private(set) var vanished = 0
         private(set) var answers: [Bool] = []
 
-        func add(_ event: HistoryEvent.What) {
+        func add(_ event: HistoryEvent.Kind) {
             switch event {
             case .faultBegan(let fault, _, _): events.append((fault, false))
             case .faultEnded(let fault): events.append((fault, true))

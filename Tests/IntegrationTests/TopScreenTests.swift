@@ -158,7 +158,7 @@ struct TopScreenTests {
     func hostileText() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))
         screen.show(try Self.locks([#"\u001b[2Jevil\u0007"#, #"\u202eback"#]))
-        screen.trouble = "\u{1B}]0;title\u{07}"
+        screen.errorMessage = "\u{1B}]0;title\u{07}"
         let lines = screen.lines(columns: 80, rows: 24).map(\.text)
         #expect(lines.allSatisfy { line in line.unicodeScalars.allSatisfy { !$0.properties.isBidiControl && $0.value >= 0x20 } })
         #expect(lines.contains { $0.contains("[2Jevil") })

@@ -11,7 +11,7 @@ struct FaultyListenerTests {
         _ body: (SidecarClient, MisbehavingRedis) async throws -> Void
     ) async throws {
         try await MisbehavingRedis.withServer(answersLogin: answersLogin, script: api) { server in
-            var configuration = TestSidecar.patient(port: server.port)
+            var configuration = TestSidecar.lenientConfiguration(port: server.port)
             change(&configuration)
             let client = SidecarClient(configuration)
             do {
@@ -135,7 +135,7 @@ struct FaultyListenerTests {
 
     @Test("An address without a listener is a failed connection")
     func noListener() async throws {
-        let client = SidecarClient(TestSidecar.patient(port: try await LocalPort.unused()))
+        let client = SidecarClient(TestSidecar.lenientConfiguration(port: try await LocalPort.unused()))
         let error = await #expect(throws: InterlockError.self) { try await client.status() }
         #expect(error?.code == .connectionFailed)
         #expect(error?.message.contains("refuses connections") == true, "\(error?.message ?? "")")

@@ -23,7 +23,7 @@ struct TestSidecar {
         name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))])
 
     /// Returns the configuration of a client whose timeouts suit a busy machine.
-    static func patient(port: Int, apiKey: String? = nil) -> SidecarClientConfiguration {
+    static func lenientConfiguration(port: Int, apiKey: String? = nil) -> SidecarClientConfiguration {
         var configuration = SidecarClientConfiguration(address: .tcp(host: "127.0.0.1", port: port), apiKey: apiKey)
         configuration.connectTimeout = .seconds(20)
         configuration.answerTimeout = .seconds(20)
@@ -47,7 +47,7 @@ struct TestSidecar {
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             let setup = ListenerSetup(
                 coordinator: coordinator, access: AccessControl(keys: keys), certificate: nil, listen: listen,
-                metrics: PrometheusRegistry(), logger: logger, liveView: try await LiveHub.begun(for: coordinator).source)
+                metrics: PrometheusRegistry(), logger: logger, liveView: try await LiveHub.start(for: coordinator).source)
             let api = RESPListener(setup: setup) { bound.yield($0) }
             let group = ServiceGroup(configuration: .init(services: [coordinator, api], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
@@ -62,7 +62,8 @@ struct TestSidecar {
                 do {
                     try await body(
                         TestSidecar(
-                            configuration: patient(port: port, apiKey: keys.first?.secret), coordinator: coordinator))
+                            configuration: lenientConfiguration(port: port, apiKey: keys.first?.secret), coordinator: coordinator)
+                    )
                     result = .success(())
                 } catch {
                     result = .failure(error)

@@ -97,7 +97,7 @@ struct BreakerDecisionTests {
             receivedAt: now)
         let later = now.advanced(byMilliseconds: 200)
         for _ in 0..<2 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: later) }
-        let cause = breaker.judgeLocally(now: later)
+        let cause = breaker.evaluateLocally(now: later)
         #expect(cause == .failures)
         #expect(breaker.actingState(now: later) == .open)
         guard case .refuse = breaker.admission(now: later) else {
@@ -126,7 +126,7 @@ struct BreakerDecisionTests {
         #expect(breaker.admission(now: now) == .allow)
         breaker.apply(snapshot(.closed, generation: 2), redisTime: 0, receivedAt: now)
         for _ in 0..<8 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 2, now: now) }
-        let localCause = breaker.judgeLocally(now: now)
+        let localCause = breaker.evaluateLocally(now: now)
         #expect(localCause == nil)
         #expect(breaker.actingState(now: now) == .closed)
         breaker.apply(snapshot(.open, generation: 3, forced: .open), redisTime: 0, receivedAt: now)
@@ -138,13 +138,13 @@ struct BreakerDecisionTests {
         var breaker = Breaker(settings: settings)
         for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
         do {
-            let cause = breaker.judgeLocally(now: now)
+            let cause = breaker.evaluateLocally(now: now)
             #expect(cause == .failures)
         }
         #expect(breaker.admission(now: now) == .refuse(retryAfter: 5000))
         #expect(breaker.actingState(now: now) == .open)
         do {
-            let cause = breaker.judgeLocally(now: now)
+            let cause = breaker.evaluateLocally(now: now)
             #expect(cause == nil)
         }
         breaker.apply(snapshot(.closed, generation: 9), redisTime: 0, receivedAt: now)
@@ -155,10 +155,10 @@ struct BreakerDecisionTests {
     func localTripEnds() {
         var breaker = Breaker(settings: settings)
         for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
-        _ = breaker.judgeLocally(now: now)
+        _ = breaker.evaluateLocally(now: now)
         let after = now.advanced(byMilliseconds: 5000)
         _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: after)
-        let cause = breaker.judgeLocally(now: after)
+        let cause = breaker.evaluateLocally(now: after)
         #expect(cause == nil)
         #expect(breaker.admission(now: after) == .allow)
     }

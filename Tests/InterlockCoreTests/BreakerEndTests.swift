@@ -29,13 +29,13 @@ struct BreakerEndTests {
         let end = breaker.openUntil
         breaker.apply(open(until: 61_000), redisTime: 6000 + step, sentAt: after(5000), receivedAt: after(5000))
         #expect(breaker.openUntil == end)
-        let needsCorrection = breaker.knowsBetter
+        let needsCorrection = breaker.hasCorrection
         #expect(needsCorrection)
         #expect(breaker.ends(now: after(5000)).open?.number == 61_000)
         #expect(breaker.ends(now: after(5000)).open?.correction == 61_000 + step)
         // Redis has adopted the correction.
         breaker.apply(open(until: 61_000 + step), redisTime: 7000 + step, sentAt: after(6000), receivedAt: after(6000))
-        let stillNeedsCorrection = breaker.knowsBetter
+        let stillNeedsCorrection = breaker.hasCorrection
         #expect(!stillNeedsCorrection)
         #expect(breaker.openUntil == end)
         #expect(breaker.ends(now: after(60_002)).open?.isOver == true)
@@ -45,10 +45,10 @@ struct BreakerEndTests {
     func late() {
         var breaker = opened()
         breaker.apply(open(until: 61_000), redisTime: 9000, sentAt: after(5000), receivedAt: after(13_000))
-        let afterSlowAnswer = breaker.knowsBetter
+        let afterSlowAnswer = breaker.hasCorrection
         #expect(!afterSlowAnswer)
         breaker.apply(open(until: 61_000), redisTime: 90_000, receivedAt: after(6000))
-        let afterMessage = breaker.knowsBetter
+        let afterMessage = breaker.hasCorrection
         #expect(!afterMessage)
     }
 
@@ -58,7 +58,7 @@ struct BreakerEndTests {
         breaker.apply(
             open(until: 61_000), redisTime: isFound ? 5000 : 1000, sentAt: isFound ? start : nil, receivedAt: start)
         breaker.apply(open(until: 61_000), redisTime: 45_000, sentAt: after(5000), receivedAt: after(5000))
-        let isCorrected = breaker.knowsBetter
+        let isCorrected = breaker.hasCorrection
         #expect(!isCorrected)
         // Another sidecar corrects the end.
         breaker.apply(open(until: 101_000), redisTime: 46_000, sentAt: after(6000), receivedAt: after(6000))

@@ -58,8 +58,8 @@ struct BulkheadTests {
         #expect(newcomer == .full)
         let patient = bulkhead.enter(13, deadline: after(1000), now: now)
         #expect(patient == .waiting)
-        let settlement = bulkhead.assignSlots(now: now)
-        #expect(settlement == .init(admitted: [11]))
+        let assignment = bulkhead.assignSlots(now: now)
+        #expect(assignment == .init(admitted: [11]))
     }
 
     @Test("An earlier call that arrives late is queued before later calls")
@@ -68,8 +68,8 @@ struct BulkheadTests {
         _ = bulkhead.enter(12, deadline: after(1000), now: now)
         _ = bulkhead.enter(11, deadline: after(1000), now: now)
         bulkhead.release(heldForMilliseconds: 10)
-        let settlement = bulkhead.assignSlots(now: now)
-        #expect(settlement == .init(admitted: [11]))
+        let assignment = bulkhead.assignSlots(now: now)
+        #expect(assignment == .init(admitted: [11]))
     }
 
     @Test("The queue is bounded")
@@ -89,8 +89,8 @@ struct BulkheadTests {
         let early = bulkhead.assignSlots(now: after(99))
         #expect(early == .init())
         bulkhead.release(heldForMilliseconds: 10)
-        let settlement = bulkhead.assignSlots(now: after(100))
-        #expect(settlement == .init(admitted: [12], expired: [11]))
+        let assignment = bulkhead.assignSlots(now: after(100))
+        #expect(assignment == .init(admitted: [12], expired: [11]))
         #expect(bulkhead.nextDeadline == nil)
     }
 
@@ -106,12 +106,12 @@ struct BulkheadTests {
         var bulkhead = full(1)
         _ = bulkhead.enter(11, deadline: after(1000), now: now)
         _ = bulkhead.enter(12, deadline: after(1000), now: now)
-        let left = bulkhead.leave(11)
-        let again = bulkhead.leave(11)
+        let left = bulkhead.remove(11)
+        let again = bulkhead.remove(11)
         #expect(left && !again)
         bulkhead.release(heldForMilliseconds: 10)
-        let settlement = bulkhead.assignSlots(now: now)
-        #expect(settlement == .init(admitted: [12]))
+        let assignment = bulkhead.assignSlots(now: now)
+        #expect(assignment == .init(admitted: [12]))
     }
 
     @Test(
@@ -137,14 +137,14 @@ struct BulkheadTests {
     @Test("A refused call's retry time depends on call durations and the queue's length, within limits")
     func retryHint() {
         var bulkhead = full(2)
-        #expect(bulkhead.retryMilliseconds == Bulkhead.shortestRetryMilliseconds)
+        #expect(bulkhead.retryMilliseconds == Bulkhead.minimumRetryMilliseconds)
         bulkhead.release(heldForMilliseconds: 800)
         _ = bulkhead.enter(3, deadline: nil, now: now)
         #expect(bulkhead.retryMilliseconds == 400)
         _ = bulkhead.enter(11, deadline: after(1000), now: now)
         #expect(bulkhead.retryMilliseconds == 800)
         bulkhead.release(heldForMilliseconds: 1_000_000)
-        #expect(bulkhead.retryMilliseconds == Bulkhead.longestRetryMilliseconds)
+        #expect(bulkhead.retryMilliseconds == Bulkhead.maximumRetryMilliseconds)
     }
 
     @Test("Under random load slots are never oversubscribed, and no waiting call is lost")
@@ -166,7 +166,7 @@ struct BulkheadTests {
                     }
                 case 1:
                     if let leaver = waiting.randomElement(using: &random) {
-                        let left = bulkhead.leave(leaver)
+                        let left = bulkhead.remove(leaver)
                         #expect(left)
                         waiting.remove(leaver)
                     }
@@ -177,10 +177,10 @@ struct BulkheadTests {
                     case .full: break
                     }
                 }
-                let settlement = bulkhead.assignSlots(now: time)
-                #expect(settlement.admitted == settlement.admitted.sorted())
-                held += settlement.admitted.count
-                for ended in settlement.admitted + settlement.expired {
+                let assignment = bulkhead.assignSlots(now: time)
+                #expect(assignment.admitted == assignment.admitted.sorted())
+                held += assignment.admitted.count
+                for ended in assignment.admitted + assignment.expired {
                     let waited = waiting.remove(ended) != nil
                     #expect(waited)
                 }

@@ -12,7 +12,7 @@ struct CallWindowTests {
         window.noteTick(nanoseconds: Self.long, inFlight: 800)
         #expect(window.size == 700)
         for _ in 0..<100 { window.noteTick(nanoseconds: Self.long, inFlight: 800) }
-        #expect(window.size == CallWindow.least)
+        #expect(window.size == CallWindow.minimumSize)
     }
 
     @Test("Short ticks widen the window again, and ticks of normal length leave it unchanged")
@@ -20,7 +20,7 @@ struct CallWindowTests {
         var window = CallWindow()
         for _ in 0..<100 { window.noteTick(nanoseconds: Self.long, inFlight: 800) }
         window.noteTick(nanoseconds: CallWindow.longTick, inFlight: 4)
-        #expect(window.size == CallWindow.least)
+        #expect(window.size == CallWindow.minimumSize)
         var ticks = 0
         while window.size < 1000 {
             window.noteTick(nanoseconds: Self.short, inFlight: 4)
@@ -28,6 +28,6 @@ struct CallWindowTests {
         }
         #expect(ticks < 60)
         for _ in 0..<1000 { window.noteTick(nanoseconds: Self.short, inFlight: 4) }
-        #expect(window.size == CallWindow.most)
+        #expect(window.size == CallWindow.maximumSize)
     }
 }

@@ -70,7 +70,7 @@ struct DescriptorMatchingTests {
         let long = String(repeating: "x", count: 1000)
         let names = [counter(("a", long)), counter(("a", long + "y")), counter(("a", ""))].compactMap(\.self)
         #expect(Set(names).count == 3)
-        #expect(names.allSatisfy { $0.utf8.count <= CounterName.longest })
+        #expect(names.allSatisfy { $0.utf8.count <= CounterName.maximumBytes })
     }
 
     @Test("Values that share a pattern's count have one counter, and other values have one each")
@@ -124,7 +124,7 @@ struct DescriptorMatchingTests {
         let names = ["caf\u{E9}", "cafe\u{301}"].map { DescriptorEntry(key: "user", value: $0) }
         #expect(names[0] != names[1])
         for (id, name) in names.enumerated() {
-            _ = limiter.admit([DescriptorAsk(entries: [name])], id: id, now: Instant(nanoseconds: 1))
+            _ = limiter.admit([RequestedDescriptor(entries: [name])], id: id, now: Instant(nanoseconds: 1))
         }
         let batch = limiter.nextBatch()
         #expect(batch?.limits.counters.count == 2)
@@ -137,35 +137,35 @@ struct DescriptorMatchingTests {
         domain.countsRefused = true
         var limiter = DomainLimiter(domain: domain)
         let now = Instant(nanoseconds: 1)
-        _ = limiter.admit([DescriptorAsk(entries: [DescriptorEntry(key: "user", value: "a")], cost: 1000)], id: 0, now: now)
+        _ = limiter.admit([RequestedDescriptor(entries: [DescriptorEntry(key: "user", value: "a")], cost: 1000)], id: 0, now: now)
         let next = limiter.nextBatch()
         let batch = try #require(next)
         let verdict = LimitVerdict(
             timeMicroseconds: 1, counters: [.init(count: .max - 10, capacity: 1, resetAfter: 60_000)], fits: [.init(count: 0)])
-        var settlements: [DomainLimiter.Settlement] = []
-        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &settlements)
-        #expect(settlements.map(\.answer.isOverLimit) == [true])
-        #expect(settlements.map { $0.answer.statuses.map(\.remaining) } == [[0]])
+        var resolutions: [DomainLimiter.Resolution] = []
+        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
+        #expect(resolutions.map(\.answer.isOverLimit) == [true])
+        #expect(resolutions.map { $0.answer.statuses.map(\.remaining) } == [[0]])
     }
 
     @Test("A counter occupies capacity until it lapses, and each limit override has its own counter")
     func counterCapacity() {
-        func counters(_ rule: DescriptorRule, _ asks: [DescriptorAsk]) -> [String] {
+        func counters(_ rule: DescriptorRule, _ requested: [RequestedDescriptor]) -> [String] {
             var domain = RateLimitDomain(name: "edge", rules: [rule])
             domain.maximumCounters = 1
             var limiter = DomainLimiter(domain: domain)
-            for (index, ask) in asks.enumerated() {
+            for (index, ask) in requested.enumerated() {
                 // The requests are a minute apart.
                 _ = limiter.admit([ask], id: index, now: Instant(nanoseconds: Int64(index) * 60_000_000_000))
             }
             return limiter.nextBatch()?.limits.counters.compactMap(\.name) ?? []
         }
         let slow = LimitDefinition(name: "1s", limit: 1, window: .seconds(1), algorithm: .gcra(burst: 1000))
-        let asks = ["1", "2"].map { DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: $0)], cost: 1000) }
-        #expect(counters(DescriptorRule(key: "ip", limit: .rate(slow, isAligned: false)), asks) == ["ip=1", "~crowd.ip"])
-        var overrides = asks
+        let requested = ["1", "2"].map { RequestedDescriptor(entries: [DescriptorEntry(key: "ip", value: $0)], cost: 1000) }
+        #expect(counters(DescriptorRule(key: "ip", limit: .rate(slow, isAligned: false)), requested) == ["ip=1", "~crowd.ip"])
+        var overrides = requested
         for index in overrides.indices {
-            overrides[index].entries = asks[0].entries
+            overrides[index].entries = requested[0].entries
             overrides[index].override = .init(limit: Int64(index + 1), window: .seconds(3600), name: "\(index + 1)")
         }
         #expect(counters(DescriptorRule(key: "ip", limit: Self.limit(1)), overrides) == ["ip=1", "~crowd.ip"])

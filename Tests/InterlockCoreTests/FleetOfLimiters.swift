@@ -74,15 +74,15 @@ struct FleetOfLimiters {
             }
             sidecars[index].phase = .asking(batch, sentAt: now, judgedAt: travel())
         case .asking(let batch, let sentAt, _):
-            let verdict = redis.judge(batch.limits, now: now)
+            let verdict = redis.evaluate(batch.limits, now: now)
             sidecars[index].phase = .answered(verdict, of: batch, sentAt: sentAt, arrivesAt: travel())
         case .answered(let verdict, let batch, let sentAt, _):
-            var settlements: [ServiceLimiter.Settlement] = []
+            var resolutions: [ServiceLimiter.Resolution] = []
             sidecars[index].phase = .idle
             sidecars[index].limiter.apply(
-                verdict, of: batch, sentAt: sentAt, now: now, sidecars: sidecars.count, into: &settlements)
-            for settlement in settlements where settlement.answer.isTaken {
-                sidecars[index].granted.append(settlement.id)
+                verdict, of: batch, sentAt: sentAt, now: now, sidecars: sidecars.count, into: &resolutions)
+            for resolution in resolutions where resolution.answer.isTaken {
+                sidecars[index].granted.append(resolution.id)
                 enter(index)
             }
         }

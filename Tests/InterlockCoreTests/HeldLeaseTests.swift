@@ -11,9 +11,9 @@ struct HeldLeaseTests {
     private static func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
     /// A lease that was granted at the start, without a delay.
-    private static func lease(ttl: Int64 = 900, isExtended: Bool = true, ceiling: Int64? = nil) -> HeldLease {
+    private static func lease(ttl: Int64 = 900, isAutoExtended: Bool = true, ceiling: Int64? = nil) -> HeldLease {
         HeldLease(
-            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isExtended: isExtended,
+            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isAutoExtended: isAutoExtended,
             ceilingMilliseconds: ceiling, now: start)
     }
 
@@ -31,7 +31,7 @@ struct HeldLeaseTests {
     @Test("After a slow grant a lease is extended after a third of what remained")
     func lateGrant() {
         let lease = HeldLease(
-            ttl: Self.ttl, deadline: Self.at(90), isExtended: true, ceilingMilliseconds: nil, now: Self.start)
+            ttl: Self.ttl, deadline: Self.at(90), isAutoExtended: true, ceilingMilliseconds: nil, now: Self.start)
         #expect(lease.step(now: Self.start) == .wait(until: Self.at(30)))
         #expect(lease.step(now: Self.at(30)) == .extend(ttl: Self.ttl))
     }
@@ -80,7 +80,7 @@ struct HeldLeaseTests {
 
     @Test("A lease that is not extended ends")
     func notExtended() {
-        let lease = Self.lease(isExtended: false)
+        let lease = Self.lease(isAutoExtended: false)
         for moment in [0, 300, 600, Self.length - 1] {
             #expect(lease.step(now: Self.at(moment)) == .wait(until: lease.deadline))
         }
@@ -89,10 +89,10 @@ struct HeldLeaseTests {
 
     @Test("Extension can be switched on and off at any time")
     func switchedOnAndOff() {
-        var lease = Self.lease(isExtended: false)
-        lease.isExtended = true
+        var lease = Self.lease(isAutoExtended: false)
+        lease.isAutoExtended = true
         #expect(lease.step(now: Self.at(400)) == .extend(ttl: Self.ttl))
-        lease.isExtended = false
+        lease.isAutoExtended = false
         #expect(lease.step(now: Self.at(400)) == .wait(until: lease.deadline))
     }
 
@@ -101,7 +101,7 @@ struct HeldLeaseTests {
     @Test(
         "A failed extension is retried after a tenth of the length or half a second, whichever is shorter",
         arguments: [
-            (30_000, HeldLease.longestRetryMilliseconds), (5000, HeldLease.longestRetryMilliseconds), (4990, 499),
+            (30_000, HeldLease.maximumRetryMilliseconds), (5000, HeldLease.maximumRetryMilliseconds), (4990, 499),
             (900, 90), (100, 10), (15, 1), (9, 1),
         ] as [(Int64, Int64)])
     func retry(ttl: Int64, pause: Int64) {
@@ -150,8 +150,8 @@ struct HeldLeaseTests {
     // MARK: The end
 
     @Test("A lease ends at its deadline to the nanosecond whether or not it was extended", arguments: [true, false])
-    func over(isExtended: Bool) {
-        let lease = Self.lease(isExtended: isExtended)
+    func over(isAutoExtended: Bool) {
+        let lease = Self.lease(isAutoExtended: isAutoExtended)
         let justBefore = Instant(nanoseconds: lease.deadline.nanoseconds - 1)
         #expect(lease.step(now: justBefore) != .over)
         #expect(lease.step(now: lease.deadline) == .over)
@@ -178,7 +178,7 @@ struct HeldLeaseTests {
 
     @Test("The holder may shorten the lease")
     func movedBack() {
-        var lease = Self.lease(isExtended: false)
+        var lease = Self.lease(isAutoExtended: false)
         lease.moved(to: Self.at(100), now: Self.start)
         #expect(lease.step(now: Self.at(99)) == .wait(until: Self.at(100)))
         #expect(lease.step(now: Self.at(100)) == .over)
@@ -261,7 +261,7 @@ private struct RandomRun {
         var random = SeededRandom(seed: seed)
         let ttl = Int64.random(in: LeaseValidity.shortestTTL...2000, using: &random)
         lease = HeldLease(
-            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isExtended: Bool.random(using: &random),
+            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isAutoExtended: Bool.random(using: &random),
             ceilingMilliseconds: Bool.random(using: &random) ? Int64.random(in: 1...10_000, using: &random) : nil, now: start)
         now = start
         self.random = random
@@ -270,7 +270,7 @@ private struct RandomRun {
     mutating func step() {
         switch random.next() % 8 {
         case 0:
-            lease.isExtended.toggle()
+            lease.isAutoExtended.toggle()
         case 1:
             guard let inFlight else { return }
             self.inFlight = nil
@@ -303,7 +303,7 @@ private struct RandomRun {
             #expect(until > now && until <= lease.deadline)
         case .extend(let ttl):
             #expect(now < lease.deadline)
-            #expect(lease.isExtended && inFlight == nil)
+            #expect(lease.isAutoExtended && inFlight == nil)
             #expect((LeaseValidity.shortestTTL...lease.ttl).contains(ttl))
             if let ceiling = lease.ceiling { #expect(now.advanced(byMilliseconds: ttl) <= ceiling) }
             lease.extensionBegan()

@@ -32,14 +32,14 @@ struct LimitAlgorithmTests {
             costs[id] = cost
             _ = limiter.admit(LimitRequest(id: id, cost: cost, deadline: wait), now: now)
             guard random.next() % 3 > 0, let batch = limiter.nextBatch(now: now) else { continue }
-            var settlements: [ServiceLimiter.Settlement] = []
+            var resolutions: [ServiceLimiter.Resolution] = []
             let judgedAt = now
-            let verdict = counters.judge(batch.limits, sidecars: sidecars, now: now)
-            limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &settlements)
-            for settlement in settlements where settlement.answer.isTaken {
-                grants.append(Grant(at: judgedAt.nanoseconds / 1000, cost: costs[settlement.id] ?? 0))
+            let verdict = counters.evaluate(batch.limits, sidecars: sidecars, now: now)
+            limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
+            for resolution in resolutions where resolution.answer.isTaken {
+                grants.append(Grant(at: judgedAt.nanoseconds / 1000, cost: costs[resolution.id] ?? 0))
             }
-            var expired: [ServiceLimiter.Settlement] = []
+            var expired: [ServiceLimiter.Resolution] = []
             limiter.expire(now: now, into: &expired)
         }
         return grants
@@ -127,10 +127,10 @@ struct LimitAlgorithmTests {
     func memory(algorithm: LimitAlgorithm) {
         let definition = LimitDefinition(name: "1s", limit: 4, window: .seconds(1), algorithm: algorithm)
         var counters = LocalCounters()
-        #expect(counters.mayBeForgotten(at: start))
+        #expect(counters.haveLapsed(at: start))
         #expect(evaluate(definition, cost: 4, &counters, start).fits[0].count == 1)
-        #expect(!counters.mayBeForgotten(at: start.advanced(byMilliseconds: 999)))
-        #expect(counters.mayBeForgotten(at: start.advanced(byMilliseconds: 1002)))
+        #expect(!counters.haveLapsed(at: start.advanced(byMilliseconds: 999)))
+        #expect(counters.haveLapsed(at: start.advanced(byMilliseconds: 1002)))
     }
 
     private func evaluate(
@@ -139,7 +139,7 @@ struct LimitAlgorithmTests {
         var limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 0)
         _ = limiter.admit(LimitRequest(id: 0, cost: cost), now: now)
         guard let batch = limiter.nextBatch(now: now) else { preconditionFailure("the call was just admitted") }
-        return counters.judge(batch.limits, now: now)
+        return counters.evaluate(batch.limits, now: now)
     }
 
     @Test("Fractions of a microsecond add up so that a limit of 7 always grants 7 in each window")

@@ -14,12 +14,12 @@ struct LimitLeavingTests {
 
     private func evaluate(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, sidecars: Int = 1, at now: Instant
-    ) -> [ServiceLimiter.Settlement] {
+    ) -> [ServiceLimiter.Resolution] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
-        var settlements: [ServiceLimiter.Settlement] = []
-        let verdict = counters.judge(batch.limits, sidecars: sidecars, now: now)
-        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &settlements)
-        return settlements
+        var resolutions: [ServiceLimiter.Resolution] = []
+        let verdict = counters.evaluate(batch.limits, sidecars: sidecars, now: now)
+        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
+        return resolutions
     }
 
     @Test(
@@ -53,9 +53,9 @@ struct LimitLeavingTests {
         #expect(hasLeft)
         let wakeUp = limiter.nextWakeUp(now: start) ?? .distantFuture
         #expect(wakeUp <= start)
-        let settlements = evaluate(&limiter, &counters, at: start)
-        #expect(settlements.map(\.id) == [2])
-        #expect(settlements.allSatisfy { $0.answer.isTaken })
+        let resolutions = evaluate(&limiter, &counters, at: start)
+        #expect(resolutions.map(\.id) == [2])
+        #expect(resolutions.allSatisfy { $0.answer.isTaken })
     }
 
     @Test("A call whose wait ends gets the answer of a new call behind those that still wait")
@@ -68,11 +68,11 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 3, cost: 10, deadline: .distantFuture), now: start)
         _ = evaluate(&limiter, &counters, at: start)
         #expect(limiter.waitingCount == 3)
-        var settlements: [ServiceLimiter.Settlement] = []
-        limiter.expire(now: after(2100), into: &settlements)
-        #expect(settlements.map(\.id) == [2])
-        #expect(limiter.admit(LimitRequest(id: 4), now: after(2100)) == settlements.first.map { .answered($0.answer) })
-        #expect(settlements.first?.answer.remaining == 2)
+        var resolutions: [ServiceLimiter.Resolution] = []
+        limiter.expire(now: after(2100), into: &resolutions)
+        #expect(resolutions.map(\.id) == [2])
+        #expect(limiter.admit(LimitRequest(id: 4), now: after(2100)) == resolutions.first.map { .answered($0.answer) })
+        #expect(resolutions.first?.answer.remaining == 2)
     }
 
     @Test("A remembered refusal reports the same local quota as the refusal that it repeats")
@@ -94,9 +94,9 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 1, deadline: after(1100)), now: start)
         _ = evaluate(&limiter, &counters, at: start)
         limiter.refunded(definition: 0, subject: nil)
-        var settlements: [ServiceLimiter.Settlement] = []
-        limiter.expire(now: after(1100), into: &settlements)
-        #expect(settlements.map(\.answer.retryAfter) == [1])
+        var resolutions: [ServiceLimiter.Resolution] = []
+        limiter.expire(now: after(1100), into: &resolutions)
+        #expect(resolutions.map(\.answer.retryAfter) == [1])
     }
 
     @Test(

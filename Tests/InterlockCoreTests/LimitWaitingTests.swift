@@ -12,11 +12,11 @@ struct LimitWaitingTests {
 
     private func evaluate(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
-    ) -> [ServiceLimiter.Settlement] {
+    ) -> [ServiceLimiter.Resolution] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
-        var settlements: [ServiceLimiter.Settlement] = []
-        limiter.apply(counters.judge(batch.limits, now: now), of: batch, sentAt: now, now: now, into: &settlements)
-        return settlements
+        var resolutions: [ServiceLimiter.Resolution] = []
+        limiter.apply(counters.evaluate(batch.limits, now: now), of: batch, sentAt: now, now: now, into: &resolutions)
+        return resolutions
     }
 
     /// Exhausts the limit and has one more call refused, so that its retry time is known.
@@ -74,12 +74,12 @@ struct LimitWaitingTests {
         _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: .distantFuture), now: start)
         let batch = limiter.nextBatch(now: start)
         _ = limiter.admit(LimitRequest(id: 2, cost: 2), now: start)
-        var settlements: [ServiceLimiter.Settlement] = []
+        var resolutions: [ServiceLimiter.Resolution] = []
         if let batch {
-            limiter.apply(counters.judge(batch.limits, now: start), of: batch, sentAt: start, now: start, into: &settlements)
+            limiter.apply(counters.evaluate(batch.limits, now: start), of: batch, sentAt: start, now: start, into: &resolutions)
         }
-        #expect(settlements.map(\.id) == [0, 2])
-        #expect(settlements.last?.answer.isTaken == false)
+        #expect(resolutions.map(\.id) == [0, 2])
+        #expect(resolutions.last?.answer.isTaken == false)
     }
 
     @Test("In a fleet, waiting calls request part of a window at a time, and new calls stay behind them")
@@ -139,8 +139,8 @@ struct LimitWaitingTests {
         _ = limiter.admit(LimitRequest(id: 50, cost: 8, deadline: .distantFuture), now: start)
         let smaller = LimitDefinition(name: "1s", limit: 4, window: .seconds(1))
         limiter = limiter.redefined(definitions: [smaller], maximumWaiting: 100)
-        let settlements = evaluate(&limiter, &counters, at: start)
-        #expect(settlements.first?.answer.outcome == .neverPossible)
+        let resolutions = evaluate(&limiter, &counters, at: start)
+        #expect(resolutions.first?.answer.outcome == .neverSatisfiable)
     }
 
     @Test("Subjects that look alike but differ in bytes are different subjects")
@@ -150,7 +150,7 @@ struct LimitWaitingTests {
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, subject: "caf\u{E9}"), now: start)
         _ = limiter.admit(LimitRequest(id: 1, subject: "cafe\u{301}"), now: start)
-        let settlements = evaluate(&limiter, &counters, at: start)
-        #expect(settlements.map(\.answer.isTaken) == [true, true])
+        let resolutions = evaluate(&limiter, &counters, at: start)
+        #expect(resolutions.map(\.answer.isTaken) == [true, true])
     }
 }

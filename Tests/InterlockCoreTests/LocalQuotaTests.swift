@@ -105,7 +105,7 @@ struct SubjectRegistryTests {
     private static func register(
         _ names: [String], in registry: inout SubjectRegistry, atMilliseconds time: Int64 = 0
     ) -> [String] {
-        names.filter { registry.takeIn($0, windowMilliseconds: 1000, now: start.advanced(byMilliseconds: time)) }
+        names.filter { registry.register($0, windowMilliseconds: 1000, now: start.advanced(byMilliseconds: time)) }
     }
 
     @Test("At most the allowed number of subjects have counters, and known subjects keep theirs")
@@ -116,8 +116,8 @@ struct SubjectRegistryTests {
             let taken = Self.register(known + ["d", "e"], in: &registry)
             #expect(taken == known)
         }
-        #expect(known.allSatisfy(registry.hasRoom))
-        #expect(!registry.hasRoom(for: "d"))
+        #expect(known.allSatisfy(registry.hasCapacity))
+        #expect(!registry.hasCapacity(for: "d"))
         #expect(registry.count == 3)
     }
 

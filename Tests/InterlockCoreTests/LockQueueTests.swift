@@ -93,7 +93,7 @@ struct LockQueueTests {
         var queue = queue(of: 1)
         for turn in 1...50 {
             let now = at(Int64(turn) * 5)
-            #expect(queue.isFirst(now: now) == .armTimer(now.advanced(byMilliseconds: LockQueue.checkMilliseconds)))
+            #expect(queue.becameFirst(now: now) == .armTimer(now.advanced(byMilliseconds: LockQueue.checkMilliseconds)))
         }
     }
 
@@ -183,7 +183,7 @@ struct LockQueueTests {
         _ = queue.wake()
         _ = queue.beginAttempt()
         _ = queue.granted(1, ttl: 1000, now: start)
-        for id in 2...UInt64(LockQueue.longestTurn) {
+        for id in 2...UInt64(LockQueue.maximumGrantsPerTurn) {
             let succession = queue.beginRelease()
             #expect(succession == .init(id: id, continuesTurn: true, hasOthers: true))
             if let succession { _ = queue.passedOn(succession, beginsTurn: false, ttl: 1000, now: start) }
@@ -222,11 +222,11 @@ struct LockQueueTests {
     }
 
     @Test("A waiter overtaken by another sidecar keeps waiting, first or not", arguments: [true, false])
-    func passedBy(isFirst: Bool) {
+    func bypassed(becameFirst: Bool) {
         var queue = queue(of: 2)
         _ = queue.beginRelease()
-        let pause = isFirst ? LockQueue.checkMilliseconds : LockQueue.recheckMilliseconds
-        #expect(queue.passedBy(isFirst: isFirst, now: start) == .armTimer(at(pause)))
+        let pause = becameFirst ? LockQueue.checkMilliseconds : LockQueue.recheckMilliseconds
+        #expect(queue.bypassed(becameFirst: becameFirst, now: start) == .armTimer(at(pause)))
         #expect(queue.count == 2)
     }
 
@@ -345,7 +345,7 @@ private struct RandomRun {
             case 0:
                 serve(pending.id)
                 note(queue.passedOn(pending, beginsTurn: random.next() % 2 == 0, ttl: 10, now: start))
-            case 1: note(queue.passedBy(isFirst: random.next() % 2 == 0, now: start))
+            case 1: note(queue.bypassed(becameFirst: random.next() % 2 == 0, now: start))
             default: note(random.next() % 2 == 0 ? queue.releaseFailed() : queue.releaseUnanswered())
             }
         default:

@@ -85,6 +85,6 @@ struct OutageWatchTests {
     func reasons() {
         let reason = ProbeReason("a\u{1B}[31m\r\nb\u{202E}c\(String(repeating: "é", count: 300))")
         #expect(reason.description.hasPrefix("a [31m b c"))
-        #expect(reason.description.utf8.count <= ProbeReason.longest)
+        #expect(reason.description.utf8.count <= ProbeReason.maximumBytes)
     }
 }

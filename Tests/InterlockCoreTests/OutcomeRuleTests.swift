@@ -37,8 +37,8 @@ struct OutcomeRuleTests {
             (Outcome.ok, 503, Outcome.error), (.ok, 429, .error), (.error, 404, .ignore), (.ignore, 500, .ignore),
             (.error, 200, .error), (.ok, 200, .ok), (.error, nil, .error),
         ] as [(Outcome, Int?, Outcome)])
-    func judged(outcome: Outcome, status: Int?, expected: Outcome) {
-        #expect(settings.judged(outcome, status: status) == expected)
+    func effectiveOutcome(outcome: Outcome, status: Int?, expected: Outcome) {
+        #expect(settings.effectiveOutcome(outcome, status: status) == expected)
     }
 
     @Test(

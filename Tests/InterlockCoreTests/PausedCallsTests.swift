@@ -31,7 +31,7 @@ struct PausedCallsTests {
         let none = paused.decide(.trial, now: now)
         #expect(none == .init())
         #expect(paused.isActive)
-        let wasTrial = paused.returned(1, wasGranted: true, patience: after(100))
+        let wasTrial = paused.returned(1, wasGranted: true, retryAt: after(100))
         #expect(wasTrial)
         let patient = paused.decide(.trial, now: now)
         #expect(patient == .init())
@@ -44,7 +44,7 @@ struct PausedCallsTests {
     func closingTakesTooLong() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
-        _ = paused.returned(1, wasGranted: true, patience: after(100))
+        _ = paused.returned(1, wasGranted: true, retryAt: after(100))
         #expect(paused.nextWakeUp(.trial, now: now) == after(100))
         let next = paused.decide(.trial, now: after(100))
         #expect(next == .init(sent: [2]))
@@ -54,7 +54,7 @@ struct PausedCallsTests {
     func firstFails() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
-        _ = paused.returned(1, wasGranted: false, patience: after(100))
+        _ = paused.returned(1, wasGranted: false, retryAt: after(100))
         let next = paused.decide(.trial, now: now)
         #expect(next == .init(sent: [2]))
     }
@@ -78,7 +78,7 @@ struct PausedCallsTests {
         _ = paused.decide(.trial, now: now)
         let isQueued = paused.insert(1, deadline: after(5000), earliest: after(5001))
         #expect(!isQueued)
-        let wasTrial = paused.returned(1, wasGranted: false, patience: now)
+        let wasTrial = paused.returned(1, wasGranted: false, retryAt: now)
         #expect(wasTrial)
     }
 
@@ -138,24 +138,24 @@ struct PausedCallsTests {
             #expect(isInserted)
         }
         // A call that leaves frees its position.
-        let isRemoved = paused.leave(0)
+        let isRemoved = paused.remove(0)
         #expect(isRemoved)
         let next = paused.insert(20, of: "greedy", deadline: after(5000), earliest: now)
         #expect(next)
         // A call that was sent and is queued again is exempt from the quarter, but not from the capacity.
-        let back = paused.insert(1, of: "greedy", isBack: true, deadline: after(5000), earliest: now)
+        let back = paused.insert(1, of: "greedy", hasWaited: true, deadline: after(5000), earliest: now)
         #expect(!back, "the queue is full")
-        let hasLeft = [10, 11].map { paused.leave($0) }
+        let hasLeft = [10, 11].map { paused.remove($0) }
         #expect(hasLeft == [true, true])
-        let isIn = [false, true].map { paused.insert(2, of: "greedy", isBack: $0, deadline: after(5000), earliest: now) }
+        let isIn = [false, true].map { paused.insert(2, of: "greedy", hasWaited: $0, deadline: after(5000), earliest: now) }
         #expect(isIn == [false, true])
     }
 
     @Test("A call that has left is not sent")
     func leaves() {
         var paused = paused(1, 2, 3)
-        let left = paused.leave(2)
-        let again = paused.leave(2)
+        let left = paused.remove(2)
+        let again = paused.remove(2)
         #expect(left && !again)
         let decision = paused.decide(.clear, now: now)
         #expect(decision == .init(sent: [1, 3]))

@@ -5,16 +5,16 @@ import Testing
 struct QuorumRenewalTests {
     private let start = Instant(nanoseconds: 1_000_000_000)
     private let ttl: Int64 = 10_000
-    private let patience: Int64 = 1000
+    private let timeout: Int64 = 1000
 
     private func newRenewal(of servers: Int = 3) -> QuorumRenewal {
-        QuorumRenewal(servers: servers, ttl: ttl, startedAt: start, patience: patience)
+        QuorumRenewal(servers: servers, ttl: ttl, startedAt: start, timeout: timeout)
     }
 
     private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
-    private func found(_ number: Int64, at time: Int64 = 5_000_000) -> QuorumRenewal.Found {
-        QuorumRenewal.Found(number: number, timeMilliseconds: time)
+    private func found(_ number: Int64, at time: Int64 = 5_000_000) -> QuorumRenewal.Observation {
+        QuorumRenewal.Observation(number: number, timeMilliseconds: time)
     }
 
     private func valid(after milliseconds: Int64) -> Int64 { ttl - LeaseValidity.drift(ofTTL: ttl) - milliseconds }
@@ -22,7 +22,7 @@ struct QuorumRenewalTests {
     @Test("A server that lost the lease gets it back once a majority has renewed it, whichever server answers first")
     func restores() {
         let empty = found(0, at: 7_000_000)
-        let expected = QuorumRenewal.Restore(server: 0, fence: 101, found: empty, windowMilliseconds: patience)
+        let expected = QuorumRenewal.Restore(server: 0, fence: 101, found: empty, windowMilliseconds: timeout)
         var renewal = newRenewal()
         #expect(renewal.vote(.missing(empty), by: 0, now: after(1)) == .init())
         #expect(renewal.vote(.extended(found(101)), by: 1, now: after(2)) == .init())
@@ -56,7 +56,7 @@ struct QuorumRenewalTests {
         _ = renewal.vote(.missing(found(0)), by: 2, now: after(1))
         #expect(renewal.vote(.extended(found(101)), by: 1, now: after(ttl)) == .init(answer: .tooLate))
         let short: Int64 = 100
-        var brief = QuorumRenewal(servers: 3, ttl: short, startedAt: start, patience: patience)
+        var brief = QuorumRenewal(servers: 3, ttl: short, startedAt: start, timeout: timeout)
         _ = brief.vote(.extended(found(101)), by: 0, now: after(1))
         _ = brief.vote(.extended(found(101)), by: 1, now: after(10))
         let left = short - LeaseValidity.drift(ofTTL: short) - 20
@@ -65,7 +65,7 @@ struct QuorumRenewalTests {
         var over = newRenewal()
         _ = over.vote(.extended(found(101)), by: 0, now: after(1))
         _ = over.vote(.extended(found(101)), by: 1, now: after(2))
-        #expect(over.vote(.missing(found(0)), by: 2, now: after(2 * patience)).restores.isEmpty)
+        #expect(over.vote(.missing(found(0)), by: 2, now: after(2 * timeout)).restores.isEmpty)
     }
 
     @Test("A restored lease has the fence of a majority, else the highest recorded one, never a merely minted one")
@@ -87,12 +87,12 @@ struct QuorumRenewalTests {
     @Test("A server with a higher number than the lease's fence records that fence if it is certain")
     func higherNumbers() {
         func restores(_ last: QuorumRenewal.Vote, fence: Int64? = nil) -> [QuorumRenewal.Restore] {
-            var renewal = QuorumRenewal(servers: 3, ttl: ttl, fence: fence, startedAt: start, patience: patience)
+            var renewal = QuorumRenewal(servers: 3, ttl: ttl, fence: fence, startedAt: start, timeout: timeout)
             _ = renewal.vote(.extended(found(101)), by: 0, now: start)
             let first = renewal.vote(.extended(found(101)), by: 1, now: start).restores
             return first + renewal.vote(last, by: 2, now: start).restores
         }
-        let expected = QuorumRenewal.Restore(server: 2, fence: 101, found: found(105), windowMilliseconds: patience)
+        let expected = QuorumRenewal.Restore(server: 2, fence: 101, found: found(105), windowMilliseconds: timeout)
         #expect(restores(.extended(found(105))) == [expected])
         #expect(restores(.missing(found(105)), fence: 101) == [expected])
         #expect(restores(.extended(found(101)), fence: 101).isEmpty)

@@ -50,15 +50,15 @@ struct QuorumTallyTests {
         "A server's timeout is far below the ttl and never above the maximum",
         arguments: [(Int64(50), Int64(10)), (1000, 100), (60_000, 500)])
     func timeouts(ttl: Int64, timeout: Int64) {
-        #expect(QuorumRetry.timeout(ttl: ttl, longest: 500) == timeout)
+        #expect(QuorumRetry.timeout(ttl: ttl, maximum: 500) == timeout)
     }
 }
 
 @Suite("The waiters for one quorum lock in one sidecar")
-struct QuorumLineTests {
+struct QuorumQueueTests {
     @Test("Only the first waiter tries, and it pauses after a refusal")
     func headTries() {
-        var queue = QuorumLine()
+        var queue = QuorumQueue()
         #expect(queue.enqueue(1) == .attempt(1))
         #expect(queue.enqueue(2) == .none)
         #expect(queue.refused(1) == .pause(1))
@@ -68,7 +68,7 @@ struct QuorumLineTests {
 
     @Test("Waiters are granted in the order of arrival")
     func order() {
-        var queue = QuorumLine()
+        var queue = QuorumQueue()
         _ = queue.enqueue(1)
         _ = queue.enqueue(2)
         #expect(queue.granted(1) == (true, .pause(2)))
@@ -78,7 +78,7 @@ struct QuorumLineTests {
 
     @Test("A wake-up during an attempt is not lost")
     func wakeDuringAttempt() {
-        var queue = QuorumLine()
+        var queue = QuorumQueue()
         _ = queue.enqueue(1)
         #expect(queue.wake() == .none)
         #expect(queue.refused(1) == .attempt(1))
@@ -87,7 +87,7 @@ struct QuorumLineTests {
 
     @Test("A grant for a waiter that has left is released")
     func leaver() {
-        var queue = QuorumLine()
+        var queue = QuorumQueue()
         _ = queue.enqueue(1)
         _ = queue.enqueue(2)
         #expect(queue.remove(1) == .none)
@@ -97,7 +97,7 @@ struct QuorumLineTests {
 
     @Test("After the refused attempt of a waiter that left, the next one tries immediately, or the queue is dropped")
     func leaverRefused() {
-        var queue = QuorumLine()
+        var queue = QuorumQueue()
         _ = queue.enqueue(1)
         _ = queue.enqueue(2)
         _ = queue.remove(1)
@@ -108,7 +108,7 @@ struct QuorumLineTests {
 
     @Test("A new first waiter tries immediately because its pause may be shorter")
     func newHead() {
-        var queue = QuorumLine()
+        var queue = QuorumQueue()
         _ = queue.enqueue(1)
         _ = queue.enqueue(2)
         _ = queue.refused(1)
@@ -117,7 +117,7 @@ struct QuorumLineTests {
 
     @Test("A failed first waiter leaves, and the next one tries")
     func failed() {
-        var queue = QuorumLine()
+        var queue = QuorumQueue()
         _ = queue.enqueue(1)
         _ = queue.enqueue(2)
         #expect(queue.failed(1) == .attempt(2))
@@ -126,7 +126,7 @@ struct QuorumLineTests {
 
     @Test("Answers to attempts of another queue are ignored")
     func otherQueues() {
-        var queue = QuorumLine()
+        var queue = QuorumQueue()
         _ = queue.enqueue(7)
         #expect(queue.granted(1) == (false, .none))
         #expect(queue.refused(1) == .none)

@@ -42,7 +42,7 @@ struct RetryBudgetTests {
     func bounded() {
         var budget = budget(1, perSecond: 0)
         for _ in 0..<100_000 { budget.noteCall() }
-        #expect(retries(of: &budget, at: start) == Int(RetryBudget.largestSavings))
+        #expect(retries(of: &budget, at: start) == Int(RetryBudget.maximumSavings))
     }
 
     @Test("A stopped clock adds nothing")

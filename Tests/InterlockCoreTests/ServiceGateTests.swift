@@ -54,7 +54,7 @@ private final class GateHarness {
         Self.words(gate.withdraw(id, from: call, now: now))
     }
     func resume() -> [String] { Self.words(gate.reevaluatePause(now: now)) }
-    func slotsAreDue() -> [String] { Self.words(gate.slotsAreDue(now: now)) }
+    func slotAlarmFired() -> [String] { Self.words(gate.slotAlarmFired(now: now)) }
     func report(_ report: OutcomeReport, of id: PermitID) -> ServiceGate.ReportStep? {
         gate.removePermit(id).map { gate.reported(report, of: $0, now: now) }
     }
@@ -73,7 +73,7 @@ private final class GateHarness {
 
     /// Describes the steps, except alarms, which only say when to ask again.
     private static func words(_ steps: GateSteps) -> [String] {
-        (steps.before + (steps.own.map { [$0] } ?? [])).compactMap { step in
+        (steps.before + (steps.next.map { [$0] } ?? [])).compactMap { step in
             switch step {
             case .proceed(let call): "proceed \(call.number)"
             case .askTrial(let call): "ask trial \(call.number)"
@@ -205,7 +205,7 @@ struct ServiceGateTests {
         let call = harness.call()
         #expect(harness.admit(call) == ["ask trial 1"])
         #expect(harness.asksForTrial())
-        #expect(harness.trial(call, .given) == ["ask limits 1 for 0"])
+        #expect(harness.trial(call, .granted) == ["ask limits 1 for 0"])
         #expect(harness.limited(call) == ["return trial of 3", "refuse 1 limited"])
     }
 
@@ -217,7 +217,7 @@ struct ServiceGateTests {
         _ = harness.admit(call)
         #expect(harness.asksForTrial())
         #expect(harness.cancel(call) == [])
-        #expect(harness.trial(call, .given) == ["return trial of 3"])
+        #expect(harness.trial(call, .granted) == ["return trial of 3"])
     }
 
     @Test("At most as many trial permits are requested at a time as the breaker allows")
@@ -292,7 +292,7 @@ struct ServiceGateTests {
         let call = harness.call()
         _ = harness.admit(call)
         #expect(harness.asksForTrial())
-        _ = harness.trial(call, .given)
+        _ = harness.trial(call, .granted)
         harness.apply(.closed, generation: 4)
         #expect(harness.granted(call) == ["return trial of 3", "grant 1"])
     }
@@ -305,7 +305,7 @@ struct ServiceGateTests {
         harness.apply(.halfOpen, generation: 3)
         #expect(harness.granted(call) == ["ask trial 1"])
         #expect(harness.asksForTrial())
-        #expect(harness.trial(call, .notGiven) == ["refund 1", "refuse 1 open"])
+        #expect(harness.trial(call, .refused) == ["refund 1", "refuse 1 open"])
     }
 
     @Test("Without Redis one call at a time tries whether the service works")
@@ -328,8 +328,8 @@ struct ServiceGateTests {
         _ = harness.issue(first)
         let second = harness.call(patience: 3_600_000)
         #expect(harness.admit(second) == [])
-        harness.now = harness.gate.slotsDueAt ?? harness.now
-        #expect(harness.slotsAreDue() == ["proceed 2"])
+        harness.now = harness.gate.nextSlotAlarm ?? harness.now
+        #expect(harness.slotAlarmFired() == ["proceed 2"])
         #expect(harness.permits == 0)
     }
 
@@ -341,7 +341,7 @@ struct ServiceGateTests {
         _ = harness.issue(first)
         _ = harness.admit(harness.call(patience: 100))
         harness.now = harness.now.advanced(byMilliseconds: 100)
-        #expect(harness.slotsAreDue() == ["refuse 2 busy"])
+        #expect(harness.slotAlarmFired() == ["refuse 2 busy"])
     }
 
     @Test("Callers that never report are refused once the permits are used up")

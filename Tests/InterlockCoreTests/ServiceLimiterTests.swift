@@ -13,12 +13,12 @@ struct ServiceLimiterTests {
     /// Evaluates all queued calls with `counters`. Returns the answers.
     private func evaluate(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
-    ) -> [ServiceLimiter.Settlement] {
+    ) -> [ServiceLimiter.Resolution] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
-        let verdict = counters.judge(batch.limits, now: now)
-        var settlements: [ServiceLimiter.Settlement] = []
-        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &settlements)
-        return settlements
+        let verdict = counters.evaluate(batch.limits, now: now)
+        var resolutions: [ServiceLimiter.Resolution] = []
+        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
+        return resolutions
     }
 
     @Test("Ten of eleven calls in a window are taken in order, and the last gets a retry time")
@@ -26,11 +26,11 @@ struct ServiceLimiterTests {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
         for id in 0..<11 { #expect(limiter.admit(LimitRequest(id: id), now: start) == .queued) }
-        let settlements = evaluate(&limiter, &counters, at: start)
-        #expect(settlements.map(\.id) == Array(0..<11))
-        #expect(settlements.map(\.answer.remaining) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0])
-        #expect(settlements.prefix(10).allSatisfy { $0.answer.isTaken })
-        #expect(settlements[10].answer.retryAfter == 1000)
+        let resolutions = evaluate(&limiter, &counters, at: start)
+        #expect(resolutions.map(\.id) == Array(0..<11))
+        #expect(resolutions.map(\.answer.remaining) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0])
+        #expect(resolutions.prefix(10).allSatisfy { $0.answer.isTaken })
+        #expect(resolutions[10].answer.retryAfter == 1000)
     }
 
     @Test("Equal neighboring calls form one run")
@@ -79,14 +79,14 @@ struct ServiceLimiterTests {
             admit(100, from: 0, to: &limiter)
             #expect(!limiter.mayFlush)
             let verdicts = [
-                (first, counters.judge(first.limits, now: start)), (second, counters.judge(second.limits, now: start)),
+                (first, counters.evaluate(first.limits, now: start)), (second, counters.evaluate(second.limits, now: start)),
             ]
-            var settlements: [ServiceLimiter.Settlement] = []
+            var resolutions: [ServiceLimiter.Resolution] = []
             for (batch, verdict) in isInOrder ? verdicts : verdicts.reversed() {
-                limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &settlements)
+                limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &resolutions)
             }
             // The third hundred calls are answered from the refusals of the second hundred.
-            #expect(settlements.count == 300 && settlements.filter(\.answer.isTaken).count == 100)
+            #expect(resolutions.count == 300 && resolutions.filter(\.answer.isTaken).count == 100)
             #expect(!limiter.hasArrivals && limiter.mayFlush)
         }
     }
@@ -120,8 +120,8 @@ struct ServiceLimiterTests {
                 timeMicroseconds: milliseconds * 1000 + 999,
                 counters: batch.limits.counters.map { _ in .init(count: taken, capacity: 9, resetAfter: resetAfter) },
                 fits: batch.limits.charges.map { _ in .init(count: 1) })
-            var settlements: [ServiceLimiter.Settlement] = []
-            limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &settlements)
+            var resolutions: [ServiceLimiter.Resolution] = []
+            limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &resolutions)
             return Dictionary(uniqueKeysWithValues: batch.limits.counters.map { (definitions[$0.definition].name, $0.endsAt) })
         }
         #expect(try ask(at: 5000, taken: 0, resetAfter: 1000) == ["1s": 0, "own": 0, "log": 0])
@@ -188,12 +188,12 @@ struct ServiceLimiterTests {
             Issue.record("no batch was sent")
             return
         }
-        let verdict = counters.judge(batch.limits, now: start)
+        let verdict = counters.evaluate(batch.limits, now: start)
         limiter = limiter.redefined(
             definitions: [LimitDefinition(name: "1h", limit: 9, window: .seconds(3600)), perSecond], maximumWaiting: 100)
-        var settlements: [ServiceLimiter.Settlement] = []
-        limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &settlements)
-        #expect(settlements.count == 4 && settlements.allSatisfy { $0.answer.limitName == perDay.name })
+        var resolutions: [ServiceLimiter.Resolution] = []
+        limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &resolutions)
+        #expect(resolutions.count == 4 && resolutions.allSatisfy { $0.answer.limitName == perDay.name })
     }
 
     @Test("A cost above the limit is refused immediately as never satisfiable")
@@ -203,7 +203,7 @@ struct ServiceLimiterTests {
             Issue.record("the call was queued")
             return
         }
-        #expect(answer.outcome == .neverPossible)
+        #expect(answer.outcome == .neverSatisfiable)
     }
 
     @Test("A call takes from all limits of a service or from no limit")
@@ -212,9 +212,9 @@ struct ServiceLimiterTests {
         var limiter = limiter([perSecond, perDay])
         var counters = LocalCounters()
         for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
-        let settlements = evaluate(&limiter, &counters, at: start)
-        #expect(settlements.map(\.answer.isTaken) == [true, true, true, false, false])
-        #expect(settlements[4].answer.limitName == perDay.name)
+        let resolutions = evaluate(&limiter, &counters, at: start)
+        #expect(resolutions.map(\.answer.isTaken) == [true, true, true, false, false])
+        #expect(resolutions[4].answer.limitName == perDay.name)
         // The day's refusal is remembered for a second. Afterwards the day's limit still binds, and the refused calls
         // took nothing from the second's limit.
         guard case .answered(let answer) = limiter.admit(LimitRequest(id: 9), now: start.advanced(byMilliseconds: 999)) else {
@@ -235,9 +235,9 @@ struct ServiceLimiterTests {
         for id in 0..<3 { _ = limiter.admit(LimitRequest(id: id, subject: "ann"), now: start) }
         _ = limiter.admit(LimitRequest(id: 3, subject: "bob"), now: start)
         _ = limiter.admit(LimitRequest(id: 4), now: start)
-        let settlements = evaluate(&limiter, &counters, at: start)
-        #expect(settlements.map(\.answer.isTaken) == [true, true, false, true, true])
-        #expect(settlements[4].answer.remaining == 6)
+        let resolutions = evaluate(&limiter, &counters, at: start)
+        #expect(resolutions.map(\.answer.isTaken) == [true, true, false, true, true])
+        #expect(resolutions[4].answer.remaining == 6)
         #expect(limiter.admit(LimitRequest(id: 5, subject: "ann"), now: start) != .queued)
         #expect(limiter.admit(LimitRequest(id: 6, subject: "cid"), now: start) == .queued)
     }
@@ -266,9 +266,9 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 4, deadline: deadline), now: start).isWaiting)
         let wakeUp = limiter.nextWakeUp(now: start)
         #expect(wakeUp == start.advanced(byMilliseconds: 1000))
-        let settlements = evaluate(&limiter, &counters, at: wakeUp ?? start)
-        #expect(settlements.map(\.id) == [1, 4])
-        #expect(settlements.allSatisfy { $0.answer.isTaken })
+        let resolutions = evaluate(&limiter, &counters, at: wakeUp ?? start)
+        #expect(resolutions.map(\.id) == [1, 4])
+        #expect(resolutions.allSatisfy { $0.answer.isTaken })
     }
 
     @Test("A waiting call that cannot be granted in time is refused immediately with its retry time")
@@ -277,9 +277,9 @@ struct ServiceLimiterTests {
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 500)), now: start)
-        let settlements = evaluate(&limiter, &counters, at: start)
-        #expect(settlements.last?.id == 1)
-        #expect(settlements.last?.answer.retryAfter == 1000)
+        let resolutions = evaluate(&limiter, &counters, at: start)
+        #expect(resolutions.last?.id == 1)
+        #expect(resolutions.last?.answer.retryAfter == 1000)
         #expect(limiter.waitingCount == 0)
     }
 
@@ -322,12 +322,12 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 1500)), now: start)
         _ = evaluate(&limiter, &counters, at: start)
-        var settlements: [ServiceLimiter.Settlement] = []
-        limiter.expire(now: start.advanced(byMilliseconds: 1499), into: &settlements)
-        #expect(settlements.isEmpty)
-        limiter.expire(now: start.advanced(byMilliseconds: 1500), into: &settlements)
-        #expect(settlements.map(\.id) == [1])
-        #expect(settlements.first?.answer.isTaken == false)
+        var resolutions: [ServiceLimiter.Resolution] = []
+        limiter.expire(now: start.advanced(byMilliseconds: 1499), into: &resolutions)
+        #expect(resolutions.isEmpty)
+        limiter.expire(now: start.advanced(byMilliseconds: 1500), into: &resolutions)
+        #expect(resolutions.map(\.id) == [1])
+        #expect(resolutions.first?.answer.isTaken == false)
     }
 
     @Test("Under random load no window exceeds its limit, and every call is answered once")
@@ -361,18 +361,18 @@ struct ServiceLimiterTests {
                 open[id] = request
                 if case .answered(let answer) = limiter.admit(request, now: now) { take(id, answer) }
                 if random.next() % 2 == 0 {
-                    var expired: [ServiceLimiter.Settlement] = []
+                    var expired: [ServiceLimiter.Resolution] = []
                     limiter.expire(now: now, into: &expired)
-                    for settlement in expired + evaluate(&limiter, &counters, at: now) { take(settlement.id, settlement.answer) }
+                    for resolution in expired + evaluate(&limiter, &counters, at: now) { take(resolution.id, resolution.answer) }
                 }
             }
             while !open.isEmpty {
-                for settlement in evaluate(&limiter, &counters, at: now) { take(settlement.id, settlement.answer) }
+                for resolution in evaluate(&limiter, &counters, at: now) { take(resolution.id, resolution.answer) }
                 guard let next = limiter.nextWakeUp(now: now) else { continue }
                 now = max(now, next)
-                var expired: [ServiceLimiter.Settlement] = []
+                var expired: [ServiceLimiter.Resolution] = []
                 limiter.expire(now: now, into: &expired)
-                for settlement in expired { take(settlement.id, settlement.answer) }
+                for resolution in expired { take(resolution.id, resolution.answer) }
             }
             #expect(open.isEmpty, "a call was never answered")
             // A fixed window begins with its first call.

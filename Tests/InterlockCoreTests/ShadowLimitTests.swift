@@ -17,13 +17,13 @@ struct ShadowLimitTests {
     @discardableResult
     private func take(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, calls: Int, subject: String? = nil, at now: Instant
-    ) -> (settlements: [ServiceLimiter.Settlement], excess: Int64) {
+    ) -> (resolutions: [ServiceLimiter.Resolution], excess: Int64) {
         for id in 0..<calls { _ = limiter.admit(LimitRequest(id: id, subject: subject), now: now) }
         guard let batch = limiter.nextBatch(now: now) else { return ([], 0) }
-        let verdict = counters.judge(batch.limits, now: now)
-        var settlements: [ServiceLimiter.Settlement] = []
-        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &settlements)
-        return (settlements, verdict.counters.reduce(0) { $0 + $1.excess })
+        let verdict = counters.evaluate(batch.limits, now: now)
+        var resolutions: [ServiceLimiter.Resolution] = []
+        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
+        return (resolutions, verdict.counters.reduce(0) { $0 + $1.excess })
     }
 
     @Test(
@@ -32,8 +32,8 @@ struct ShadowLimitTests {
     func refusesNoCall(algorithm: LimitAlgorithm) {
         var limiter = limiter([real, shadow(3, algorithm)])
         var counters = LocalCounters()
-        let (settlements, excess) = take(&limiter, &counters, calls: 8, at: start)
-        #expect(settlements.allSatisfy { $0.answer.isTaken && $0.answer.limitName == real.name })
+        let (resolutions, excess) = take(&limiter, &counters, calls: 8, at: start)
+        #expect(resolutions.allSatisfy { $0.answer.isTaken && $0.answer.limitName == real.name })
         #expect(excess == 5)
     }
 
@@ -41,10 +41,10 @@ struct ShadowLimitTests {
     func onlyShadows() {
         var limiter = limiter([shadow(3)])
         var counters = LocalCounters()
-        let (settlements, _) = take(&limiter, &counters, calls: 5, at: start)
-        #expect(settlements.map(\.answer.isTaken) == [true, true, true, true, true])
-        #expect(settlements.last?.answer.limit == 3)
-        #expect(settlements.last?.answer.remaining == 0)
+        let (resolutions, _) = take(&limiter, &counters, calls: 5, at: start)
+        #expect(resolutions.map(\.answer.isTaken) == [true, true, true, true, true])
+        #expect(resolutions.last?.answer.limit == 3)
+        #expect(resolutions.last?.answer.remaining == 0)
     }
 
     @Test("A shadow limit counts only granted calls")

@@ -9,8 +9,8 @@ struct TickBudgetTests {
     func sliceEnds() {
         var budget = TickBudget()
         budget.begin(now: 0)
-        #expect(budget.mayGoOn(now: 249 * Self.microsecond))
-        #expect(!budget.mayGoOn(now: 250 * Self.microsecond))
+        #expect(budget.mayContinue(now: 249 * Self.microsecond))
+        #expect(!budget.mayContinue(now: 250 * Self.microsecond))
         let isUsedUp = budget.end(now: 250 * Self.microsecond)
         #expect(isUsedUp)
     }
@@ -28,7 +28,7 @@ struct TickBudgetTests {
         var budget = TickBudget()
         var now: Int64 = 0
         var slices = 0
-        while budget.hasRoom {
+        while budget.hasTimeLeft {
             budget.begin(now: now)
             now += 100 * Self.microsecond
             _ = budget.end(now: now)
@@ -36,16 +36,16 @@ struct TickBudgetTests {
         }
         #expect((4...5).contains(slices))
         budget.tickEnded()
-        #expect(budget.hasRoom)
+        #expect(budget.hasTimeLeft)
     }
 
     @Test("A slice ends with its tick")
     func sliceEndsWithTick() {
         var budget = TickBudget()
-        budget.charge(TickBudget.longestTick - 100 * Self.microsecond)
+        budget.charge(TickBudget.maximumTick - 100 * Self.microsecond)
         budget.begin(now: 0)
-        #expect(budget.mayGoOn(now: 99 * Self.microsecond))
-        #expect(!budget.mayGoOn(now: 100 * Self.microsecond))
+        #expect(budget.mayContinue(now: 99 * Self.microsecond))
+        #expect(!budget.mayContinue(now: 100 * Self.microsecond))
         // The client is not charged for the time that others used.
         let isUsedUp = budget.end(now: 100 * Self.microsecond)
         #expect(!isUsedUp)
@@ -55,15 +55,15 @@ struct TickBudgetTests {
     func clockGoesBack() {
         var budget = TickBudget()
         budget.begin(now: 1_000)
-        #expect(budget.mayGoOn(now: 0))
+        #expect(budget.mayContinue(now: 0))
         _ = budget.end(now: 0)
-        #expect(budget.hasRoom)
+        #expect(budget.hasTimeLeft)
     }
 
     @Test("Without a slice no work continues")
     func noSlice() {
         var budget = TickBudget()
-        #expect(!budget.mayGoOn(now: 0))
+        #expect(!budget.mayContinue(now: 0))
         let isUsedUp = budget.end(now: 0)
         #expect(!isUsedUp)
     }

@@ -35,10 +35,10 @@ struct AnswerReadsTests {
     func turns() {
         var reads = Self.large().reads
         for _ in 0..<3 {
-            #expect(reads.requested() == .askForTurn)
+            #expect(reads.requested() == .requestTurn)
             #expect(reads.requested() == .none)
             #expect(reads.completed() == .none)
-            #expect(reads.sliceStarted() == .read)
+            #expect(reads.turnStarted() == .read)
             #expect(reads.completed() == .endTurn)
         }
     }
@@ -46,21 +46,21 @@ struct AnswerReadsTests {
     @Test("A turn without data is ended and another one requested")
     func emptyTurn() {
         var reads = Self.large().reads
-        #expect(reads.requested() == .askForTurn)
-        #expect(reads.sliceStarted() == .read)
-        #expect(reads.requested() == .endTurnAndAsk)
-        #expect(reads.sliceStarted() == .read)
+        #expect(reads.requested() == .requestTurn)
+        #expect(reads.turnStarted() == .read)
+        #expect(reads.requested() == .endTurnAndRequestAnother)
+        #expect(reads.turnStarted() == .read)
         #expect(reads.completed() == .endTurn)
     }
 
     @Test("A turn that arrives while the receiver holds reads back is not used and is requested again")
     func heldTurn() {
         var reads = Self.large().reads
-        #expect(reads.requested() == .askForTurn)
+        #expect(reads.requested() == .requestTurn)
         reads.receiverHolds()
-        #expect(reads.sliceStarted() == .none)
+        #expect(reads.turnStarted() == .none)
         #expect(reads.completed() == .none)
-        #expect(reads.receiverResumes() == .askForTurn)
+        #expect(reads.receiverResumes() == .requestTurn)
     }
 
     @Test("The end of a large answer or a small read ends its turns")

@@ -46,9 +46,9 @@ struct HTTPClientStateMachineTests {
             Self.answer(&machine)
             #expect(machine.allReceived() == .none)
             #expect(machine.readCompleted(isActive: true) == .free)
-            #expect(machine.isPooled && machine.isAnswerWhole)
+            #expect(machine.isPooled && machine.isAnswerComplete)
             #expect(machine.begin() == .proceed)
-            #expect(!machine.isAnswerWhole)
+            #expect(!machine.isAnswerComplete)
             Self.send(&machine)
         }
     }
@@ -145,7 +145,7 @@ struct HTTPClientStateMachineTests {
         var machine = Self.asked(.stream)
         Self.answer(&machine)
         #expect(machine.readCompleted(isActive: true) == .closeLater)
-        #expect(machine.isAnswerWhole && !machine.isPooled)
+        #expect(machine.isAnswerComplete && !machine.isPooled)
         #expect(machine.ended(at: Self.now) == .none)
     }
 
@@ -172,11 +172,11 @@ struct HTTPClientStateMachineTests {
 
     @Test(
         "A malformed head closes the connection once, and nothing of the answer is delivered",
-        arguments: [.status, .contentLength, .transferCoding] as [HTTPClientStateMachine.Flaw])
-    func flawed(flaw: HTTPClientStateMachine.Flaw) {
+        arguments: [.status, .contentLength, .transferCoding] as [HTTPClientStateMachine.ProtocolError])
+    func malformed(error: HTTPClientStateMachine.ProtocolError) {
         var machine = Self.asked()
-        #expect(machine.answerHead(.flawed(flaw)) == .reject(flaw))
-        #expect(machine.answerHead(.flawed(flaw)) == .ignore)
+        #expect(machine.answerHead(.malformed(error)) == .reject(error))
+        #expect(machine.answerHead(.malformed(error)) == .ignore)
         #expect(machine.answerPart(endingAt: Self.end) == .ignore)
         #expect(machine.answerEnd() == .ignore)
         #expect(machine.close() == .none)
@@ -184,10 +184,10 @@ struct HTTPClientStateMachineTests {
     }
 
     @Test("An end without a head is no answer")
-    func noHead() {
+    func missingHead() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
-        #expect(machine.answerEnd() == .reject(.noHead))
+        #expect(machine.answerEnd() == .reject(.missingHead))
         #expect(machine.ended(at: Self.now) == .fail(.failed))
     }
 
@@ -197,7 +197,7 @@ struct HTTPClientStateMachineTests {
     func unsent() {
         var machine = Self.asked(isSent: false)
         #expect(machine.ended(at: Self.now) == .leaveAndFail(.unprocessed))
-        #expect(!machine.isAnswerWhole)
+        #expect(!machine.isAnswerComplete)
         #expect(machine.ended(at: Self.now) == .none)
     }
 
@@ -287,7 +287,7 @@ struct HTTPClientStateMachineTests {
         var machine = Self.asked()
         #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
         #expect(machine.abandon() == .close)
-        #expect(!machine.isAnswerWhole)
+        #expect(!machine.isAnswerComplete)
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .ignore)
         #expect(machine.answerPart(endingAt: Self.end) == .ignore)
         #expect(machine.answerEnd() == .ignore)

@@ -9,16 +9,16 @@ struct HTTPServerStateMachineTests {
     private static let large = 40_000
 
     /// A connection whose request has begun.
-    private static func begun(_ carrier: Machine.Carrier = .connection, _ succession: Machine.Succession = .another) -> Machine {
+    private static func begun(_ carrier: Machine.Carrier = .connection, _ nextUse: Machine.NextUse = .another) -> Machine {
         var machine = Machine(carrier)
-        begin(&machine, succession)
+        begin(&machine, nextUse)
         return machine
     }
 
-    private static func begin(_ machine: inout Machine, _ succession: Machine.Succession = .another) {
+    private static func begin(_ machine: inout Machine, _ nextUse: Machine.NextUse = .another) {
         #expect(arrive(.head, &machine) == .take)
         #expect(machine.take(.head) == .begin)
-        machine.begin(succession, announced: nil)
+        machine.begin(nextUse, contentLength: nil)
     }
 
     private static func arrive(
@@ -29,10 +29,10 @@ struct HTTPServerStateMachineTests {
 
     /// A connection whose request is complete, has no body, and goes to this receiver.
     private static func complete(
-        _ carrier: Machine.Carrier = .connection, _ succession: Machine.Succession = .another,
+        _ carrier: Machine.Carrier = .connection, _ nextUse: Machine.NextUse = .another,
         to receiver: Machine.Receiver = .collector
     ) -> Machine {
-        var machine = begun(carrier, succession)
+        var machine = begun(carrier, nextUse)
         end(&machine, to: receiver)
         return machine
     }
@@ -40,17 +40,17 @@ struct HTTPServerStateMachineTests {
     private static func end(_ machine: inout Machine, to receiver: Machine.Receiver = .collector) {
         #expect(machine.take(.end) == .choose)
         machine.continued()
-        machine.receives(receiver)
-        #expect(machine.take(.end) == (receiver == .relay ? .relayEnd : .carryOut))
+        machine.setReceiver(receiver)
+        #expect(machine.take(.end) == (receiver == .relay ? .relayEnd : .executeRequest))
     }
 
     /// A connection that receives the body of its request.
     private static func receiving(
-        _ receiver: Machine.Receiver, _ carrier: Machine.Carrier = .connection, _ succession: Machine.Succession = .another
+        _ receiver: Machine.Receiver, _ carrier: Machine.Carrier = .connection, _ nextUse: Machine.NextUse = .another
     ) -> Machine {
-        var machine = begun(carrier, succession)
+        var machine = begun(carrier, nextUse)
         #expect(machine.take(.body(1)) == .choose)
-        machine.receives(receiver)
+        machine.setReceiver(receiver)
         return machine
     }
 
@@ -61,9 +61,9 @@ struct HTTPServerStateMachineTests {
     }
 
     private static func next(
-        _ part: Machine.Part?, _ machine: inout Machine, isWritable: Bool = true, mayGoOn: Bool = true
+        _ part: Machine.Part?, _ machine: inout Machine, isWritable: Bool = true, mayContinue: Bool = true
     ) -> Machine.WaitingAction {
-        machine.nextWaiting(part, isWritable: isWritable, mayGoOn: mayGoOn)
+        machine.nextWaiting(part, isWritable: isWritable, mayContinue: mayContinue)
     }
 
     private static func reads(_ machine: inout Machine, isWritable: Bool = true) -> Machine.StepAction {
@@ -89,7 +89,7 @@ struct HTTPServerStateMachineTests {
     func collected() {
         var machine = Self.receiving(.collector)
         #expect(machine.take(.body(1)) == .collect)
-        #expect(machine.take(.end) == .carryOut)
+        #expect(machine.take(.end) == .executeRequest)
     }
 
     @Test("Pipelined requests wait for the answer to the previous one")
@@ -97,15 +97,15 @@ struct HTTPServerStateMachineTests {
         var machine = Self.complete()
         for part: Machine.Part in [.head, .body(5), .end, .head] { #expect(Self.arrive(part, &machine) == .wait) }
         #expect(Self.answer(&machine) == .awaitRequest)
-        #expect(machine.beginTaking() == .proceed)
+        #expect(machine.beginDraining() == .proceed)
         #expect(Self.next(.head, &machine) == .take)
         #expect(machine.take(.head) == .begin)
-        machine.begin(.another, announced: nil)
-        machine.receives(.collector)
+        machine.begin(.another, contentLength: nil)
+        machine.setReceiver(.collector)
         #expect(Self.next(.body(5), &machine) == .take)
         #expect(machine.take(.body(5)) == .collect)
         #expect(Self.next(.end, &machine) == .take)
-        #expect(machine.take(.end) == .carryOut)
+        #expect(machine.take(.end) == .executeRequest)
         #expect(Self.next(.head, &machine) == .wait)
     }
 
@@ -115,29 +115,29 @@ struct HTTPServerStateMachineTests {
         #expect(Self.arrive(.head, &machine) == .wait)
         #expect(Self.arrive(.end, &machine) == .wait)
         #expect(Self.answer(&machine) == .awaitRequest)
-        #expect(machine.beginTaking() == .proceed)
+        #expect(machine.beginDraining() == .proceed)
         #expect(Self.next(.head, &machine) == .take)
         #expect(machine.take(.head) == .begin)
-        machine.begin(.another, announced: nil)
+        machine.begin(.another, contentLength: nil)
         #expect(Self.arrive(.head, &machine) == .wait)
-        #expect(machine.beginTaking() == .refuse)
+        #expect(machine.beginDraining() == .refuse)
     }
 
     @Test("A request without time in its slice waits for the next slice, which always processes it")
     func turn() {
         var machine = Machine(.connection)
-        #expect(Self.arrive(.head, &machine, mayBegin: false) == .waitForTurn)
+        #expect(Self.arrive(.head, &machine, mayBegin: false) == .waitForSlice)
         #expect(Self.arrive(.end, &machine) == .wait)
-        #expect(machine.isTurnAwaited)
-        #expect(machine.beginTaking() == .refuse)
+        #expect(machine.isSliceAwaited)
+        #expect(machine.beginDraining() == .refuse)
         machine.sliceStarted()
-        #expect(Self.next(.head, &machine, mayGoOn: false) == .take)
+        #expect(Self.next(.head, &machine, mayContinue: false) == .take)
         #expect(machine.take(.head) == .begin)
-        machine.begin(.another, announced: nil)
-        #expect(Self.next(.end, &machine, mayGoOn: false) == .take)
+        machine.begin(.another, contentLength: nil)
+        #expect(Self.next(.end, &machine, mayContinue: false) == .take)
         Self.end(&machine)
         #expect(Self.answer(&machine) == .awaitRequest)
-        #expect(Self.next(.head, &machine, mayGoOn: false) == .waitForTurn)
+        #expect(Self.next(.head, &machine, mayContinue: false) == .waitForSlice)
     }
 
     @Test("A request waits until the client reads its answers")
@@ -147,7 +147,7 @@ struct HTTPServerStateMachineTests {
         #expect(Self.reads(&machine, isWritable: false) == .refuse)
         #expect(machine.writabilityChanged(false) == .none)
         #expect(machine.writabilityChanged(true) == .awaitRequest)
-        #expect(machine.beginTaking() == .proceed)
+        #expect(machine.beginDraining() == .proceed)
         #expect(Self.next(.head, &machine) == .take)
     }
 
@@ -161,7 +161,7 @@ struct HTTPServerStateMachineTests {
         #expect(Self.arrive(.body(Self.large), &machine) == .wait)
         #expect(Self.reads(&machine) == .refuse)
         #expect(Self.answer(&machine) == .awaitRequest)
-        #expect(machine.beginTaking() == .proceed)
+        #expect(machine.beginDraining() == .proceed)
         #expect(Self.next(.body(Self.large), &machine) == .take)
         #expect(machine.takeRead(isWritable: true) == .proceed)
         #expect(machine.takeRead(isWritable: true) == .refuse)
@@ -257,7 +257,7 @@ struct HTTPServerStateMachineTests {
     func early(receiver: Machine.Receiver) {
         var machine = Self.receiving(receiver)
         machine.demand(.held)
-        #expect(Self.answer(&machine) == .dropRest)
+        #expect(Self.answer(&machine) == .dropRemainder)
         #expect(Self.reads(&machine) == .proceed)
         #expect(machine.take(.body(1)) == .drop(.extend))
         #expect(machine.take(.end) == .drop(.awaitRequest))
@@ -267,7 +267,7 @@ struct HTTPServerStateMachineTests {
     func deadline() {
         var machine = Self.receiving(.relay)
         #expect(machine.timedOut() == .reportAlarm)
-        #expect(Self.answer(&machine) == .dropRest)
+        #expect(Self.answer(&machine) == .dropRemainder)
         #expect(machine.timedOut() == .close)
     }
 
@@ -313,7 +313,7 @@ struct HTTPServerStateMachineTests {
     @Test("A request with a malformed rest is aborted and ends the connection")
     func malformedRest() {
         var machine = Self.receiving(.collector)
-        #expect(machine.failed(.malformed) == .breakRequest)
+        #expect(machine.failed(.malformed) == .abortRequest)
         #expect(Self.answer(&machine) == .finish)
         #expect(machine.outputFlushed() == .closeOutput)
     }
@@ -346,10 +346,10 @@ struct HTTPServerStateMachineTests {
     @Test("An endless unwanted body ends the connection and is read in small pieces")
     func endless() {
         var machine = Self.receiving(.relay)
-        #expect(Self.answer(&machine) == .dropRest)
+        #expect(Self.answer(&machine) == .dropRemainder)
         #expect(machine.unwanted.readLength == .usual)
         #expect(machine.take(.body(Self.large)) == .drop(.extend))
-        #expect(machine.unwanted.readLength == .little)
+        #expect(machine.unwanted.readLength == .small)
         #expect(Self.reads(&machine) == .proceed)
         #expect(machine.take(.body(Self.large)) == .drop(.finish))
         #expect(Self.reads(&machine) == .refuse)
@@ -358,8 +358,8 @@ struct HTTPServerStateMachineTests {
     @Test("An endless unwanted body resets its stream after the answer is written")
     func endlessStream() {
         var machine = Self.receiving(.relay, .stream)
-        #expect(machine.isWrittenAwaited)
-        #expect(Self.answer(&machine) == .dropRest)
+        #expect(machine.needsAnswerWritten)
+        #expect(Self.answer(&machine) == .dropRemainder)
         #expect(machine.take(.body(Self.large)) == .drop(.none))
         #expect(machine.answerWritten() == .reset)
     }
@@ -368,9 +368,9 @@ struct HTTPServerStateMachineTests {
     func smallStream() {
         var machine = Machine(.stream)
         #expect(machine.take(.head) == .begin)
-        machine.begin(.another, announced: 100_000)
-        machine.receives(.nobody)
-        #expect(Self.answer(&machine) == .dropRest)
+        machine.begin(.another, contentLength: 100_000)
+        machine.setReceiver(.nobody)
+        #expect(Self.answer(&machine) == .dropRemainder)
         #expect(machine.take(.body(100_000)) == .drop(.none))
         #expect(machine.answerWritten() == .none)
         #expect(Self.reads(&machine) == .proceed)
@@ -420,7 +420,7 @@ struct HTTPServerStateMachineTests {
     @Test("A removed key aborts an unanswered request, whose rest is not awaited")
     func removedWithinBody() {
         var machine = Self.receiving(.collector)
-        #expect(machine.callerRemoved() == .breakRequest)
+        #expect(machine.callerRemoved() == .abortRequest)
         #expect(Self.answer(&machine) == .finish)
         #expect(machine.outputFlushed() == .close)
     }
@@ -429,7 +429,7 @@ struct HTTPServerStateMachineTests {
     func removedWithinAnswer() {
         var relayed = Self.complete(to: .relay)
         _ = relayed.answerBegins()
-        #expect(relayed.callerRemoved() == .breakRequest)
+        #expect(relayed.callerRemoved() == .abortRequest)
         var stream = Self.complete()
         _ = stream.answerBegins()
         #expect(stream.callerRemoved() == .linger)

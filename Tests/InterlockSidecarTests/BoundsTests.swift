@@ -14,11 +14,11 @@ struct BoundsTests {
         try await RESPTestAPI.with { api in
             let maximum = RESPConnection.maximumFollowed
             let commands = (0...maximum).map { "LOCK.ACQUIRE lease-\($0) 60000 LINKED\r\n" }.joined() + "PING done\r\n"
-            async let answer = api.exchange(commands, enough: "done")
+            async let answer = api.exchange(commands, until: "done")
             let text = try await answer
             #expect(text.split(separator: "*3\r\n", omittingEmptySubsequences: false).count - 1 == maximum)
             #expect(text.contains("-UNAVAILABLE this connection already watches \(maximum) leases"))
-            let other = try await api.cli("LOCK.ACQUIRE", "another", "60000", "LINKED")
+            let other = try await api.send("LOCK.ACQUIRE", "another", "60000", "LINKED")
             #expect(other.array?.count == 3)
         }
     }

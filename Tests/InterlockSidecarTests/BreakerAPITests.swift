@@ -9,7 +9,7 @@ import Testing
 struct BreakerAPITests {
     /// Returns the fields of a breaker as the RESP API reports them.
     private static func fields(_ api: RESPTestAPI) async throws -> [String: RedisReply] {
-        let flat = try await api.cli("BREAKER.STATE", "catalog").array ?? []
+        let flat = try await api.send("BREAKER.STATE", "catalog").array ?? []
         var fields: [String: RedisReply] = [:]
         for index in stride(from: 0, to: flat.count - 1, by: 2) { fields[flat[index].text ?? ""] = flat[index + 1] }
         return fields
@@ -18,7 +18,7 @@ struct BreakerAPITests {
     @Test("RESP: a forced state takes an end and a reason, and the list shows both and the operator")
     func respForce() async throws {
         try await RESPTestAPI.with { api in
-            let forced = try await api.cli("BREAKER.FORCE", "catalog", "open", "REASON", "moving it", "FOR", "60000")
+            let forced = try await api.send("BREAKER.FORCE", "catalog", "open", "REASON", "moving it", "FOR", "60000")
             #expect(forced.text == "OK")
             let fields = try await Self.fields(api)
             #expect(fields["forced"]?.text == "open")

@@ -32,7 +32,7 @@ struct CertificateFactsTests {
     @Test("Names that a new certificate lacks are found")
     func lost() {
         let new = CertificateFacts(names: ["*.internal"], validity: 0...1)
-        #expect(new.names(lackingFrom: Self.facts) == ["*.example.com", "10.0.0.5"])
+        #expect(new.names(missingComparedTo: Self.facts) == ["*.example.com", "10.0.0.5"])
     }
 
     @Test("A certificate is read from a PEM file")

@@ -18,11 +18,11 @@ struct CommandTimesTests {
         let times = CommandTimes(in: registry)
         var arrivals = CommandArrivals()
         let take = RESPCommandTable.Command.limitTake.rawValue
-        arrivals.came(RESPCommandTable.Command.ping.rawValue, tag: 7, at: Self.at(0))
-        arrivals.came(take, tag: 8, at: Self.at(0))
-        arrivals.cameAgain(99)
-        arrivals.came(take, tag: 108, at: Self.at(0))
-        arrivals.came(RESPCommandTable.unknown, tag: 109, at: Self.at(40))
+        arrivals.recordArrival(RESPCommandTable.Command.ping.rawValue, tag: 7, at: Self.at(0))
+        arrivals.recordArrival(take, tag: 8, at: Self.at(0))
+        arrivals.recordRepeats(99)
+        arrivals.recordArrival(take, tag: 108, at: Self.at(0))
+        arrivals.recordArrival(RESPCommandTable.unknown, tag: 109, at: Self.at(40))
         arrivals.answered(before: 8, now: Self.at(1), times)
         arrivals.answered(before: 58, now: Self.at(2), times)
         arrivals.answered(before: 58, now: Self.at(3), times)
@@ -40,7 +40,7 @@ struct CommandTimesTests {
     func api() async throws {
         try await RESPTestAPI.with { api in
             let takes = String(repeating: "LIMIT.TAKE catalog\r\n", count: 50)
-            _ = try await api.exchange("\(takes)LOCK.ACQUIRE a 30000\r\nPING\r\nNOPE\r\nECHO done\r\n", enough: "$4\r\ndone\r\n")
+            _ = try await api.exchange("\(takes)LOCK.ACQUIRE a 30000\r\nPING\r\nNOPE\r\nECHO done\r\n", until: "$4\r\ndone\r\n")
             let lines = Self.lines(api.metrics)
             for (command, count) in [("limit.take", 50), ("lock.acquire", 1), ("unknown", 1)] {
                 #expect(lines.contains(#"interlock_resp_command_seconds_count{command="\#(command)"} \#(count)"#), "\(lines)")

@@ -68,7 +68,7 @@ struct ConfigurationAccessTests {
     )
     func invalidKey(keys: String, error: String) {
         let environment = ["EMPTY": "", "GOOD": "good", "LINE": "good\n"]
-        #expect(refusals(of: "auth: { keys: [ \(keys) ] }", environment: environment) == ["file.yaml:1: \(error)"])
+        #expect(configurationErrors(of: "auth: { keys: [ \(keys) ] }", environment: environment) == ["file.yaml:1: \(error)"])
     }
 
     @Test("A key file is read on each reload, with or without a trailing newline")
@@ -100,7 +100,7 @@ struct ConfigurationAccessTests {
         defer { folder.remove() }
         if let content { try Data(content.utf8).write(to: URL(filePath: "\(folder.path)/key")) }
         let yaml = "auth: { keys: [ { name: ops, key_file: \(folder.path)/key, role: admin } ] }"
-        #expect(refusals(of: yaml) == ["file.yaml:1: auth.keys[0].key_file: \(error)"])
+        #expect(configurationErrors(of: yaml) == ["file.yaml:1: auth.keys[0].key_file: \(error)"])
     }
 
     @Test("A key file that is a directory, a pipe or unreadable is rejected immediately")
@@ -108,7 +108,7 @@ struct ConfigurationAccessTests {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         func errors(_ path: String) -> [String] {
-            refusals(of: "auth: { keys: [ { name: ops, key_file: \"\(path)\", role: admin } ] }")
+            configurationErrors(of: "auth: { keys: [ { name: ops, key_file: \"\(path)\", role: admin } ] }")
         }
         #expect(errors(folder.path) == ["file.yaml:1: auth.keys[0].key_file: expected a file, got a directory"])
         try #require(mkfifo("\(folder.path)/pipe", 0o600) == 0)
@@ -136,7 +136,7 @@ struct ConfigurationAccessTests {
         ]
     )
     func concealed(yaml: String) {
-        let errors = refusals(of: yaml)
+        let errors = configurationErrors(of: yaml)
         #expect(!errors.isEmpty)
         #expect(!errors.joined().contains("hunter2"))
     }
@@ -158,7 +158,7 @@ struct ConfigurationAccessTests {
     @Test("A listener that other hosts can reach requires API keys", arguments: ["resp", "http", "grpc"])
     func openListener(api: String) {
         #expect(
-            refusals(of: "\nlisten: { \(api): \"0.0.0.0:7379\" }") == [
+            configurationErrors(of: "\nlisten: { \(api): \"0.0.0.0:7379\" }") == [
                 """
                 file.yaml:2: listen.\(api): 0.0.0.0:7379 can be reached from other hosts and needs auth.keys; \
                 add a key, or listen on 127.0.0.1
@@ -170,16 +170,16 @@ struct ConfigurationAccessTests {
     @Test("A public listener with API keys requires TLS or a declaration that the network is private")
     func plaintextListener() throws {
         let listen = "listen: { http: \"[::]:7380\" }"
-        let errors = refusals(of: twoKeys + listen, environment: ["OPS": "x"])
+        let errors = configurationErrors(of: twoKeys + listen, environment: ["OPS": "x"])
         #expect(errors.count == 1)
         #expect(errors.first?.contains("listen.http: [::]:7380 can be reached from other hosts and would carry keys") == true)
         let allowed = "listen: { http: \"[::]:7380\", allow_plaintext: true }"
-        #expect(refusals(of: twoKeys + allowed, environment: ["OPS": "x"]).isEmpty)
+        #expect(configurationErrors(of: twoKeys + allowed, environment: ["OPS": "x"]).isEmpty)
     }
 
     @Test("A listener that a flag opens to other hosts requires API keys, and the error names the flag")
     func openedByFlag() {
-        let errors = refusals(of: "", flags: .init(resp: "0.0.0.0:1"))
+        let errors = configurationErrors(of: "", flags: .init(resp: "0.0.0.0:1"))
         #expect(errors.count == 1)
         #expect(errors.first?.hasPrefix("--resp: listen.resp: 0.0.0.0:1 can be reached") == true)
     }
@@ -202,11 +202,11 @@ struct ConfigurationAccessTests {
         started.keys = [key]
         started.listen.allowsPlaintext = true
         started.listen.http = SocketEndpoint(host: "0.0.0.0", port: 7380)
-        try started.refuseToServe(keys: [key])
-        let error = #expect(throws: ConfigurationError.self) { try started.refuseToServe(keys: []) }
+        try started.checkListenersAreGuarded(keys: [key])
+        let error = #expect(throws: ConfigurationError.self) { try started.checkListenersAreGuarded(keys: []) }
         #expect(error?.description.contains("listen.http") == true)
         started.listen.http = SocketEndpoint(host: "127.0.0.1", port: 7380)
-        try started.refuseToServe(keys: [])
+        try started.checkListenersAreGuarded(keys: [])
     }
 
     @Test("An error about a privileged port names the port and the remedy")

@@ -40,12 +40,15 @@ struct ConfigurationClusterTests {
         ]
     )
     func invalid(yaml: String, error: String) {
-        #expect(refusals(of: "redis: \(yaml)").first?.hasSuffix(error) ?? false, "\(refusals(of: "redis: \(yaml)"))")
+        #expect(
+            configurationErrors(of: "redis: \(yaml)").first?.hasSuffix(error) ?? false,
+            "\(configurationErrors(of: "redis: \(yaml)"))")
     }
 
     @Test("A cluster cannot be a server of a quorum")
     func quorum() {
-        let errors = refusals(of: "redis: { url: \"redis://a\", urls: [ \"redis://b\", \"redis://c\", \"redis+cluster://d\" ] }")
+        let errors = configurationErrors(
+            of: "redis: { url: \"redis://a\", urls: [ \"redis://b\", \"redis://c\", \"redis+cluster://d\" ] }")
         #expect(
             errors.first?.contains(
                 "redis.urls[2]: expected an independent server; a failover in a cluster can lose granted locks")

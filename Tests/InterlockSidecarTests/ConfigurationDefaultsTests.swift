@@ -12,7 +12,7 @@ func configuration(
 }
 
 /// Returns the errors in `yaml`, one per line; empty if the configuration is valid.
-func refusals(
+func configurationErrors(
     of yaml: String,
     environment: [String: String] = [:],
     flags: SidecarConfiguration.Overrides = .init()

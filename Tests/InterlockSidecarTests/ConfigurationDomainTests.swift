@@ -75,7 +75,7 @@ struct ConfigurationDomainTests {
             ("{ key: a, limit: 20000, per: 1s, algorithm: sliding }", "expected a limit of 10000 or less"),
         ])
     func errors(rule: String, message: String) {
-        let errors = refusals(of: "rate_limits:\n  edge:\n    descriptors:\n      - \(rule)")
+        let errors = configurationErrors(of: "rate_limits:\n  edge:\n    descriptors:\n      - \(rule)")
         #expect(errors.count >= 1 && errors.allSatisfy { $0.hasPrefix("file.yaml:4: rate_limits.edge.descriptors[0]") })
         #expect(errors.contains { $0.contains(message) }, "\(errors)")
     }
@@ -91,7 +91,7 @@ struct ConfigurationDomainTests {
                   - { key: a, limit: 2, per: 1s }
             """
         #expect(
-            refusals(of: yaml) == [
+            configurationErrors(of: yaml) == [
                 "file.yaml:3: rate_limits.edge.count_refused: true requires independent: true; other rules count a request together or not at all",
                 "file.yaml:6: rate_limits.edge.descriptors[1]: duplicate rule for this value of the key \"a\"; remove one",
             ])
@@ -149,7 +149,7 @@ struct ConfigurationDomainTests {
 
     @Test("The error for an imported file that is missing or has no domain names the file")
     func missing() throws {
-        #expect(refusals(of: "rls: { import: /nowhere/x.yaml }") == ["/nowhere/x.yaml: there is no such file"])
+        #expect(configurationErrors(of: "rls: { import: /nowhere/x.yaml }") == ["/nowhere/x.yaml: there is no such file"])
         let error = #expect(throws: InvalidFile.self) { _ = try Self.imported("descriptors: []") }
         #expect(error?.text == "import.yaml:1: expected the key domain: the domain's name")
     }
@@ -166,10 +166,10 @@ struct ConfigurationDomainTests {
     func replacesItself() {
         let start = "rate_limits:\n  edge:\n    descriptors:\n"
         #expect(
-            refusals(of: start + "      - { key: a, limit: 1, per: 1s, name: x, replaces: [x] }") == [
+            configurationErrors(of: start + "      - { key: a, limit: 1, per: 1s, name: x, replaces: [x] }") == [
                 "file.yaml:4: rate_limits.edge.descriptors[0].replaces: a rule cannot replace itself; remove \"x\""
             ])
-        let errors = refusals(
+        let errors = configurationErrors(
             of: start + """
                       - { key: a, limit: 1, per: 1s, name: x, replaces: [y] }
                       - { key: b, descriptors: [{ key: c, limit: 1, per: 1s, name: y, replaces: [z] }] }
@@ -293,7 +293,7 @@ struct ConfigurationDomainTests {
         )
         var limiter = DomainLimiter(domain: try #require(settings.definitions.first))
         for (key, window) in [("a", 3600), ("b", 1)] {
-            let descriptor = DescriptorAsk(entries: [DescriptorEntry(key: key, value: "x")])
+            let descriptor = RequestedDescriptor(entries: [DescriptorEntry(key: key, value: "x")])
             guard case .answered(let answer) = limiter.admit([descriptor], id: 1, now: Instant(nanoseconds: 0)) else {
                 return #expect(Bool(false), "the decision needs Redis")
             }

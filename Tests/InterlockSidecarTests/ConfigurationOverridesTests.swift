@@ -32,7 +32,7 @@ struct ConfigurationOverridesTests {
 
     @Test("An empty INTERLOCK_REDIS_URL is rejected, so that hosts do not lock separately")
     func emptyRedis() {
-        let errors = refusals(of: "", environment: ["INTERLOCK_REDIS_URL": ""])
+        let errors = configurationErrors(of: "", environment: ["INTERLOCK_REDIS_URL": ""])
         #expect(errors.count == 1)
         #expect(errors.first?.hasPrefix("INTERLOCK_REDIS_URL: expected a URL that begins with redis://") == true)
     }
@@ -42,26 +42,26 @@ struct ConfigurationOverridesTests {
         let read = try configuration("fleet_size: 2", environment: ["INTERLOCK_REDIS_UTL": "redis://h", "OTHER": "x"])
         #expect(read.warnings.count == 1)
         #expect(read.warnings.first?.hasPrefix("INTERLOCK_REDIS_UTL is not a setting of interlock serve") == true)
-        #expect(read.warningOfOwnRedis?.contains("redis.embedded: true") == true)
-        #expect(try configuration("redis: { embedded: true }").warningOfOwnRedis == nil)
-        #expect(try configuration("redis: { url: redis://h }").warningOfOwnRedis == nil)
-        #expect(refusals(of: "redis: { url: redis://h, embedded: true }").count == 1)
+        #expect(read.privateRedisWarning?.contains("redis.embedded: true") == true)
+        #expect(try configuration("redis: { embedded: true }").privateRedisWarning == nil)
+        #expect(try configuration("redis: { url: redis://h }").privateRedisWarning == nil)
+        #expect(configurationErrors(of: "redis: { url: redis://h, embedded: true }").count == 1)
     }
 
     @Test("A URL that contains ${NAME} is rejected; the error suggests a variable or a file")
     func variableInURL() throws {
-        let errors = refusals(of: "redis: { url: 'redis://:${SECRET}@h' }")
+        let errors = configurationErrors(of: "redis: { url: 'redis://:${SECRET}@h' }")
         #expect(errors.first?.contains("variables in URLs are not expanded") == true)
         #expect(errors.first?.contains("redis.url_env") == true)
         #expect(errors.first?.contains("redis.password_file") == true)
         let read = try configuration("redis: { url_env: SHOP_REDIS }", environment: ["SHOP_REDIS": "redis://:hunter2@h"])
         #expect(read.redis.url == "redis://:hunter2@h")
-        #expect(refusals(of: "redis: { url_env: SHOP_REDIS }").count == 1)
+        #expect(configurationErrors(of: "redis: { url_env: SHOP_REDIS }").count == 1)
     }
 
     @Test("An error in a variable or a flag names it")
     func slots() {
-        let errors = refusals(
+        let errors = configurationErrors(
             of: "",
             environment: ["INTERLOCK_LOG_LEVEL": "loud", "INTERLOCK_REDIS_URL": "tcp://u:hunter2@h"],
             flags: .init(http: "7380")

@@ -96,7 +96,7 @@ struct ConfigurationProbeTests {
     )
     func invalid(yaml: String, error: String) {
         let yaml = "services:\n  a:\n    url: http://a.example\n    probe: \(yaml)"
-        #expect(refusals(of: yaml) == ["file.yaml:4: services.a.probe\(error)"])
+        #expect(configurationErrors(of: yaml) == ["file.yaml:4: services.a.probe\(error)"])
     }
 
     private static let noExpressions =
@@ -107,7 +107,7 @@ struct ConfigurationProbeTests {
     @Test("A path without a service URL is rejected")
     func noURL() {
         #expect(
-            refusals(of: "services: { a: { probe: { path: / } } }") == [
+            configurationErrors(of: "services: { a: { probe: { path: / } } }") == [
                 "file.yaml:1: services.a.probe: path is relative to the service's url, which is not set; "
                     + "set it, or replace path with url"
             ])
@@ -115,7 +115,7 @@ struct ConfigurationProbeTests {
 
     @Test("A URL with a password is rejected, and the password is not repeated")
     func password() {
-        let errors = refusals(of: "services: { a: { probe: { url: 'http://me:secret@a.example' } } }")
+        let errors = configurationErrors(of: "services: { a: { probe: { url: 'http://me:secret@a.example' } } }")
         #expect(errors.count == 1)
         #expect(!errors.joined().contains("secret"))
     }
@@ -124,10 +124,10 @@ struct ConfigurationProbeTests {
     func longName() {
         let name = String(repeating: "a", count: 239)
         #expect(
-            refusals(of: "services: { \(name): { probe: { tcp: 'a:1' } } }") == [
+            configurationErrors(of: "services: { \(name): { probe: { tcp: 'a:1' } } }") == [
                 "file.yaml:1: services.\(name.prefix(80))….probe: from: one requires a service name of at most 238 bytes; "
                     + "shorten the name, or set from: all"
             ])
-        #expect(refusals(of: "services: { \(name): { probe: { tcp: 'a:1', from: all } } }").isEmpty)
+        #expect(configurationErrors(of: "services: { \(name): { probe: { tcp: 'a:1', from: all } } }").isEmpty)
     }
 }

@@ -51,26 +51,26 @@ struct ConfigurationQuorumTests {
         ]
     )
     func invalid(urls: String, error: String) {
-        #expect(refusals(of: "redis: { url: \"redis://main\", urls: \(urls) }") == ["file.yaml:1: \(error)"])
+        #expect(configurationErrors(of: "redis: { url: \"redis://main\", urls: \(urls) }") == ["file.yaml:1: \(error)"])
     }
 
     @Test("A quorum also requires the main Redis, which a flag may name")
     func mainRedis() {
         let yaml = "redis: { urls: [ \(three) ] }"
         let quorumAlone = "file.yaml:1: redis.urls: requires redis.url, because the quorum stores only locks;"
-        #expect(refusals(of: yaml) == ["\(quorumAlone) events and the list of sidecars are stored in redis.url"])
+        #expect(configurationErrors(of: yaml) == ["\(quorumAlone) events and the list of sidecars are stored in redis.url"])
         #expect(
-            refusals(of: yaml + "\nservices: { catalog: {} }") == [
+            configurationErrors(of: yaml + "\nservices: { catalog: {} }") == [
                 "\(quorumAlone) limits, breakers, events and the list of sidecars are stored in redis.url"
             ])
-        #expect(refusals(of: yaml, flags: .init(redisURL: "redis://main")).isEmpty)
+        #expect(configurationErrors(of: yaml, flags: .init(redisURL: "redis://main")).isEmpty)
     }
 
     @Test("Waiting for replicas cannot be combined with a quorum")
     func replicas() {
         let yaml = "redis: { url: \"redis://main\", urls: [ \(three) ] }\nlocks: { wait_replicas: 1 }"
         #expect(
-            refusals(of: yaml) == [
+            configurationErrors(of: yaml) == [
                 """
                 file.yaml:2: locks.wait_replicas: expected 0 with redis.urls, whose majority replaces the wait for replicas, got 1
                 """

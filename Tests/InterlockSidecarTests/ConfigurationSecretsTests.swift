@@ -23,11 +23,12 @@ struct ConfigurationSecretsTests {
         let quoted = "\"\(url)\""
         let quorum = "redis: { url: redis://a, urls: [redis://b, redis://c, \(quoted)] }"
         for yaml in ["redis: { url: \(quoted) }", "redis: \(quoted)", quorum] {
-            let errors = refusals(of: yaml)
+            let errors = configurationErrors(of: yaml)
             #expect(!errors.isEmpty, "\(yaml)")
             for problem in errors { #expect(!problem.contains("SECRET"), "\(problem)") }
         }
-        for problem in refusals(of: "", environment: ["INTERLOCK_REDIS_URL": url]) + refusals(of: "", flags: .init(redisURL: url))
+        for problem in configurationErrors(of: "", environment: ["INTERLOCK_REDIS_URL": url])
+            + configurationErrors(of: "", flags: .init(redisURL: url))
         {
             #expect(!problem.contains("SECRET"), "\(problem)")
         }
@@ -44,21 +45,21 @@ struct ConfigurationSecretsTests {
             "services: { a: { url: \"http://h\", probe: { url: \"ftp://u:p@SECRET/x@h/\" } } }",
         ])
     func others(yaml: String) {
-        let errors = refusals(of: yaml)
+        let errors = configurationErrors(of: yaml)
         #expect(!errors.isEmpty, "\(yaml)")
         for problem in errors { #expect(!problem.contains("SECRET"), "\(problem)") }
     }
 
     @Test("The error for a password with an @ and a slash states the remedy")
     func remedy() {
-        let errors = refusals(of: "redis: { url: \"redis://u:p@ss/word@h:6379\" }")
+        let errors = configurationErrors(of: "redis: { url: \"redis://u:p@ss/word@h:6379\" }")
         #expect(errors.first?.contains("percent-encode") ?? false, "\(errors)")
         #expect(errors.first?.contains("or use redis.password_file") ?? false, "\(errors)")
     }
 
     @Test("The error for a password with an @ in a flag states the remedy without revealing the password")
     func secondAt() {
-        let errors = refusals(of: "", flags: .init(redisURL: "redis+sentinel://u:p@SECRET/x@s1/main"))
+        let errors = configurationErrors(of: "", flags: .init(redisURL: "redis+sentinel://u:p@SECRET/x@s1/main"))
         #expect(errors.count == 1)
         #expect(errors.first?.contains("percent-encode") ?? false, "\(errors)")
         #expect(errors.first?.contains("or use redis.password_file") ?? false, "\(errors)")
@@ -96,14 +97,16 @@ struct ConfigurationSecretsTests {
         #expect(try configuration(file, environment: ["INTERLOCK_REDIS_URL": "redis://variable"]).redis.url == "redis://variable")
         // Only a conflict within one file is an error.
         #expect(
-            refusals(of: "redis: { url: redis://h, embedded: true }") == [
+            configurationErrors(of: "redis: { url: redis://h, embedded: true }") == [
                 "file.yaml:1: redis.embedded: true conflicts with redis.url; remove one of them"
             ])
         #expect(
-            refusals(of: "redis: { cluster: [h], embedded: true }") == [
+            configurationErrors(of: "redis: { cluster: [h], embedded: true }") == [
                 "file.yaml:1: redis.embedded: true conflicts with redis.cluster; remove one of them"
             ])
-        #expect(refusals(of: "redis: { url: redis://h, embedded: true }", flags: .init(redisURL: "redis://flag")).count == 1)
+        #expect(
+            configurationErrors(of: "redis: { url: redis://h, embedded: true }", flags: .init(redisURL: "redis://flag")).count
+                == 1)
     }
 
     @Test("A redis.url that points to a sidecar's RESP API is rejected", .timeLimit(.minutes(1)))

@@ -67,7 +67,9 @@ struct ConfigurationSentinelTests {
             ("{ sentinel: [s1], primary: main }", "redis.sentinel: unknown key; use redis.sentinels"),
         ])
     func invalid(redis: String, error: String) {
-        #expect(refusals(of: "redis: \(redis)").contains { $0.hasSuffix(error) }, "\(refusals(of: "redis: \(redis)"))")
+        #expect(
+            configurationErrors(of: "redis: \(redis)").contains { $0.hasSuffix(error) },
+            "\(configurationErrors(of: "redis: \(redis)"))")
     }
 
     @Test("Null settings count as absent, and a user name may have its password in a file")
@@ -91,7 +93,7 @@ struct ConfigurationSentinelTests {
 
     @Test("A URL with an @ in its query is hidden completely")
     func masked() {
-        let errors = refusals(of: "redis: { url: \"redis+sentinel://s1?sentinel_password=p@hunter2\" }")
+        let errors = configurationErrors(of: "redis: { url: \"redis+sentinel://s1?sentinel_password=p@hunter2\" }")
         #expect(errors.first?.hasSuffix("got \"redis+sentinel://***\"") ?? false, "\(errors)")
     }
 
@@ -99,7 +101,7 @@ struct ConfigurationSentinelTests {
     func quorum() {
         let urls = "[ \"redis://a\", \"redis://b\", \"redis+sentinel://s1/main\" ]"
         #expect(
-            refusals(of: "redis: { url: \"redis://main\", urls: \(urls) }").first?.hasSuffix(
+            configurationErrors(of: "redis: { url: \"redis://main\", urls: \(urls) }").first?.hasSuffix(
                 "redis.urls[2]: expected an independent server; a failover by Sentinels can lose granted locks")
                 ?? false)
     }

@@ -78,7 +78,7 @@ struct ConfigurationUpstreamTests {
         let file = "\(folder.path)/ca.pem"
         try Data(Self.authority.utf8).write(to: URL(filePath: file))
         #expect(
-            refusals(of: "services:\n  a:\n    { url: \"http://h\", tls: { ca: \(file) } }")
+            configurationErrors(of: "services:\n  a:\n    { url: \"http://h\", tls: { ca: \(file) } }")
                 == ["file.yaml:3: services.a.tls: requires a url that begins with https://"])
     }
 
@@ -174,6 +174,6 @@ struct ConfigurationUpstreamTests {
             ),
         ])
     func invalid(yaml: String, error: String) {
-        #expect(refusals(of: "services:\n  a:\n    \(yaml)") == ["file.yaml:3: services.a.\(error)"])
+        #expect(configurationErrors(of: "services:\n  a:\n    \(yaml)") == ["file.yaml:3: services.a.\(error)"])
     }
 }

@@ -27,30 +27,30 @@ struct DomainInspectionTests {
     func command() async throws {
         try await RESPTestAPI.with(domains: Self.domains) { api in
             func peek(_ descriptor: String) async throws -> [Int] {
-                try await api.cli("LIMIT.PEEK", "edge", "DESCRIPTOR", descriptor).array?.compactMap { $0.integer.map(Int.init) }
+                try await api.send("LIMIT.PEEK", "edge", "DESCRIPTOR", descriptor).array?.compactMap { $0.integer.map(Int.init) }
                     ?? []
             }
             for _ in 0..<2 { #expect(try await Array(peek("ip=10.0.0.1").prefix(4)) == [0, 1, 1, -1]) }
-            let requested = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "10.0.0.1")])
+            let requested = RequestedDescriptor(entries: [DescriptorEntry(key: "ip", value: "10.0.0.1")])
             #expect(try await api.coordinator.decide("edge", [requested])?.isOverLimit == false)
             let refused = try await peek("ip=10.0.0.1")
             #expect(Array(refused.prefix(3)) == [1, 1, 0] && (3_590_000...3_600_000).contains(refused[3]))
             #expect(try await Array(peek("list=a%2Cb=c").prefix(3)) == [0, 7, 7])
             #expect(try await Array(peek("free=x").prefix(4)) == [0, 0, 0, -1])
             #expect(try await Array(peek("closed=x").prefix(4)) == [1, 0, 0, -1])
-            #expect(try await api.cli("LIMIT.PEEK", "edge", "DESCRIPTOR", "list=a", "NAMED").array?.last?.text == "list")
+            #expect(try await api.send("LIMIT.PEEK", "edge", "DESCRIPTOR", "list=a", "NAMED").array?.last?.text == "list")
             for descriptor in ["", "ip", "=x", "other=x", "ip=a,b", "ip=%4", "ip=%FF"] {
-                #expect(try await api.errorWord("LIMIT.PEEK", "edge", "DESCRIPTOR", descriptor) == "INVALID")
+                #expect(try await api.errorCode("LIMIT.PEEK", "edge", "DESCRIPTOR", descriptor) == "INVALID")
             }
-            #expect(try await api.errorWord("LIMIT.PEEK", "nowhere", "DESCRIPTOR", "ip=x") == "INVALID")
-            #expect(try await api.errorWord("LIMIT.PEEK", "edge", "DESCRIPTOR", "ip=x", "SUBJECT", "a") == "INVALID")
+            #expect(try await api.errorCode("LIMIT.PEEK", "nowhere", "DESCRIPTOR", "ip=x") == "INVALID")
+            #expect(try await api.errorCode("LIMIT.PEEK", "edge", "DESCRIPTOR", "ip=x", "SUBJECT", "a") == "INVALID")
         }
     }
 
     @Test("HTTP lists the rules with their decisions, and evaluates a descriptor without using the limit")
     func requests() async throws {
         try await HTTPTestAPI.with(domains: Self.domains) { api in
-            let requested = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "a")])
+            let requested = RequestedDescriptor(entries: [DescriptorEntry(key: "ip", value: "a")])
             for _ in 0..<3 { _ = try await api.coordinator.decide("edge", [requested]) }
             let all = try await api.client.send("GET", "/v1/domains")
             #expect(all.status == 200)

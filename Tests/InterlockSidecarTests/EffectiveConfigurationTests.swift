@@ -27,7 +27,7 @@ struct EffectiveConfigurationTests {
         again.keys = read.keys
         again.warnings = read.warnings
         // If the file names no Redis, the effective configuration states explicitly that Redis is embedded.
-        again.redis.isEmbeddedOnPurpose = read.redis.isEmbeddedOnPurpose
+        again.redis.isExplicitlyEmbedded = read.redis.isExplicitlyEmbedded
         #expect(again == read)
         #expect(shown.digest.services.count == read.services.count)
     }

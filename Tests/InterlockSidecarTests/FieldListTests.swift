@@ -48,7 +48,7 @@ struct FieldListTests {
         "Responses that require revalidation are not cached, regardless of case and spacing",
         arguments: ["no-cache", "must-revalidate", "max-age=9, No-Cache", "proxy-revalidate", "s-maxage=9,\tmust-revalidate"])
     func validated(value: String) {
-        #expect(!LastGoodAnswers.mayBeKept(.ok, ["Cache-Control": value]))
+        #expect(!LastGoodAnswers.isStorable(.ok, ["Cache-Control": value]))
     }
 
     @Test("Requests with different From fields do not share a cached response")
@@ -60,7 +60,7 @@ struct FieldListTests {
 
     @Test("Space around the names in Vary makes no difference")
     func vary() {
-        #expect(LastGoodAnswers.mayBeKept(.ok, ["Vary": "\tAccept-Encoding "]))
+        #expect(LastGoodAnswers.isStorable(.ok, ["Vary": "\tAccept-Encoding "]))
     }
 
     @Test("An unsupported method is not a failure of the service")
@@ -70,6 +70,6 @@ struct FieldListTests {
 
     @Test("gRPC is recognized by its media type in any spelling", arguments: ["application/grpc", "Application/gRPC+proto"])
     func grpc(type: String) {
-        #expect(GRPCStatus.isSpoken(in: type))
+        #expect(GRPCStatus.isUsed(in: type))
     }
 }

@@ -34,7 +34,7 @@ struct GRPCTestAPI {
             listen.maximumConnections = maximumConnections
             let setup = ListenerSetup(
                 coordinator: coordinator, access: access, certificate: certificate, listen: listen,
-                metrics: PrometheusRegistry(), logger: logger, liveView: try await LiveHub.begun(for: coordinator).source)
+                metrics: PrometheusRegistry(), logger: logger, liveView: try await LiveHub.start(for: coordinator).source)
             let api = GRPCListener(
                 setup: setup, endpoint: SocketEndpoint(host: "127.0.0.1", port: 0), firstRequestTimeout: firstRequestTimeout
             ) { bound.yield($0) }

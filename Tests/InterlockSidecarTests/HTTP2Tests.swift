@@ -168,7 +168,7 @@ struct HTTP2Tests {
                 let code = try await client.end()
                 #expect(code ?? Code.enhanceYourCalm == Code.enhanceYourCalm)
             }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
             #expect(proxy.upstream.received.count < 20_000)
             try await proxy.api.expect(200, "GET", "/healthz")
         }
@@ -293,7 +293,7 @@ struct HTTP2Tests {
             configure: { $0.upstream?.retries.attempts = 0 },
             upstream: { call in
                 if call.request.hasSuffix("/last") { return try await call.answer("200 OK", [], "x") }
-                while try await call.more() != nil {}
+                while try await call.nextBytes() != nil {}
             }
         ) { proxy in
             try await Client.with(port: proxy.client.port) { client in
@@ -302,12 +302,12 @@ struct HTTP2Tests {
                 #expect(try await client.answer(1).status == "200")
                 let calls = stride(from: UInt32(3), to: 300, by: 2)
                 try await client.send(calls.map { Client.head("POST", "/proxy/shop/a", stream: $0, ends: false) })
-                try await proxy.isBegun()
+                try await proxy.untilCallBegins()
                 try await client.send(calls.map { Client.reset($0) })
                 try await client.send(Client.head("GET", "/proxy/shop/last", stream: 301))
                 #expect(try await client.answer(301).body == "x")
             }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -332,7 +332,7 @@ struct HTTP2Tests {
                     #expect(client.goAway?.errorCode ?? Code.flowControl == Code.flowControl)
                 }
             }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -364,7 +364,7 @@ struct HTTP2Tests {
                 let answer = try await client.answer(1, opensWindow: false)
                 #expect(answer.status == "504" || answer.body.utf8.count == 2000 && answer.reset != nil)
             }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -376,8 +376,8 @@ struct HTTP2Tests {
             upstream: { call in
                 try await call.send("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n")
                 var received = ""
-                while !received.contains("0\r\n\r\n"), let more = try await call.more() {
-                    received += String(buffer: more)
+                while !received.contains("0\r\n\r\n"), let nextBytes = try await call.nextBytes() {
+                    received += String(buffer: nextBytes)
                     try await call.send("2\r\nok\r\n")
                 }
                 try await call.send("0\r\nX-Sum: 7\r\nInterlock-State: open\r\n\r\n")
@@ -437,14 +437,14 @@ struct HTTP2Tests {
 
     @Test("A client that disconnects ends its calls and frees their permits")
     func disconnect() async throws {
-        try await ProxyTestAPI.with(upstream: { call in while try await call.more() != nil {} }) { proxy in
+        try await ProxyTestAPI.with(upstream: { call in while try await call.nextBytes() != nil {} }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(
                     Client.head("GET", "/proxy/shop/a", stream: 1), Client.head("GET", "/proxy/shop/b", stream: 3))
-                try await proxy.isBegun()
+                try await proxy.untilCallBegins()
                 try await client.send(Client.reset(1))
             }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -494,13 +494,13 @@ struct HTTP2Tests {
     func shutdown() async throws {
         try await ProxyTestAPI.with(
             upstream: { call in
-                _ = try await call.more()
+                _ = try await call.nextBytes()
                 try await call.answer("200 OK", [], "late")
             }
         ) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(Client.head("POST", "/proxy/shop/a", stream: 1, ends: false))
-                try await proxy.isBegun()
+                try await proxy.untilCallBegins()
                 await proxy.api.shutDown()
                 while client.goAway == nil { _ = try await client.frame() }
                 try await client.send(Client.data("x", stream: 1, ends: true), Client.head("GET", "/healthz", stream: 3))

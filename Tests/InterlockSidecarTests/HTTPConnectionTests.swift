@@ -156,7 +156,7 @@ struct HTTPConnectionTests {
         try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             let head = "POST /v1/locks/a HTTP/1.0\r\nHost: localhost\r\nContent-Length: 300000\r\nExpect: 100-continue\r\n\r\n"
             let answer = try await RawConnection.exchange(
-                port: api.client.port, head + String(repeating: "x", count: 300_000), enough: "unauthenticated")
+                port: api.client.port, head + String(repeating: "x", count: 300_000), until: "unauthenticated")
             #expect(answer.hasPrefix("HTTP/1.0 401 "))
         }
     }
@@ -165,7 +165,7 @@ struct HTTPConnectionTests {
     func http10Stream() async throws {
         try await HTTPTestAPI.with { api in
             let answer = try await RawConnection.exchange(
-                port: api.client.port, "GET /v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n", enough: "from now on")
+                port: api.client.port, "GET /v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n", until: "from now on")
             #expect(!answer.lowercased().contains("transfer-encoding"))
             #expect(answer.contains("\r\n\r\n: the events"))
         }

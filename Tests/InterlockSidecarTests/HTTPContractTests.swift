@@ -33,7 +33,7 @@ struct HTTPContractTests {
     func complete() async throws {
         try await HTTPTestAPI.with { api in
             let eventLoop = api.coordinator.eventLoop
-            let live = try await LiveHub.begun(for: api.coordinator)
+            let live = try await LiveHub.start(for: api.coordinator)
             let setup = ListenerSetup(
                 coordinator: api.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
                 metrics: PrometheusRegistry(), logger: .init(label: "test"), liveView: live.source)

@@ -39,7 +39,7 @@ struct HTTPServiceTests {
                 reply.body.contains(#""up":true"#) && reply.body.contains(#""maxmemory_policy":"noeviction""#), "\(reply.body)")
         }
         try await RESPTestAPI.with { api in
-            let sidecars = try await api.cli("FLEET.LIST").array ?? []
+            let sidecars = try await api.send("FLEET.LIST").array ?? []
             #expect(sidecars.count == 1)
             let fields = sidecars.first?.array?.map { $0.text ?? "\($0.integer ?? 0)" } ?? []
             #expect(fields.prefix(4) == ["id", api.coordinator.id, "host", "test"])
@@ -112,7 +112,7 @@ struct HTTPServiceTests {
     @Test("The event stream reports an override")
     func events() async throws {
         try await HTTPTestAPI.with { api in
-            try await api.isSubscribed()
+            try await api.untilSubscribed()
             let client = api.client
             try await client.follow("GET", "/v1/events") { received in
                 if received.contains("event: breaker\ndata: {") {

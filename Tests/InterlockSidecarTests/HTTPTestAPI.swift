@@ -40,7 +40,7 @@ struct HTTPTestAPI {
     }
 
     /// Waits until the coordinator receives the fleet's events, which may be slightly after it is ready.
-    func isSubscribed() async throws {
+    func untilSubscribed() async throws {
         let client = RedisClient(configuration: redis.configuration)
         try await client.connect()
         let count = AnyCommand(["PUBSUB", "NUMSUB", coordinator.keys.events])
@@ -77,7 +77,7 @@ struct HTTPTestAPI {
             let turns = try await loop.submit {
                 clock.map { NIOLoopBound(SliceScheduler(eventLoop: loop, clock: $0()), eventLoop: loop) }
             }.get()
-            let live = try await LiveHub.begun(for: coordinator, probe: probe)
+            let live = try await LiveHub.start(for: coordinator, probe: probe)
             let setup = ListenerSetup(
                 coordinator: coordinator, access: access, certificate: certificate, listen: listen,
                 metrics: PrometheusRegistry(), logger: logger, probe: probe,

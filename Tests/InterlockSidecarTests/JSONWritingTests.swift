@@ -45,7 +45,7 @@ struct JSONWritingTests {
         ])
     func reading(body: String) {
         let decoded = try? JSONDecoder().decode(JSONValue.self, from: Data(body.utf8))
-        #expect((try? JSONValue(reading: Array(body.utf8), deepest: 3)) == decoded)
-        #expect((try? JSONValue(reading: ByteBuffer(string: body).readableBytesView, deepest: 3)) == decoded)
+        #expect((try? JSONValue(reading: Array(body.utf8), maximumDepth: 3)) == decoded)
+        #expect((try? JSONValue(reading: ByteBuffer(string: body).readableBytesView, maximumDepth: 3)) == decoded)
     }
 }

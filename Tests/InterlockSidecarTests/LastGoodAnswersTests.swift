@@ -38,7 +38,7 @@ struct LastGoodAnswersTests {
     @Test("The stored responses take at most 16 MiB in total")
     func bytes() {
         let answers = LastGoodAnswers(maximumAge: .seconds(60))
-        let body = String(repeating: "x", count: LastGoodAnswers.largestBody)
+        let body = String(repeating: "x", count: LastGoodAnswers.maximumBodyBytes)
         for number in 0..<80 { answers.keep(answer(body), for: key("/\(number)")) }
         let kept = (0..<80).filter { answers.answer(for: key("/\($0)"), now: .uptimeNanoseconds(0)) != nil }
         #expect(kept.count == 63)
@@ -98,6 +98,6 @@ struct LastGoodAnswersTests {
             (200, ["Content-Length": "262145"], false),
         ] as [(Int, HTTPHeaders, Bool)])
     func kept(status: Int, fields: HTTPHeaders, isKept: Bool) {
-        #expect(LastGoodAnswers.mayBeKept(HTTPResponseStatus(statusCode: status), fields) == isKept)
+        #expect(LastGoodAnswers.isStorable(HTTPResponseStatus(statusCode: status), fields) == isKept)
     }
 }

@@ -37,8 +37,8 @@ struct OpaqueTextTests {
             ("timeout=5", 5), ("timeout=5, max=100", 5), ("max=100,\tTimeout = 2", 2), ("max=100", nil), ("timeout=x", nil),
             ("timeout=-1", nil), ("timeout=99999999999", 86_400),
         ] as [(String, Int64?)])
-    func keepAlive(value: String, seconds: Int64?) {
-        #expect(HTTPHeaders([("keep-alive", value)]).keepAlive == seconds.map { TimeAmount.seconds($0) })
+    func keepAliveTimeout(value: String, seconds: Int64?) {
+        #expect(HTTPHeaders([("keep-alive", value)]).keepAliveTimeout == seconds.map { TimeAmount.seconds($0) })
     }
 
     @Test(
@@ -48,6 +48,6 @@ struct OpaqueTextTests {
             ("xchunked", "xchunked"),
         ] as [(String, String?)])
     func codings(value: String, unknown: String?) {
-        #expect(HTTPHeaders([("Transfer-Encoding", value)]).unknownTransferCoding == unknown)
+        #expect(HTTPHeaders([("Transfer-Encoding", value)]).unsupportedTransferCoding == unknown)
     }
 }

@@ -7,9 +7,9 @@ import Testing
 struct ProbeJudgeTests {
     private func finding(
         _ expectation: ProbeExpectation, status: Int = 200, headers: [(name: String, value: String)] = [], body: String = "",
-        isCut: Bool = false
+        isTruncated: Bool = false
     ) throws -> ProbeFinding {
-        let answer = ProbeAnswer(status: status, headers: headers, body: Array(body.utf8), isCut: isCut)
+        let answer = ProbeAnswer(status: status, headers: headers, body: Array(body.utf8), isTruncated: isTruncated)
         return try ProbeJudge(expectation).judge(answer)
     }
 
@@ -48,7 +48,7 @@ struct ProbeJudgeTests {
         #expect(try finding(expectation, body: "{}") == .bad("the body has no value at $.status"))
         #expect(try finding(expectation, body: "<html>") == .bad("the body is not JSON"))
         #expect(
-            try finding(expectation, body: "{\"status\":\"ok\"}", isCut: true)
+            try finding(expectation, body: "{\"status\":\"ok\"}", isTruncated: true)
                 == .bad("the body is longer than 64 KiB, too long to check as JSON"))
     }
 

@@ -19,8 +19,8 @@ struct ProbeTests {
         let probe = try Probe(
             settings, url: url ?? "http://127.0.0.1:\(port)", certificateAuthority: certificateAuthority,
             eventLoopGroup: eventLoopGroup)
-        for _ in 1..<times { _ = await probe.ask() }
-        return await probe.ask()
+        for _ in 1..<times { _ = await probe.run() }
+        return await probe.run()
     }
 
     @Test("A path is requested below the service's URL, on a new connection, with a User-Agent")

@@ -8,20 +8,20 @@ import Testing
 struct ProxiedCallStateMachineTests {
     /// The points at which a call may end early.
     enum Point: CaseIterable {
-        case pace, permit, connecting, sending, sent, relaying, pausing, holding, permitAgain, connectingAgain, resending
+        case pacer, permit, connecting, sending, sent, relaying, pausing, holding, permitAgain, connectingAgain, resending
 
         /// Whether an attempt is in progress.
-        var isCalling: Bool { ![.pace, .permit, .pausing, .holding, .permitAgain].contains(self) }
+        var isCalling: Bool { ![.pacer, .permit, .pausing, .holding, .permitAgain].contains(self) }
     }
 
     private static func call(at point: Point, total: Duration? = .seconds(60)) -> SimulatedCall {
         var call = SimulatedCall(hasBody: point == .sending || point == .resending, total: total)
-        if point == .pace { return call }
-        call.ask()
+        if point == .pacer { return call }
+        call.requestPermit()
         if point == .permit { return call }
         call.grant()
         switch point {
-        case .pace, .permit, .connecting: break
+        case .pacer, .permit, .connecting: break
         case .sending, .sent: call.connect()
         case .relaying:
             call.connect()
@@ -32,7 +32,7 @@ struct ProxiedCallStateMachineTests {
         case .pausing: call.fail(.connectTimeout)
         case .permitAgain, .connectingAgain:
             call.fail(.connectTimeout)
-            call.ask()
+            call.requestPermit()
             if point == .connectingAgain { call.grant() }
         case .resending:
             call.connect()
@@ -56,7 +56,7 @@ struct ProxiedCallStateMachineTests {
     @Test("The outcome is reported once, whenever the total timeout ends the call", arguments: Point.allCases)
     func totalTimeout(point: Point) {
         var call = Self.call(at: point)
-        if point == .pace { _ = call.machine.waitsToBegin(atMost: 10_000) }
+        if point == .pacer { _ = call.machine.waitForPacer(atMost: 10_000) }
         call.pass(seconds: 60)
         call.alarm()
         if point == .permit || point == .permitAgain { call.refuse() }
@@ -112,7 +112,7 @@ struct ProxiedCallStateMachineTests {
     @Test("A request whose body is no longer kept is not resent")
     func bodyNotKept() {
         var call = Self.call(at: .sending)
-        call.fail(.unprocessed, isBodyKept: false)
+        call.fail(.unprocessed, isBodyBuffered: false)
         #expect(call.resends == 0 && call.isReported && call.machine.isOver)
     }
 
@@ -135,19 +135,19 @@ struct ProxiedCallStateMachineTests {
     // MARK: The last result
 
     @Test("A held response reaches the client if its retry gets no permit", arguments: [true, false])
-    func heldAnswer(isWhole: Bool) {
+    func heldAnswer(isComplete: Bool) {
         var call = Self.call(at: .holding)
         call.part()
-        if isWhole { call.end() }
+        if isComplete { call.end() }
         #expect(call.log.isEmpty)
         call.pass(milliseconds: 10)
         call.alarm()
         call.refuse()
-        if !isWhole {
+        if !isComplete {
             call.part()
             call.end()
         }
-        #expect(call.log == ["head 1", "part 1"] + (isWhole ? [] : ["part 1"]) + ["end 1"])
+        #expect(call.log == ["head 1", "part 1"] + (isComplete ? [] : ["part 1"]) + ["end 1"])
         #expect(call.machine.isOver && call.outcomes.count == 1)
     }
 
@@ -162,12 +162,12 @@ struct ProxiedCallStateMachineTests {
     }
 
     @Test("At the deadline a held response is relayed if it is complete, or else the call times out", arguments: [true, false])
-    func lateRetry(isWhole: Bool) {
+    func lateRetry(isComplete: Bool) {
         var call = Self.call(at: .holding)
-        if isWhole { call.end() }
+        if isComplete { call.end() }
         call.pass(seconds: 60)
         call.alarm()
-        #expect(call.log == (isWhole ? ["head 1", "end 1"] : ["failed: total_timeout"]) && call.machine.isOver)
+        #expect(call.log == (isComplete ? ["head 1", "end 1"] : ["failed: total_timeout"]) && call.machine.isOver)
     }
 
     @Test("No part of an earlier attempt reaches the client once the next one has begun")
@@ -197,7 +197,7 @@ struct ProxiedCallStateMachineTests {
     func retryConditions(hasBody: Bool, isIdempotent: Bool, attempts: Int, hasBudget: Bool, isRetried: Bool) {
         var call = SimulatedCall(hasBody: hasBody, isIdempotent: isIdempotent, attempts: attempts)
         call.retries.isAllowed = hasBudget
-        call.ask()
+        call.requestPermit()
         call.grant()
         call.fail(.connectTimeout)
         #expect(call.machine.isOver == !isRetried && call.isReported)
@@ -219,7 +219,7 @@ struct ProxiedCallStateMachineTests {
         call.alarm()
         #expect(!call.machine.isOver)
         call.pass(milliseconds: 1)
-        #expect(call.machine.due.map { $0 <= call.now } ?? false)
+        #expect(call.machine.alarmAt.map { $0 <= call.now } ?? false)
         call.alarm()
         #expect(call.machine.isOver && call.causes == [cause] && call.isReported)
     }
@@ -228,11 +228,11 @@ struct ProxiedCallStateMachineTests {
     func requestParts() {
         var call = SimulatedCall(hasBody: true)
         #expect(call.machine.requestPart(now: call.now) == .wait)
-        call.ask()
+        call.requestPermit()
         call.grant()
         #expect(call.machine.requestPart(now: call.now) == .wait)
         call.connect()
-        #expect(call.machine.requestPart(now: call.now) == .sendAndKeep)
+        #expect(call.machine.requestPart(now: call.now) == .sendAndBuffer)
         call.head(200)
         #expect(call.machine.requestPart(now: call.now) == .send)
         #expect(call.machine.requestEnd(now: call.now) == .proceed)
@@ -280,7 +280,7 @@ private struct SeededGenerator {
 extension ProxyFailure {
     fileprivate static let broken = ProxyFailure(cause: .broken, reason: "")
     fileprivate static let unprocessed: ProxyFailure = {
-        var failure = ProxyFailure(cause: .closed, reason: "", verdict: .nobody)
+        var failure = ProxyFailure(cause: .closed, reason: "", verdict: .neutral)
         failure.interruption = .unprocessed
         return failure
     }()
@@ -304,7 +304,7 @@ private struct SimulatedCall {
     private(set) var resends = 0
     /// The events that have reached the client, each with the number of its attempt.
     private(set) var log: [String] = []
-    private let terms: ProxiedCallStateMachine.Terms
+    private let policy: ProxiedCallStateMachine.Policy
     private var granted: UInt64 = 0
     private var unreported: Set<PermitID> = []
     private var heldParts: [Int] = []
@@ -313,7 +313,7 @@ private struct SimulatedCall {
 
     init(hasBody: Bool = false, isIdempotent: Bool = true, attempts: Int = 1, total: Duration? = .seconds(60)) {
         machine = ProxiedCallStateMachine(.init(hasBody: hasBody, isIdempotent: isIdempotent), started: now)
-        terms = .init(UpstreamSettings(url: "", totalTimeout: total, retries: RetrySettings(attempts: attempts)))
+        policy = .init(UpstreamSettings(url: "", totalTimeout: total, retries: RetrySettings(attempts: attempts)))
     }
 
     var isReported: Bool { unreported.isEmpty }
@@ -324,12 +324,12 @@ private struct SimulatedCall {
 
     // MARK: Events
 
-    mutating func ask() { perform(machine.asks(terms, patience: 5000, now: now)) }
+    mutating func requestPermit() { perform(machine.permitRequested(policy, patience: 5000, now: now)) }
 
     mutating func grant() {
         granted += 1
         let permit = PermitID((0, granted))
-        guard machine.permitGranted(permit, terms, now: now) == .proceed else { return }
+        guard machine.permitGranted(permit, policy, now: now) == .proceed else { return }
         unreported.insert(permit)
         heldParts = []
     }
@@ -362,10 +362,10 @@ private struct SimulatedCall {
         if action == .relay { relay("end", number) }
     }
 
-    mutating func fail(_ failure: ProxyFailure, isBodyKept: Bool = true, of number: Int? = nil) {
+    mutating func fail(_ failure: ProxyFailure, isBodyBuffered: Bool = true, of number: Int? = nil) {
         perform(
             machine.upstreamFailed(
-                failure, number ?? machine.tries, isBodyKept: isBodyKept, now: now, retries: retries))
+                failure, number ?? machine.tries, isBodyBuffered: isBodyBuffered, now: now, retries: retries))
     }
 
     mutating func switchProtocols() { note(machine.switchedProtocols(machine.tries, status: 101, now: now)) }
@@ -378,8 +378,8 @@ private struct SimulatedCall {
 
     private mutating func perform(_ action: ProxiedCallStateMachine.Action) {
         switch action {
-        case .none, .setAlarm, .askPermit: break
-        case .ask: ask()
+        case .none, .setAlarm, .acquirePermit: break
+        case .requestPermit: requestPermit()
         case .resend: resends += 1
         case .fail(let failure, let report, let consequence):
             note(report)
@@ -387,15 +387,15 @@ private struct SimulatedCall {
             switch consequence {
             case .pause: break
             case .answer: log.append("failed: \(failure.cause.rawValue)")
-            case .breakOff: log.append("broken off")
+            case .abort: log.append("broken off")
             }
         case .giveUp(let report, _): note(report)
         case .answer(let failure): log.append("failed: \(failure.cause.rawValue)")
-        case .answerUnasked, .refuse: log.append("refused")
-        case .relayHeld(let isWhole):
+        case .answerOverloaded, .refuse: log.append("refused")
+        case .relayHeld(let isComplete):
             relay("head", machine.tries)
             for number in heldParts { relay("part", number) }
-            if isWhole { end() }
+            if isComplete { end() }
         }
     }
 
@@ -415,7 +415,7 @@ private struct SimulatedCall {
 
     func check() {
         #expect(unreported.count <= 1)
-        if machine.isOver || machine.isAsking { #expect(unreported.isEmpty) }
+        if machine.isOver || machine.isWaitingForPermit { #expect(unreported.isEmpty) }
         #expect(relayed.isEmpty || relayed == [machine.tries], "the client has a part of an earlier answer")
     }
 
@@ -425,7 +425,7 @@ private struct SimulatedCall {
         retries.isAllowed = random.next(4) > 0
         pass(milliseconds: Int64(random.next(random.next(6) == 0 ? 20_000 : 20)))
         switch random.next(30) {
-        case 0...3: ask()
+        case 0...3: requestPermit()
         case 4...6: grant()
         case 7: refuse()
         case 8...10: _ = machine.connected(number, now: now)
@@ -435,13 +435,13 @@ private struct SimulatedCall {
         case 16...18: part(of: number)
         case 19: end(of: number)
         case 20, 21: fail(.connectTimeout, of: number)
-        case 22: fail(.unprocessed, isBodyKept: random.next(3) > 0, of: number)
+        case 22: fail(.unprocessed, isBodyBuffered: random.next(3) > 0, of: number)
         case 23: fail(.broken, of: number)
         case 24: _ = machine.clientBlocked()
         case 25: _ = machine.clientWritable(now: now)
         case 26: if random.next(6) == 0 { switchProtocols() }
         case 27: if random.next(6) == 0 { leave() }
-        case 28: if random.next(20) == 0 { machine.cannotAsk() }
+        case 28: if random.next(20) == 0 { machine.reject() }
         default: alarm()
         }
     }

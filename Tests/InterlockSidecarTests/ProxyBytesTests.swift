@@ -39,9 +39,9 @@ struct ProxyBytesTests {
         try await ProxyTestAPI.with(upstream: { call in
             var received = call.rawHead
             while received.suffix(4) != Array("\r\n\r\n".utf8) || received.firstRange(of: Array("\r\n0\r\n".utf8)) == nil,
-                let more = try await call.more()
+                let nextBytes = try await call.nextBytes()
             {
-                received += Array(more.readableBytesView)
+                received += Array(nextBytes.readableBytesView)
             }
             rawRequest.withLockedValue { [received] in $0 = received }
             let status = Array("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n".utf8) + Self.lines("X-Back")

@@ -45,7 +45,7 @@ struct ProxyRetryTests {
         try await ProxyTestAPI.with(configure: Self.retries(1), upstream: Self.failing(1, by: Self.close)) { proxy in
             try await proxy.api.expect(200, method, "/proxy/shop/a")
             #expect(proxy.upstream.received.count == 2)
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -89,7 +89,7 @@ struct ProxyRetryTests {
         try await ProxyTestAPI.with(configure: configure, upstream: Self.failing(1, by: Self.close)) { proxy in
             try await proxy.api.expect(502, "GET", "/proxy/shop/a")
             #expect(proxy.upstream.received.count == 1)
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -101,7 +101,7 @@ struct ProxyRetryTests {
         try await ProxyTestAPI.with(configure: Self.retries(1), upstream: upstream) { proxy in
             #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "ok")
             #expect(proxy.upstream.received.count == 2)
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -129,7 +129,7 @@ struct ProxyRetryTests {
         let upstream: TestUpstream.Handler = { call in
             defer { isClosed.withLockedValue { $0 = true } }
             try await call.send("HTTP/1.1 503 Service Unavailable\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
@@ -163,7 +163,7 @@ struct ProxyRetryTests {
             let uploaded = try await proxy.client.send("POST", "/proxy/shop/a", "body")
             #expect(uploaded.status == 502)
             #expect(uploaded.text("cause") == "connect")
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -197,7 +197,7 @@ struct ProxyRetryTests {
     func firstByte(body: String) async throws {
         let isDisconnected = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             isDisconnected.withLockedValue { $0 = true }
             throw TestUpstream.Close()
         }
@@ -216,11 +216,11 @@ struct ProxyRetryTests {
     func total() async throws {
         let upstream: TestUpstream.Handler = { call in
             if call.request.hasSuffix("/silent") {
-                while try await call.more() != nil {}
+                while try await call.nextBytes() != nil {}
                 throw TestUpstream.Close()
             }
             try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbeginning")
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         let shortTimeout: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .seconds(2) }
@@ -232,7 +232,7 @@ struct ProxyRetryTests {
             #expect(endless.status == 200)
             #expect(endless.headers["content-length"] == "100")
             #expect(endless.body == "beginning")
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -240,7 +240,7 @@ struct ProxyRetryTests {
     func rest() async throws {
         let upstream: TestUpstream.Handler = { call in
             guard call.request.hasSuffix("/silent") else { return try await call.answer("200 OK", [], "ok") }
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         let configure: (inout ServiceDefinition) -> Void = {
@@ -254,7 +254,7 @@ struct ProxyRetryTests {
             let silent = try await proxy.client.send("GET", "/proxy/shop/silent")
             #expect(silent.status == 504)
             #expect(silent.text("cause") == "total_timeout")
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
             try await proxy.api.expect(200, "GET", "/proxy/shop/ok")
         }
     }

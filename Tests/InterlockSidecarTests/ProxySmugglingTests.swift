@@ -62,7 +62,7 @@ struct ProxySmugglingTests {
         ])
     func chunks(body: String) async throws {
         let (answer, forwarded) = try await sent(Self.post("Transfer-Encoding: chunked", body + Self.hidden)) { call in
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         #expect(!answer.contains("HTTP/1.1 200 "), "\(answer)")
@@ -81,8 +81,8 @@ struct ProxySmugglingTests {
         let (answer, forwarded) = try await sent(Self.post(fields, body) + behind) { call in
             var received = ""
             if call.head.hasPrefix("POST") {
-                while !received.contains("hello"), !received.hasSuffix("0\r\n\r\n"), let more = try await call.more() {
-                    received += String(buffer: more)
+                while !received.contains("hello"), !received.hasSuffix("0\r\n\r\n"), let nextBytes = try await call.nextBytes() {
+                    received += String(buffer: nextBytes)
                 }
             }
             try await call.answer("200 OK", [], call.request)
@@ -113,7 +113,9 @@ struct ProxySmugglingTests {
         let answered = "5\r\nhello\r\n0\r\nX-Sum: 2\r\nSet-Cookie: a=b\r\nInterlock-State: open\r\n\r\n"
         let (answer, _) = try await sent(Self.post("Connection: close\r\nTransfer-Encoding: chunked", body)) { call in
             var received = ""
-            while !received.hasSuffix("\r\n\r\n"), let more = try await call.more() { received += String(buffer: more) }
+            while !received.hasSuffix("\r\n\r\n"), let nextBytes = try await call.nextBytes() {
+                received += String(buffer: nextBytes)
+            }
             #expect(received.lowercased().hasSuffix("0\r\nx-sum: 1\r\n\r\n"), "\(received)")
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\(answered)")
         }
@@ -199,7 +201,7 @@ struct ProxySmugglingTests {
                 return try await call.answer("200 OK", [], "first")
             }
             var received = 0
-            while received < length, let more = try await call.more() { received += more.readableBytes }
+            while received < length, let nextBytes = try await call.nextBytes() { received += nextBytes.readableBytes }
             try await call.answer("200 OK", [], "second \(received)")
         }
         #expect(forwarded == ["GET /slow HTTP/1.1", "POST /a HTTP/1.1"])

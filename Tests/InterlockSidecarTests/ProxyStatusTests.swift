@@ -119,7 +119,7 @@ struct ProxyStatusTests {
         try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             let field = "X: " + String(repeating: "x", count: 300_000)
             let answer = try await RawConnection.exchange(
-                port: proxy.client.port, "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n\r\n", enough: "\r\n\r\n")
+                port: proxy.client.port, "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n\r\n", until: "\r\n\r\n")
             #expect(answer.hasPrefix("HTTP/1.1 431 "), "\(answer)")
         }
     }

@@ -41,17 +41,18 @@ struct ProxyStreamTests {
         if let length = call.values("content-length").first.flatMap({ Int($0) }) {
             try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\r\n")
             var sent = 0
-            while sent < length, let more = try await call.more() {
-                sent += more.readableBytes
-                try await call.send(more)
+            while sent < length, let nextBytes = try await call.nextBytes() {
+                sent += nextBytes.readableBytes
+                try await call.send(nextBytes)
             }
         } else {
             #expect(call.values("transfer-encoding") == ["chunked"])
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             var last = ""
-            while !last.hasSuffix("0\r\n\r\n"), let more = try await call.more() {
-                last = String((last + String(decoding: more.readableBytesView.suffix(16), as: Unicode.ASCII.self)).suffix(16))
-                try await call.send(more)
+            while !last.hasSuffix("0\r\n\r\n"), let nextBytes = try await call.nextBytes() {
+                last = String(
+                    (last + String(decoding: nextBytes.readableBytesView.suffix(16), as: Unicode.ASCII.self)).suffix(16))
+                try await call.send(nextBytes)
             }
         }
     }
@@ -63,9 +64,9 @@ struct ProxyStreamTests {
             let answer = try await ProxyTestClient.exchange(
                 port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client),
                 body: bytes)
-            #expect(answer.isWhole)
+            #expect(answer.isComplete)
             #expect(answer.body == bytes)
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -89,7 +90,7 @@ struct ProxyStreamTests {
                 guard fault == .slowReader else {
                     // The upstream reads the body and answers when it is complete.
                     var rest = 0
-                    while rest < 5, let more = try await call.more() { rest += more.readableBytes }
+                    while rest < 5, let nextBytes = try await call.nextBytes() { rest += nextBytes.readableBytes }
                     return try await call.answer("200 OK")
                 }
                 try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(large.readableBytes)\r\n\r\n")
@@ -119,11 +120,11 @@ struct ProxyStreamTests {
                     let channel = try await Self.connect(port: port)
                     try await channel.setOption(.autoRead, value: false).get()
                     try await channel.writeAndFlush(ByteBuffer(string: Self.head("GET", [:], proxy.client))).get()
-                    try await proxy.isBegun()
-                    try await proxy.isSettled()
+                    try await proxy.untilCallBegins()
+                    try await proxy.untilOutcomesReported()
                     try await channel.close()
                 }
-                try await proxy.isSettled()
+                try await proxy.untilOutcomesReported()
             }
             let breaker = try await proxy.api.coordinator.breaker(service: "shop")
             #expect(breaker.state == .closed)
@@ -148,7 +149,7 @@ struct ProxyStreamTests {
         try await ProxyTestAPI.with(upstream: Self.echo) { [body] proxy in
             let answer = try await ProxyTestClient.exchange(
                 port: proxy.client.port, head: Self.head("PUT", ["Transfer-Encoding": "chunked"], proxy.client), body: body)
-            #expect(answer.isWhole)
+            #expect(answer.isComplete)
             #expect(answer.body == bytes)
         }
     }
@@ -176,7 +177,7 @@ struct ProxyStreamTests {
                 }
                 #expect(samples.count < megabytes / 2)
             }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -192,7 +193,7 @@ struct ProxyStreamTests {
             let head = Self.head("GET", [:], proxy.client)
             try await proxy.client.whileConnected(sending: head) {
                 try await eventually("the upstream is called") { !proxy.upstream.received.isEmpty }
-                try await proxy.isSettled()
+                try await proxy.untilOutcomesReported()
             }
         }
     }
@@ -201,7 +202,7 @@ struct ProxyStreamTests {
     func clientLeaves() async throws {
         let isClosed = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             isClosed.withLockedValue { $0 = true }
             throw TestUpstream.Close()
         }
@@ -212,7 +213,7 @@ struct ProxyStreamTests {
                 try await eventually("the upstream is called") { !upstream.received.isEmpty }
             }
             try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
             // A disconnected client says nothing about the service.
             let state = try await proxy.api.coordinator.breaker(service: "shop").state
             #expect(state == .closed)
@@ -231,7 +232,7 @@ struct ProxyStreamTests {
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.utf8.count > 1000 }
             try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -282,7 +283,7 @@ struct ProxyStreamTests {
             }
             #expect(text.contains("world"))
             #expect(text.hasSuffix("0\r\n\r\n"))
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -291,7 +292,7 @@ struct ProxyStreamTests {
         let bytes = Self.pattern(16 * 1024 * 1024)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 413 Content Too Large\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nlarge\r\n0\r\n\r\n")
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
@@ -299,9 +300,9 @@ struct ProxyStreamTests {
                 port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client),
                 body: bytes)
             #expect(answer.head.hasPrefix("HTTP/1.1 413"))
-            #expect(answer.isWhole)
+            #expect(answer.isComplete)
             #expect(String(buffer: answer.body) == "large")
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -311,7 +312,7 @@ struct ProxyStreamTests {
         let isClosed = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
             defer { isClosed.withLockedValue { $0 = true } }
-            while let more = try await call.more() { received.withLockedValue { $0 += String(buffer: more) } }
+            while let nextBytes = try await call.nextBytes() { received.withLockedValue { $0 += String(buffer: nextBytes) } }
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
@@ -321,7 +322,7 @@ struct ProxyStreamTests {
             }
             try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
             #expect(!received.withLockedValue { $0 }.contains("0\r\n\r\n"))
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 

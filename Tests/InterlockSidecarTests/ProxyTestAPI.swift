@@ -28,13 +28,13 @@ struct ProxyTestAPI {
     }
 
     /// Waits until a permit has been granted.
-    func isBegun() async throws {
+    func untilCallBegins() async throws {
         let coordinator = api.coordinator
         try await eventually("a call is in progress") { await coordinator.status.permitsInFlight > 0 }
     }
 
     /// Waits until the outcome of every permit has been reported.
-    func isSettled() async throws {
+    func untilOutcomesReported() async throws {
         let coordinator = api.coordinator
         try await eventually("every outcome is reported") { await coordinator.status.permitsInFlight == 0 }
     }

@@ -7,7 +7,7 @@ enum ProxyTestClient {
         /// The body without chunk framing.
         var body: ByteBuffer
         /// Whether the answer is complete: it has the announced length or a last chunk.
-        var isWhole: Bool
+        var isComplete: Bool
     }
 
     /// Sends a request on its own connection and reads until the other side closes.
@@ -44,16 +44,16 @@ enum ProxyTestClient {
         guard isChunked else {
             let lengthField = head.lowercased().split(separator: "\r\n").first { $0.hasPrefix("content-length: ") }
             let length = lengthField.flatMap { Int($0.dropFirst("content-length: ".count)) } ?? 0
-            return Answer(head: head, body: received.slice(), isWhole: received.readableBytes == length)
+            return Answer(head: head, body: received.slice(), isComplete: received.readableBytes == length)
         }
         var body = ByteBuffer()
         while let line = received.readLine(), let size = Int(line, radix: 16) {
-            if size == 0 { return Answer(head: head, body: body, isWhole: true) }
+            if size == 0 { return Answer(head: head, body: body, isComplete: true) }
             guard var chunk = received.readSlice(length: size) else { break }
             body.writeBuffer(&chunk)
             received.moveReaderIndex(forwardBy: min(2, received.readableBytes))
         }
-        return Answer(head: head, body: body, isWhole: false)
+        return Answer(head: head, body: body, isComplete: false)
     }
 }
 

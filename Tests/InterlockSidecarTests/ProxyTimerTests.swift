@@ -43,7 +43,7 @@ struct ProxyTimerTests {
                 let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
                 #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("0\r\n\r\n"))
             }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
             #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
         }
     }
@@ -53,12 +53,12 @@ struct ProxyTimerTests {
         let configure = try Self.configured("timeouts: { first_byte: 100ms, total: 400ms }", Self.opensAfterOneFailure)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
             _ = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
             #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
         }
     }
@@ -66,7 +66,7 @@ struct ProxyTimerTests {
     /// Announces a hundred bytes and sends nine.
     private static let stalled: TestUpstream.Handler = { call in
         try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbeginning")
-        while try await call.more() != nil {}
+        while try await call.nextBytes() != nil {}
         throw TestUpstream.Close()
     }
 
@@ -87,13 +87,13 @@ struct ProxyTimerTests {
         let configure = try Self.configured("timeouts: { idle: 200ms, total: none }", Self.opensAfterOneFailure)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
             let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
             #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("0\r\n\r\n"))
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
             #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
         }
     }
@@ -103,7 +103,7 @@ struct ProxyTimerTests {
         let configure = try Self.configured("timeouts: { idle: 5s, total: none }", Self.opensAfterOneFailure)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.ranges(of: "data: x").count > 50 }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -112,7 +112,7 @@ struct ProxyTimerTests {
         let slow = BreakerSettings(
             slowCall: .milliseconds(100), slowRate: 0.5, minimumCalls: 3, openFor: .seconds(30) ... .seconds(30))
         let upstream: TestUpstream.Handler = { call in
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(configure: { $0.breaker = slow }, upstream: upstream) { proxy in
@@ -122,7 +122,7 @@ struct ProxyTimerTests {
                     // The client's own deadline is longer than `slowCall`.
                     try await Task.sleep(for: .milliseconds(200))
                 }
-                try await proxy.isSettled()
+                try await proxy.untilOutcomesReported()
             }
             let coordinator = proxy.api.coordinator
             try await eventually("the breaker opens") { try await coordinator.breaker(service: "shop").state == .open }
@@ -137,7 +137,7 @@ struct ProxyTimerTests {
             slowCall: .milliseconds(100), minimumCalls: 1, openFor: .milliseconds(100) ... .milliseconds(100), halfOpenPermits: 1)
         let upstream: TestUpstream.Handler = { call in
             if call.request.hasSuffix("/bad") { return try await call.answer("500 Sorry") }
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             isHealthy.withLockedValue { $0 = false }
             throw TestUpstream.Close()
         }
@@ -153,7 +153,7 @@ struct ProxyTimerTests {
                 }
                 return proxy.upstream.received.count > requestCount
             }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
             #expect(try await coordinator.breaker(service: "shop").fleet.state != .closed)
         }
     }

@@ -11,22 +11,22 @@ struct RESPAPITests {
     @Test("A lock is acquired, inspected, renewed and released by commands")
     func lockLife() async throws {
         try await RESPTestAPI.with { api in
-            let granted = try await api.cli("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array ?? []
+            let granted = try await api.send("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array ?? []
             #expect(granted.count == 3)
             let token = granted.first?.text ?? ""
             #expect(token.hasPrefix("web-1/"))
-            #expect(try await api.cli("lock.acquire", "orders", "30000") == .null)
-            let information = try await api.cli("LOCK.INFO", "orders").array?.map { $0.text ?? "\($0.integer ?? 0)" } ?? []
+            #expect(try await api.send("lock.acquire", "orders", "30000") == .null)
+            let information = try await api.send("LOCK.INFO", "orders").array?.map { $0.text ?? "\($0.integer ?? 0)" } ?? []
             #expect(Array(information.prefix(2)) == ["label", "web-1"])
             #expect(!information.contains(token))
-            #expect(try await api.cli("LOCK.LIST") == .array([.bulk(Array("0".utf8)), .array([.bulk(Array("orders".utf8))])]))
-            #expect(try await api.cli("LOCK.RENEW", "orders", token, "60000").integer ?? 0 > 50_000)
-            #expect(try await api.cli("LOCK.RENEW", "orders", "other", "60000") == .null)
-            #expect(try await api.cli("LOCK.RELEASE", "orders", "other") == .integer(0))
-            #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
-            #expect(try await api.cli("LOCK.INFO", "orders") == .null)
-            #expect(try await api.cli("LOCK.BREAK", "orders") == .integer(0))
-            #expect(try await api.cli("LOCK.BREAK", "orders", "FENCE", "1") == .integer(0))
+            #expect(try await api.send("LOCK.LIST") == .array([.bulk(Array("0".utf8)), .array([.bulk(Array("orders".utf8))])]))
+            #expect(try await api.send("LOCK.RENEW", "orders", token, "60000").integer ?? 0 > 50_000)
+            #expect(try await api.send("LOCK.RENEW", "orders", "other", "60000") == .null)
+            #expect(try await api.send("LOCK.RELEASE", "orders", "other") == .integer(0))
+            #expect(try await api.send("LOCK.RELEASE", "orders", token) == .integer(1))
+            #expect(try await api.send("LOCK.INFO", "orders") == .null)
+            #expect(try await api.send("LOCK.BREAK", "orders") == .integer(0))
+            #expect(try await api.send("LOCK.BREAK", "orders", "FENCE", "1") == .integer(0))
             for wrong in [["FENCE"], ["FENCE", "0"], ["FENCE", "x"], ["FENCE", "9007199254740992"], ["FENSE", "1"]] {
                 guard case .error(let error) = try await api.client.send(AnyCommand(["LOCK.BREAK", "orders"] + wrong)) else {
                     Issue.record("\(wrong) is accepted")
@@ -42,7 +42,7 @@ struct RESPAPITests {
         try await RESPTestAPI.with { api in
             var answers: [[Int64]] = []
             for quantity in [[], ["1"], ["1"], ["3"], ["0"]] {
-                let answer = try await api.cli(["CL.THROTTLE", "mail", "1", "1", "1000"] + quantity)
+                let answer = try await api.send(["CL.THROTTLE", "mail", "1", "1", "1000"] + quantity)
                 answers.append(answer.array?.compactMap(\.integer) ?? [])
             }
             #expect(
@@ -56,16 +56,16 @@ struct RESPAPITests {
     func limitAndBreaker() async throws {
         try await RESPTestAPI.with { api in
             var limited: [Int64] = []
-            for _ in 0..<11 { limited.append(try await api.cli("LIMIT.TAKE", "catalog").array?.first?.integer ?? -1) }
+            for _ in 0..<11 { limited.append(try await api.send("LIMIT.TAKE", "catalog").array?.first?.integer ?? -1) }
             #expect(limited == Array(repeating: 0, count: 10) + [1])
             try await eventually(within: .seconds(5), "the breaker is open") {
-                try await api.cli("PERMIT.ACQUIRE", "catalog").array?[1].text == "open"
+                try await api.send("PERMIT.ACQUIRE", "catalog").array?[1].text == "open"
             }
-            let state = try await api.cli("BREAKER.STATE", "catalog").array?.map { $0.text ?? "" } ?? []
+            let state = try await api.send("BREAKER.STATE", "catalog").array?.map { $0.text ?? "" } ?? []
             #expect(state.count == 34)
-            #expect(try await api.cli("BREAKER.LIST").array?.count == 1)
-            #expect(try await api.cli("BREAKER.FORCE", "catalog", "AUTO").text == "OK")
-            #expect(try await api.cli("LIMIT.PEEK", "catalog").array?.first?.integer == 1)
+            #expect(try await api.send("BREAKER.LIST").array?.count == 1)
+            #expect(try await api.send("BREAKER.FORCE", "catalog", "AUTO").text == "OK")
+            #expect(try await api.send("LIMIT.PEEK", "catalog").array?.first?.integer == 1)
         }
     }
 
@@ -79,31 +79,31 @@ struct RESPAPITests {
                 LimitDefinition(name: "trial", limit: 1, window: .seconds(600), isShadow: true),
             ])
         try await RESPTestAPI.with(services: [service]) { api in
-            let taken = try await api.cli("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
+            let taken = try await api.send("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
             #expect(taken.count == 6)
             #expect(taken.last?.text == "tenant")
-            let refused = try await api.cli("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
+            let refused = try await api.send("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
             #expect(refused.first?.integer == 1)
             #expect(refused.last?.text == "tenant")
-            #expect(try await api.cli("LIMIT.PEEK", "search", "NAMED").array?.last?.text == "all")
-            #expect(try await api.cli("LIMIT.TAKE", "search").array?.count == 5)
+            #expect(try await api.send("LIMIT.PEEK", "search", "NAMED").array?.last?.text == "all")
+            #expect(try await api.send("LIMIT.TAKE", "search").array?.count == 5)
             func names(_ words: String...) async throws -> [String] {
-                try await api.cli(["LIMIT.LIST", "search"] + words).array?.compactMap { $0.array?[1].text } ?? []
+                try await api.send(["LIMIT.LIST", "search"] + words).array?.compactMap { $0.array?[1].text } ?? []
             }
             #expect(try await names() == ["all", "trial"])
             #expect(try await names("SUBJECT", "a") == ["all", "tenant", "trial"])
-            #expect(try await api.errorWord("LIMIT.LIST", "absent") == "UNKNOWN")
+            #expect(try await api.errorCode("LIMIT.LIST", "absent") == "UNKNOWN")
         }
     }
 
     @Test("A granted permit is reported once, and a second report is rejected")
     func permit() async throws {
         try await RESPTestAPI.with { api in
-            let permit = try await api.cli("PERMIT.ACQUIRE", "catalog", "COST", "2").array ?? []
+            let permit = try await api.send("PERMIT.ACQUIRE", "catalog", "COST", "2").array ?? []
             #expect(permit.first?.integer == 1)
             let id = permit[1].text ?? ""
-            #expect(try await api.cli("PERMIT.REPORT", "catalog", id, "OK", "LATENCY", "12", "STATUS", "200").text == "closed")
-            #expect(try await api.errorWord("PERMIT.REPORT", "catalog", id, "OK") == "INVALID")
+            #expect(try await api.send("PERMIT.REPORT", "catalog", id, "OK", "LATENCY", "12", "STATUS", "200").text == "closed")
+            #expect(try await api.errorCode("PERMIT.REPORT", "catalog", id, "OK") == "INVALID")
         }
     }
 
@@ -154,7 +154,7 @@ struct RESPAPITests {
                 let word = error.message.split(separator: " ").first.map(String.init)
                 #expect(word == expected, "\(words): \(error.message)")
             }
-            #expect(try await api.cli("PING").text == "PONG")
+            #expect(try await api.send("PING").text == "PONG")
         }
     }
 
@@ -167,7 +167,7 @@ struct RESPAPITests {
         try await RESPTestAPI.with { api in
             let answer = try await api.exchange("PING\r\n" + bytes)
             #expect(answer.hasPrefix("+PONG\r\n-ERR Protocol error"))
-            #expect(try await api.cli("PING").text == "PONG")
+            #expect(try await api.send("PING").text == "PONG")
         }
     }
 
@@ -177,7 +177,7 @@ struct RESPAPITests {
             let request = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\nLOCK.ACQUIRE stolen 30000\r\n"
             let answer = try await api.exchange(request)
             #expect(answer == "")
-            #expect(try await api.cli("LOCK.INFO", "stolen") == .null)
+            #expect(try await api.send("LOCK.INFO", "stolen") == .null)
         }
     }
 
@@ -185,8 +185,8 @@ struct RESPAPITests {
     func inlineAndHalf() async throws {
         try await RESPTestAPI.with { api in
             #expect(try await api.exchange("ECHO hello\r\nQUIT\r\n") == "$5\r\nhello\r\n+OK\r\n")
-            _ = try await api.exchange("PING\r\n*3\r\n$12\r\nLOCK.ACQ", enough: "+PONG")
-            #expect(try await api.cli("PING").text == "PONG")
+            _ = try await api.exchange("PING\r\n*3\r\n$12\r\nLOCK.ACQ", until: "+PONG")
+            #expect(try await api.send("PING").text == "PONG")
         }
     }
 
@@ -205,7 +205,7 @@ struct RESPAPITests {
     @Test("Commands start in order without waiting, and a waiting one delays only the replies after it")
     func answersInOrder() async throws {
         try await RESPTestAPI.with { api in
-            let token = try await api.cli("LOCK.ACQUIRE", "orders", "30000").array?.first?.text ?? ""
+            let token = try await api.send("LOCK.ACQUIRE", "orders", "30000").array?.first?.text ?? ""
             let bytes = "LOCK.ACQUIRE orders 30000 WAIT 20000\r\nLOCK.RELEASE orders \(token)\r\nECHO last\r\nQUIT\r\n"
             let answer = try await api.exchange(bytes)
             #expect(answer.hasPrefix("*3\r\n"))
@@ -216,12 +216,12 @@ struct RESPAPITests {
     @Test("More than 1,024 pending commands pause reading until replies are sent")
     func pausedReading() async throws {
         try await RESPTestAPI.with { api in
-            let token = try await api.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
+            let token = try await api.send("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
             var bytes = "LOCK.ACQUIRE orders 30000 WAIT 50000\r\n"
             bytes += String(repeating: "PING\r\n", count: 3000) + "QUIT\r\n"
             async let answer = api.exchange(bytes)
             try await eventually(within: .seconds(10), "a call waits") { await api.coordinator.status.locksWaiting == 1 }
-            #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
+            #expect(try await api.send("LOCK.RELEASE", "orders", token) == .integer(1))
             let text = try await answer
             #expect(text.split(separator: "+PONG\r\n", omittingEmptySubsequences: false).count == 3001)
         }
@@ -230,11 +230,11 @@ struct RESPAPITests {
     @Test("A client that disconnects while waiting neither keeps waiting nor gets the lock")
     func leavingWaiter() async throws {
         try await RESPTestAPI.with { api in
-            let token = try await api.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
-            _ = try await api.exchange("PING\r\nLOCK.ACQUIRE orders 60000 WAIT 50000\r\n", enough: "+PONG")
+            let token = try await api.send("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
+            _ = try await api.exchange("PING\r\nLOCK.ACQUIRE orders 60000 WAIT 50000\r\n", until: "+PONG")
             try await eventually(within: .seconds(10), "no call waits") { await api.coordinator.status.locksWaiting == 0 }
-            #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
-            #expect(try await api.cli("LOCK.INFO", "orders") == .null)
+            #expect(try await api.send("LOCK.RELEASE", "orders", token) == .integer(1))
+            #expect(try await api.send("LOCK.INFO", "orders") == .null)
         }
     }
 
@@ -257,9 +257,9 @@ struct RESPAPITests {
             let anonymous = try await api.exchange("PING\r\nAUTH nope\r\nAUTH ops web-secret\r\nPING\r\nQUIT\r\n")
             #expect(anonymous.split(separator: "\r\n").map { $0.prefix(6) } == ["-NOAUT", "-WRONG", "-WRONG", "-NOAUT", "+OK"])
             // The well-behaved client has logged in as `web`.
-            #expect(try await api.cli("PING").text == "PONG")
-            #expect(try await api.errorWord("LOCK.BREAK", "orders") == "NOPERM")
-            #expect(try await api.errorWord("BREAKER.FORCE", "catalog", "OPEN") == "NOPERM")
+            #expect(try await api.send("PING").text == "PONG")
+            #expect(try await api.errorCode("LOCK.BREAK", "orders") == "NOPERM")
+            #expect(try await api.errorCode("BREAKER.FORCE", "catalog", "OPEN") == "NOPERM")
             #expect(
                 try await api.exchange("AUTH ops ops-secret\r\nBREAKER.FORCE catalog OPEN\r\nQUIT\r\n")
                     == "+OK\r\n+OK\r\n+OK\r\n")
@@ -274,11 +274,11 @@ struct RESPAPITests {
             // A change may be missed until the subscription is active, so it is repeated.
             let changes = Task {
                 while !Task.isCancelled {
-                    try await api.cli("BREAKER.FORCE", "catalog", "OPEN")
+                    try await api.send("BREAKER.FORCE", "catalog", "OPEN")
                     await Task.yield()
                 }
             }
-            let answer = try await api.exchange("SUBSCRIBE interlock:events\r\n", enough: "\"state\":\"open\"")
+            let answer = try await api.exchange("SUBSCRIBE interlock:events\r\n", until: "\"state\":\"open\"")
             changes.cancel()
             #expect(answer.hasPrefix("*3\r\n$9\r\nsubscribe\r\n"))
         }
@@ -291,7 +291,7 @@ struct RESPAPITests {
             async let slowReader = RawConnection.exchange(
                 port: api.port, ByteBuffer(string: String(repeating: "COMMAND DOCS\r\n", count: 3000) + "QUIT\r\n")
             ) { _ in true }
-            for _ in 0..<50 { #expect(try await api.cli("PING").text == "PONG") }
+            for _ in 0..<50 { #expect(try await api.send("PING").text == "PONG") }
             _ = try await slowReader
         }
     }
@@ -299,7 +299,7 @@ struct RESPAPITests {
     @Test("A shutdown answers waiting calls and closes connections, and holders keep their leases")
     func shutdown() async throws {
         try await RESPTestAPI.with { api in
-            _ = try await api.cli("LOCK.ACQUIRE", "orders", "60000")
+            _ = try await api.send("LOCK.ACQUIRE", "orders", "60000")
             async let waiting = api.exchange("LOCK.ACQUIRE orders 60000 WAIT 50000\r\n")
             try await eventually(within: .seconds(10), "a call waits") { await api.coordinator.status.locksWaiting == 1 }
             await api.shutDown()

@@ -14,8 +14,8 @@ import Testing
 struct RESPBoundsTests {
     /// Acquires and releases a lock as another client.
     private static func expectServed(by api: RESPTestAPI) async throws {
-        let token = try #require(try await api.cli("LOCK.ACQUIRE", "of-another", "60000").array?.first?.text)
-        #expect(try await api.cli("LOCK.RELEASE", "of-another", token) == .integer(1))
+        let token = try #require(try await api.send("LOCK.ACQUIRE", "of-another", "60000").array?.first?.text)
+        #expect(try await api.send("LOCK.RELEASE", "of-another", token) == .integer(1))
     }
 
     /// Returns `count` commands that each acquire a lock.
@@ -67,7 +67,7 @@ struct RESPBoundsTests {
     @Test("At most 1,024 commands are pending, and further ones start as replies are sent")
     func inFlight() async throws {
         try await RESPTestAPI.with { api in
-            let token = try await api.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
+            let token = try await api.send("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
             let redis = RedisClient(configuration: api.redis.configuration)
             try await redis.connect()
             let count = AnyCommand(["EVAL", "return #redis.call('KEYS', 'interlock:lock:{mine-*')", "0"])
@@ -76,7 +76,7 @@ struct RESPBoundsTests {
             try await eventually("all 1,023 replies but the waiting one arrive") { try await redis.send(count) == .integer(1023) }
             for _ in 0..<20 { try await Self.expectServed(by: api) }
             #expect(try await redis.send(count) == .integer(1023))
-            #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
+            #expect(try await api.send("LOCK.RELEASE", "orders", token) == .integer(1))
             let granted = Self.count("*3\r\n", in: try await answer)
             #expect(granted == 3001)
             await redis.close()
@@ -94,7 +94,7 @@ struct RESPBoundsTests {
             try await eventually("Redis is busy") { await sent() >= 64 }
             async let second = api.exchange(Self.acquires(500, "second") + "QUIT\r\n")
             try await eventually("commands of the second client are sent") { await sent() >= 64 + 16 }
-            for _ in 0..<20 { #expect(try await api.cli("PING").text == "PONG") }
+            for _ in 0..<20 { #expect(try await api.send("PING").text == "PONG") }
             let all = await sent()
             // The total includes the sidecar's heartbeats.
             #expect(Double(all) < 64 + 16 + 10 + 2 * ((ContinuousClock.now - began) / .milliseconds(1)))
@@ -133,7 +133,7 @@ struct RESPBoundsTests {
             async let answer = api.exchange("*1\r\n:1\r\n" + ignored)
             for _ in 0..<20 { try await Self.expectServed(by: api) }
             #expect(try await answer.hasPrefix("-ERR Protocol error"))
-            #expect(try await api.cli("LOCK.INFO", "ghost") == .null)
+            #expect(try await api.send("LOCK.INFO", "ghost") == .null)
         }
     }
 
@@ -147,7 +147,7 @@ struct RESPBoundsTests {
     @Test("Commands that arrived before their client disconnected run, including those that wait for a slice")
     func disconnectWhileWaiting() async throws {
         try await RESPTestAPI.with { api in
-            let token = try #require(try await api.cli("LOCK.ACQUIRE", "orders", "600000").array?.first?.text)
+            let token = try #require(try await api.send("LOCK.ACQUIRE", "orders", "600000").array?.first?.text)
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelInitializer { channel in
                     channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(EarlyCloser()) }
@@ -162,7 +162,7 @@ struct RESPBoundsTests {
             try await channel.closeFuture.get()
             try await eventually("the client is disconnected") { try await api.connections() == 1 }
             try await eventually(within: .seconds(5), "the lock is released") {
-                try await api.cli("LOCK.INFO", "orders") == .null
+                try await api.send("LOCK.INFO", "orders") == .null
             }
         }
     }
@@ -205,7 +205,7 @@ struct RESPBoundsTests {
                 #expect((followed != nil) == (isLinked != areLinked))
             }
             if areLinked {
-                #expect(try await api.errorWord("LOCK.ACQUIRE", "one-more", "60000", "LINKED") == "UNAVAILABLE")
+                #expect(try await api.errorCode("LOCK.ACQUIRE", "one-more", "60000", "LINKED") == "UNAVAILABLE")
             }
             try await Self.expectServed(by: api)
             for channel in channels { try await channel.close() }

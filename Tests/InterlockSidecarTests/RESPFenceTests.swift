@@ -9,7 +9,7 @@ struct RESPFenceTests {
     private static let modes = [[], ["SHARED"], ["PERMITS", "2"]]
 
     private static func acquire(_ options: [String] = [], at api: RESPTestAPI) async throws -> Int64 {
-        let granted = try await api.cli(["LOCK.ACQUIRE", "orders", "60000", "OWNER", "me"] + options).array
+        let granted = try await api.send(["LOCK.ACQUIRE", "orders", "60000", "OWNER", "me"] + options).array
         return try #require(granted?[1].integer)
     }
 
@@ -23,12 +23,12 @@ struct RESPFenceTests {
     func lateRelease(options: [String]) async throws {
         try await RESPTestAPI.with { api in
             let first = try await Self.acquire(options, at: api)
-            #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(1))
+            #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(1))
             let second = try await Self.acquire(options, at: api)
-            #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
+            #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
             #expect(try await api.coordinator.inspectLock(try ResourceName("orders"))?.holders == 1)
             #expect(await api.coordinator.status.locksHeld == 1)
-            #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(second)") == .integer(1))
+            #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(second)") == .integer(1))
             #expect(try await api.coordinator.inspectLock(try ResourceName("orders")) == nil)
         }
     }
@@ -37,13 +37,13 @@ struct RESPFenceTests {
     func lateRenewal(options: [String]) async throws {
         try await RESPTestAPI.with { api in
             let first = try await Self.acquire(options, at: api)
-            #expect(try await api.cli("LOCK.RENEW", "orders", "me", "60000", "FENCE", "\(first)").integer ?? 0 > 0)
-            #expect(try await api.cli("LOCK.RELEASE", "orders", "me") == .integer(1))
+            #expect(try await api.send("LOCK.RENEW", "orders", "me", "60000", "FENCE", "\(first)").integer ?? 0 > 0)
+            #expect(try await api.send("LOCK.RELEASE", "orders", "me") == .integer(1))
             let second = try await Self.acquire(options, at: api)
-            #expect(try await api.cli("LOCK.RENEW", "orders", "me", "600000", "FENCE", "\(first)") == .null)
+            #expect(try await api.send("LOCK.RENEW", "orders", "me", "600000", "FENCE", "\(first)") == .null)
             #expect(try await Self.timeLeft(at: api) <= 60_000)
             #expect(await api.coordinator.status.locksHeld == 1)
-            #expect(try await api.cli("LOCK.RENEW", "orders", "me", "600000", "FENCE", "\(second)").integer ?? 0 > 60_000)
+            #expect(try await api.send("LOCK.RENEW", "orders", "me", "600000", "FENCE", "\(second)").integer ?? 0 > 60_000)
             #expect(try await Self.timeLeft(at: api) > 60_000)
         }
     }
@@ -52,11 +52,11 @@ struct RESPFenceTests {
     func linked() async throws {
         try await RESPTestAPI.with { api in
             let first = try await Self.acquire(at: api)
-            #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(1))
+            #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(1))
             let began = ContinuousClock.now
-            let granted = try await api.cli("LOCK.ACQUIRE", "orders", "600", "OWNER", "me", "LINKED").array
+            let granted = try await api.send("LOCK.ACQUIRE", "orders", "600", "OWNER", "me", "LINKED").array
             #expect(granted?.count == 3)
-            #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
+            #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
             try await eventually("three times the ttl has passed") { ContinuousClock.now - began > .milliseconds(1800) }
             #expect(try await api.coordinator.inspectLock(try ResourceName("orders"))?.holders == 1)
         }
@@ -66,7 +66,7 @@ struct RESPFenceTests {
     func refused() async throws {
         try await RESPTestAPI.with { api in
             for words in [["FENCE", "0"], ["FENCE", "x"], ["FENCE"], ["FENSE", "1"]] {
-                guard case .error(let release) = try await api.cli(["LOCK.RELEASE", "orders", "me"] + words) else {
+                guard case .error(let release) = try await api.send(["LOCK.RELEASE", "orders", "me"] + words) else {
                     #expect(Bool(false), "\(words)")
                     continue
                 }
@@ -78,7 +78,7 @@ struct RESPFenceTests {
     @Test("The error for an invalid ALSO count states the allowed range")
     func also() async throws {
         try await RESPTestAPI.with { api in
-            guard case .error(let error) = try await api.cli("LOCK.ACQUIRE", "a", "1000", "ALSO", "0", "b") else {
+            guard case .error(let error) = try await api.send("LOCK.ACQUIRE", "a", "1000", "ALSO", "0", "b") else {
                 return #expect(Bool(false))
             }
             #expect(error.message == "INVALID ALSO: expected a whole number from 1 to 31, got \"0\"")
@@ -88,7 +88,7 @@ struct RESPFenceTests {
     @Test("The error for a ttl with a unit shows an example in milliseconds", arguments: ["LOCK.ACQUIRE a", "LOCK.RENEW a me"])
     func ttlWithUnit(command: String) async throws {
         try await RESPTestAPI.with { api in
-            guard case .error(let error) = try await api.cli(command.split(separator: " ").map { String($0) } + ["30s"]) else {
+            guard case .error(let error) = try await api.send(command.split(separator: " ").map { String($0) } + ["30s"]) else {
                 return #expect(Bool(false))
             }
             #expect(error.message == "INVALID ttl-ms: expected milliseconds, such as 30000 for 30 s, got \"30s\"")

@@ -17,7 +17,7 @@ struct RESPLockModeTests {
             #expect(granted?.count == 3)
             let began = ContinuousClock.now
             try await eventually("three times the ttl has passed") {
-                let refused = try await api.cli("LOCK.ACQUIRE", "orders", "600")
+                let refused = try await api.send("LOCK.ACQUIRE", "orders", "600")
                 #expect(refused == .null)
                 return ContinuousClock.now - began >= .milliseconds(3 * 600)
             }
@@ -32,7 +32,7 @@ struct RESPLockModeTests {
             let commands =
                 "LOCK.ACQUIRE plain 600000\r\nLOCK.ACQUIRE orders 600000 LINKED\r\n"
                 + "LOCK.ACQUIRE a 600000 LINKED ALSO 1 b\r\nECHO taken\r\n"
-            let answer = try await api.exchange(commands + quit, enough: quit.isEmpty ? "taken\r\n" : nil)
+            let answer = try await api.exchange(commands + quit, until: quit.isEmpty ? "taken\r\n" : nil)
             #expect(quit.isEmpty || answer.hasSuffix("+OK\r\n"))
             for name in ["orders", "a", "b"] { try await Self.untilFree(name, at: api) }
             let holders = try await Self.information("holders", of: "plain", at: api)
@@ -77,7 +77,7 @@ struct RESPLockModeTests {
             async let answer = Self.untilPush(
                 port: api.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n")
             try await api.redis.waitUntilTracking(1)
-            let isBroken = try await api.cli("LOCK.BREAK", "orders")
+            let isBroken = try await api.send("LOCK.BREAK", "orders")
             #expect(isBroken == .integer(1))
             let pushed = try await answer
             #expect(pushed.hasSuffix(Self.push("orders", "broken")))
@@ -114,9 +114,9 @@ struct RESPLockModeTests {
             try await Self.untilSubscribed(api)
             let transcript = try await Self.exchangeTurns(port: api.port, opening) { received, writer in
                 if received.contains("\nme\r\n") || received.contains("$2\r\nme\r\n"), !received.contains("+PONG") {
-                    _ = try await api.cli("LOCK.BREAK", "orders")
+                    _ = try await api.send("LOCK.BREAK", "orders")
                     // A push for the first break would have arrived by the second.
-                    _ = try await api.cli("LOCK.BREAK", "orders")
+                    _ = try await api.send("LOCK.BREAK", "orders")
                     try await writer.write(ByteBuffer(string: "PING\r\n"))
                 }
                 return received.contains("+PONG")
@@ -131,7 +131,7 @@ struct RESPLockModeTests {
             try await Self.untilSubscribed(api)
             async let closed = api.exchange("LOCK.ACQUIRE orders 600000 OWNER me LINKED\r\n")
             try await Self.untilHeld("orders", at: api)
-            _ = try await api.cli("LOCK.BREAK", "orders")
+            _ = try await api.send("LOCK.BREAK", "orders")
             // The call returns when the listener closes the connection.
             let answer = try await closed
             #expect(answer.hasPrefix("*3\r\n$2\r\nme\r\n"))
@@ -173,7 +173,7 @@ struct RESPLockModeTests {
             let opening = "LOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
             let transcript = try await Self.exchangeTurns(port: api.port, opening) { received, writer in
                 if received.contains("over\r\n") { return true }
-                _ = try await api.cli("LOCK.BREAK", "orders")
+                _ = try await api.send("LOCK.BREAK", "orders")
                 try await Self.untilPassed(.seconds(1))
                 try await writer.write(ByteBuffer(string: "LOCK.RENEW orders me 500\r\nECHO over\r\n"))
                 return false
@@ -193,7 +193,7 @@ struct RESPLockModeTests {
             var tokens: [String] = []
             var fences: [Int64] = []
             for _ in 0..<2 {
-                let granted = try await api.cli("LOCK.ACQUIRE", "orders", "30000", "SHARED").array ?? []
+                let granted = try await api.send("LOCK.ACQUIRE", "orders", "30000", "SHARED").array ?? []
                 #expect(granted.count == 3)
                 tokens.append(granted.first?.text ?? "")
                 fences.append(granted.dropFirst().first?.integer ?? 0)
@@ -205,14 +205,14 @@ struct RESPLockModeTests {
             let holders = try await Self.information("holders", of: "orders", at: api)
             #expect(holders?.integer == 2)
             for token in tokens {
-                let refused = try await api.cli("LOCK.ACQUIRE", "orders", "30000")
+                let refused = try await api.send("LOCK.ACQUIRE", "orders", "30000")
                 #expect(refused == .null)
-                let valid = try await api.cli("LOCK.RENEW", "orders", token, "60000").integer ?? 0
+                let valid = try await api.send("LOCK.RENEW", "orders", token, "60000").integer ?? 0
                 #expect(valid > 50_000)
-                let released = try await api.cli("LOCK.RELEASE", "orders", token)
+                let released = try await api.send("LOCK.RELEASE", "orders", token)
                 #expect(released == .integer(1))
             }
-            let granted = try await api.cli("LOCK.ACQUIRE", "orders", "30000").array
+            let granted = try await api.send("LOCK.ACQUIRE", "orders", "30000").array
             #expect(granted?.count == 3)
         }
     }
@@ -221,18 +221,18 @@ struct RESPLockModeTests {
     func permits() async throws {
         try await RESPTestAPI.with { api in
             for _ in 0..<2 {
-                let granted = try await api.cli("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2").array
+                let granted = try await api.send("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2").array
                 #expect(granted?.count == 3)
             }
-            let refused = try await api.cli("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2")
+            let refused = try await api.send("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2")
             #expect(refused == .null)
             let label = try await Self.information("label", of: "orders", at: api)
             #expect(label?.text == "permits-2")
             let holders = try await Self.information("holders", of: "orders", at: api)
             #expect(holders?.integer == 2)
-            let exclusive = try await api.errorWord("LOCK.ACQUIRE", "orders", "30000")
+            let exclusive = try await api.errorCode("LOCK.ACQUIRE", "orders", "30000")
             #expect(exclusive == "INVALID")
-            let reader = try await api.errorWord("LOCK.ACQUIRE", "orders", "30000", "SHARED")
+            let reader = try await api.errorCode("LOCK.ACQUIRE", "orders", "30000", "SHARED")
             #expect(reader == "INVALID")
         }
     }
@@ -240,7 +240,7 @@ struct RESPLockModeTests {
     @Test("Several locks are acquired together, with name, token, fence and validity in order")
     func also() async throws {
         try await RESPTestAPI.with { api in
-            let leases = try await api.cli("LOCK.ACQUIRE", "b", "30000", "ALSO", "2", "c", "a").array ?? []
+            let leases = try await api.send("LOCK.ACQUIRE", "b", "30000", "ALSO", "2", "c", "a").array ?? []
             #expect(leases.map { $0.array?.first?.text } == ["b", "c", "a"])
             for lease in leases {
                 let parts = try #require(lease.array)
@@ -249,7 +249,7 @@ struct RESPLockModeTests {
                 #expect(token.hasPrefix("test/"))
                 #expect(parts[2].integer ?? 0 > 0)
                 #expect((1...30_000).contains(parts[3].integer ?? 0))
-                let released = try await api.cli("LOCK.RELEASE", name, token)
+                let released = try await api.send("LOCK.RELEASE", name, token)
                 #expect(released == .integer(1))
             }
         }
@@ -258,8 +258,8 @@ struct RESPLockModeTests {
     @Test("If one of several locks is held, the reply is nil and no lock is acquired")
     func allOrNone() async throws {
         try await RESPTestAPI.with { api in
-            _ = try await api.cli("LOCK.ACQUIRE", "b", "30000")
-            let refused = try await api.cli("LOCK.ACQUIRE", "c", "30000", "ALSO", "2", "b", "a")
+            _ = try await api.send("LOCK.ACQUIRE", "b", "30000")
+            let refused = try await api.send("LOCK.ACQUIRE", "c", "30000", "ALSO", "2", "b", "a")
             #expect(refused == .null)
             for name in ["a", "c"] { try await Self.untilFree(name, at: api) }
         }
@@ -280,20 +280,20 @@ struct RESPLockModeTests {
     @Test("LOCK.INFO lists the sidecars with waiters, and LOCK.GRANTS the outcome of recent grants")
     func queueAndGrants() async throws {
         try await RESPTestAPI.with { api in
-            let held = try #require(try await api.cli("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array?[0].text)
+            let held = try #require(try await api.send("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array?[0].text)
             let waiting = Task {
                 try await api.coordinator.acquireLock(
                     LockRequest(name: try ResourceName("orders"), ttl: 30_000, wait: 60_000, label: "b"))
             }
             try await eventually("the call waits") { await api.coordinator.status.locksWaiting == 1 }
-            let queue = try #require(try await api.cli("LOCK.INFO", "orders").array?.last?.array)
+            let queue = try #require(try await api.send("LOCK.INFO", "orders").array?.last?.array)
             #expect(
                 queue.map { $0.array?.map { $0.text ?? "\($0.integer ?? -1)" } } == [
                     ["sidecar", api.coordinator.id, "waiters", "1"]
                 ])
-            _ = try await api.cli("LOCK.RELEASE", "orders", held)
+            _ = try await api.send("LOCK.RELEASE", "orders", held)
             let granted = try await waiting.value
-            let grants = try #require(try await api.cli("LOCK.GRANTS", "orders").array)
+            let grants = try #require(try await api.send("LOCK.GRANTS", "orders").array)
             let fields = grants.map { $0.array?.map { $0.text ?? $0.integer.map { "\($0)" } ?? "nil" } ?? [] }
             #expect(
                 fields.map { $0.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element) }
@@ -304,7 +304,7 @@ struct RESPLockModeTests {
             #expect(fields[0][9] == "\(granted?.fence ?? 0)")
             #expect(fields[0].suffix(3) == ["nil", "end", "nil"])
             #expect(fields[1].suffix(2) == ["end", "released"])
-            #expect(try await api.cli("LOCK.GRANTS", "nobody").array?.isEmpty == true)
+            #expect(try await api.send("LOCK.GRANTS", "nobody").array?.isEmpty == true)
         }
     }
 
@@ -312,7 +312,7 @@ struct RESPLockModeTests {
     func holders() async throws {
         try await RESPTestAPI.with { api in
             for owner in ["a", "b"] {
-                _ = try await api.cli("LOCK.ACQUIRE", "places", owner == "a" ? "60000" : "30000", "PERMITS", "3", "LABEL", owner)
+                _ = try await api.send("LOCK.ACQUIRE", "places", owner == "a" ? "60000" : "30000", "PERMITS", "3", "LABEL", owner)
             }
             let information = try #require(try await api.coordinator.inspectLock(try ResourceName("places")))
             #expect(information.mode == .permits(3))
@@ -323,10 +323,10 @@ struct RESPLockModeTests {
             #expect(fences.count == 2 && fences[0] > fences[1])
             #expect(fences.max() == information.fence)
             #expect(information.leases.allSatisfy { $0.remaining ?? .zero > .seconds(20) })
-            _ = try await api.cli("LOCK.ACQUIRE", "read", "30000", "SHARED")
+            _ = try await api.send("LOCK.ACQUIRE", "read", "30000", "SHARED")
             #expect(try await Self.information("mode", of: "read", at: api)?.text == "shared")
             #expect(try await Self.information("permits", of: "read", at: api) == .null)
-            _ = try await api.cli("LOCK.ACQUIRE", "alone", "30000", "LABEL", "web-1")
+            _ = try await api.send("LOCK.ACQUIRE", "alone", "30000", "LABEL", "web-1")
             let exclusive = try #require(try await api.coordinator.inspectLock(try ResourceName("alone")))
             #expect(exclusive.mode == .exclusive)
             #expect(exclusive.leases.map(\.label) == ["web-1"])
@@ -386,7 +386,7 @@ extension RESPLockModeTests {
 
     /// Returns a field of the `LOCK.INFO` reply; `nil` if the lock has no such field.
     private static func information(_ field: String, of lock: String, at api: RESPTestAPI) async throws -> RedisReply? {
-        guard let parts = try await api.cli("LOCK.INFO", lock).array,
+        guard let parts = try await api.send("LOCK.INFO", lock).array,
             let index = parts.firstIndex(where: { $0.text == field }), index + 1 < parts.count
         else { return nil }
         return parts[index + 1]
@@ -397,7 +397,7 @@ extension RESPLockModeTests {
     }
 
     private static func untilFree(_ lock: String, at api: RESPTestAPI) async throws {
-        try await eventually("\(lock) is free") { try await api.cli("LOCK.INFO", lock) == .null }
+        try await eventually("\(lock) is free") { try await api.send("LOCK.INFO", lock) == .null }
     }
 
     private static func untilPassed(_ duration: Duration) async throws {

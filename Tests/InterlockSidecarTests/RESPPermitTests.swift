@@ -11,16 +11,16 @@ struct RESPPermitTests {
 
     private static func waiting(_ expected: Int, at api: RESPTestAPI) async throws {
         try await eventually(within: .seconds(10), "\(expected) calls wait for a slot") {
-            try await api.cli("INFO").text?.contains("permits_waiting:\(expected)\r\n") == true
+            try await api.send("INFO").text?.contains("permits_waiting:\(expected)\r\n") == true
         }
     }
 
     @Test("A full bulkhead answers busy, with a time to retry")
     func busy() async throws {
         try await RESPTestAPI.with(services: [Self.service]) { api in
-            let permit = try await api.cli("PERMIT.ACQUIRE", "catalog").array ?? []
+            let permit = try await api.send("PERMIT.ACQUIRE", "catalog").array ?? []
             #expect(permit.first?.integer == 1)
-            let refusal = try await api.cli("PERMIT.ACQUIRE", "catalog").array ?? []
+            let refusal = try await api.send("PERMIT.ACQUIRE", "catalog").array ?? []
             #expect(refusal.first?.integer == 0)
             #expect(refusal.dropFirst().first?.text == "busy")
             #expect(refusal.last?.integer.map { $0 > 0 } == true)
@@ -30,7 +30,7 @@ struct RESPPermitTests {
     @Test("A client that disconnects stops waiting for a slot")
     func clientLeaves() async throws {
         try await RESPTestAPI.with(services: [Self.service]) { api in
-            _ = try await api.cli("PERMIT.ACQUIRE", "catalog")
+            _ = try await api.send("PERMIT.ACQUIRE", "catalog")
             var address = RedisConfiguration(address: .host("127.0.0.1", port: api.port))
             address.commandTimeout = .seconds(60)
             let client = RedisClient(configuration: address)

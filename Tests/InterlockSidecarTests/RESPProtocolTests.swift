@@ -27,7 +27,7 @@ struct RESPProtocolTests {
     func locksOfRedis(words: [String]) async throws {
         try await RESPTestAPI.with { api in
             let text = "ERR unknown command '\(words[0])'; to acquire a lock, use LOCK.ACQUIRE"
-            guard case .error(let error) = try await api.cli(words) else {
+            guard case .error(let error) = try await api.send(words) else {
                 Issue.record("the reply is not an error")
                 return
             }
@@ -52,7 +52,7 @@ struct RESPProtocolTests {
         var domains = DomainSettings()
         domains.definitions = [RateLimitDomain(name: "edge", rules: [])]
         try await RESPTestAPI.with(domains: domains) { api in
-            guard case .error(let error) = try await api.cli(words) else {
+            guard case .error(let error) = try await api.send(words) else {
                 Issue.record("the reply is no error")
                 return
             }
@@ -63,18 +63,18 @@ struct RESPProtocolTests {
     @Test("COMMAND answers its subcommands in the format of Redis 7")
     func commands() async throws {
         try await RESPTestAPI.with { api in
-            let all = try await api.cli("COMMAND").array ?? []
+            let all = try await api.send("COMMAND").array ?? []
             #expect(all.allSatisfy { $0.array?.count == 10 })
-            #expect(try await api.cli("COMMAND", "COUNT").integer == Int64(all.count))
-            #expect(try await api.cli("COMMAND", "LIST").array?.compactMap(\.text) == all.map { $0.array?[0].text ?? "" })
-            let some = try await api.cli("COMMAND", "INFO", "lock.acquire", "get").array ?? []
+            #expect(try await api.send("COMMAND", "COUNT").integer == Int64(all.count))
+            #expect(try await api.send("COMMAND", "LIST").array?.compactMap(\.text) == all.map { $0.array?[0].text ?? "" })
+            let some = try await api.send("COMMAND", "INFO", "lock.acquire", "get").array ?? []
             #expect(some.count == 2)
             #expect(some.first?.array?.first?.text == "lock.acquire")
             #expect(some.last == .null)
-            let documents = try await api.cli("COMMAND", "DOCS", "ping", "get").array ?? []
+            let documents = try await api.send("COMMAND", "DOCS", "ping", "get").array ?? []
             #expect(documents.count == 2)
             #expect(documents.first?.text == "ping")
-            #expect(try await api.errorWord("COMMAND", "GETKEYS", "ping") == "ERR")
+            #expect(try await api.errorCode("COMMAND", "GETKEYS", "ping") == "ERR")
         }
     }
 
@@ -83,13 +83,13 @@ struct RESPProtocolTests {
         arguments: ["EXEC", "DISCARD"])
     func transaction(end: String) async throws {
         try await RESPTestAPI.with { api async throws in
-            #expect(try await api.cli("MULTI").text == "OK")
-            #expect(try await api.errorWord("MULTI") == "ERR")
-            #expect(try await api.errorWord("LOCK.ACQUIRE", "orders", "30000") == "ERR")
-            #expect(try await api.errorWord(end) == (end == "EXEC" ? "EXECABORT" : nil))
-            #expect(try await api.cli("LOCK.INFO", "orders") == .null)
-            #expect(try await api.cli("LOCK.ACQUIRE", "orders", "30000").array?.count == 3)
-            #expect(try await api.errorWord("EXEC") == "ERR")
+            #expect(try await api.send("MULTI").text == "OK")
+            #expect(try await api.errorCode("MULTI") == "ERR")
+            #expect(try await api.errorCode("LOCK.ACQUIRE", "orders", "30000") == "ERR")
+            #expect(try await api.errorCode(end) == (end == "EXEC" ? "EXECABORT" : nil))
+            #expect(try await api.send("LOCK.INFO", "orders") == .null)
+            #expect(try await api.send("LOCK.ACQUIRE", "orders", "30000").array?.count == 3)
+            #expect(try await api.errorCode("EXEC") == "ERR")
         }
     }
 
@@ -132,9 +132,9 @@ struct RESPProtocolTests {
     @Test("RESET aborts the transaction")
     func reset() async throws {
         try await RESPTestAPI.with { api async throws in
-            #expect(try await api.cli("MULTI").text == "OK")
-            #expect(try await api.cli("RESET").text == "RESET")
-            #expect(try await api.cli("PING").text == "PONG")
+            #expect(try await api.send("MULTI").text == "OK")
+            #expect(try await api.send("RESET").text == "RESET")
+            #expect(try await api.send("PING").text == "PONG")
         }
     }
 
@@ -152,7 +152,7 @@ struct RESPProtocolTests {
     @Test("INFO reports the role of a primary, which clients such as valkey-glide request first")
     func role() async throws {
         try await RESPTestAPI.with { api in
-            let report = try await api.cli("INFO", "REPLICATION").text ?? ""
+            let report = try await api.send("INFO", "REPLICATION").text ?? ""
             #expect(report.split(separator: "\r\n").contains("role:master"))
         }
     }
@@ -177,7 +177,7 @@ struct RESPProtocolTests {
         defer { folder.remove() }
         try await RESPTestAPI.with(tls: try await TestCertificate.selfSigned(in: folder.path)) { api in
             var address = RedisConfiguration(address: .host("127.0.0.1", port: api.port))
-            address.tls = RESPTestAPI.trusting(upTo: version)
+            address.tls = RESPTestAPI.clientTLS(upTo: version)
             let client = RedisClient(configuration: address)
             var isConnected = true
             do { try await client.connect() } catch { isConnected = false }
@@ -189,7 +189,7 @@ struct RESPProtocolTests {
     @Test("Pending replies of a closed connection are written once, even in one write")
     func lastReplies() async throws {
         try await RESPTestAPI.with { api in
-            try await api.cli("LOCK.ACQUIRE", "orders", "30000")
+            try await api.send("LOCK.ACQUIRE", "orders", "30000")
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
             let replies = try await api.exchange("LOCK.ACQUIRE orders 1000 WAIT 50\r\n" + echo + echo + "QUIT\r\n")
             let expected = "$-1\r\n".utf8.count + 2 * ("$60000\r\n\r\n".utf8.count + 60_000) + "+OK\r\n".utf8.count
@@ -208,7 +208,7 @@ struct RESPProtocolTests {
             #expect(try await api.exchange(large).hasPrefix("-ERR Protocol error"))
             let line = String(repeating: "x", count: 16 * 1024 + 1) + "\r\n"
             #expect(try await api.exchange(line).hasPrefix("-ERR Protocol error: an inline command is longer than 16384"))
-            #expect(try await api.cli("PING").text == "PONG")
+            #expect(try await api.send("PING").text == "PONG")
             // An authenticated client may send the same request.
             let login = "AUTH correct-horse-battery-staple\r\n"
             #expect(try await api.exchange(login + many + "QUIT\r\n").contains("unknown command"))
@@ -219,7 +219,7 @@ struct RESPProtocolTests {
     func lateLogin() async throws {
         try await RESPTestAPI.with(keys: Self.keys, loginTimeout: .milliseconds(100)) { api async throws in
             #expect(try await api.exchange("").hasPrefix("-NOAUTH"))
-            #expect(try await api.cli("PING").text == "PONG")
+            #expect(try await api.send("PING").text == "PONG")
         }
     }
 
@@ -230,7 +230,7 @@ struct RESPProtocolTests {
         let certificate = try await TestCertificate.selfSigned(in: folder.path)
         try await RESPTestAPI.with(tls: certificate, loginTimeout: .seconds(1)) { api async throws in
             #expect(try await api.exchange("\u{16}").isEmpty)
-            #expect(try await api.cli("PING").text == "PONG")
+            #expect(try await api.send("PING").text == "PONG")
         }
     }
 
@@ -246,14 +246,14 @@ struct RESPProtocolTests {
             #expect(try await local.send(AnyCommand(["PING"])) == .status("PONG"))
             await local.close()
             // The client that occupies the only slot is unaffected.
-            #expect(try await api.cli("PING").text == "PONG")
+            #expect(try await api.send("PING").text == "PONG")
         }
     }
 
     @Test("Replies that wait for an earlier one pause reading once their buffer is full")
     func waitingReplies() async throws {
         try await RESPTestAPI.with { api in
-            try await api.cli("LOCK.ACQUIRE", "orders", "30000")
+            try await api.send("LOCK.ACQUIRE", "orders", "30000")
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
             // More than all buffers hold, so the listener can read everything only once replies need not be kept.
             let bytes = "LOCK.ACQUIRE orders 1000 WAIT 2000\r\n" + String(repeating: echo, count: 600) + "QUIT\r\n"
@@ -266,7 +266,7 @@ struct RESPProtocolTests {
                 }
                 .connect(host: "127.0.0.1", port: api.port).get()
             channel.writeAndFlush(ByteBuffer(string: bytes)).whenSuccess { order.record("all was read") }
-            #expect(try await api.cli("PING").text == "PONG")
+            #expect(try await api.send("PING").text == "PONG")
             try await channel.closeFuture.get()
             #expect(order.recorded == ["an answer", "all was read"])
         }

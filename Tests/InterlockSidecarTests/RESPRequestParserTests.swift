@@ -68,8 +68,8 @@ struct RESPRequestParserTests {
     }
 
     @Test("Empty lines and arrays are skipped", arguments: ["\r\n", "\n", "   \r\n", "*0\r\n", "*-1\r\n"])
-    func nothing(text: String) {
-        #expect(parse(text).0 == .nothing(consumed: text.utf8.count))
+    func empty(text: String) {
+        #expect(parse(text).0 == .empty(consumed: text.utf8.count))
     }
 
     @Test(
@@ -85,7 +85,7 @@ struct RESPRequestParserTests {
 
     @Test("Lines and whole commands have maximum lengths")
     func bounds() {
-        #expect(isMalformed(String(repeating: "x", count: RESPRequestParser.longestLine + 2)))
+        #expect(isMalformed(String(repeating: "x", count: RESPRequestParser.maximumLineLength + 2)))
         let bulk = "$65536\r\n" + String(repeating: "x", count: 65536) + "\r\n"
         #expect(isMalformed("*17\r\n" + String(repeating: bulk, count: 17)))
     }

@@ -10,7 +10,7 @@ struct RESPRetryTests {
     func ownerAsksAgain(options: String, greeting: String) async throws {
         try await RESPTestAPI.with { api in
             let acquire = "LOCK.ACQUIRE orders 30000 OWNER me\(options)\r\n"
-            let answer = try await api.exchange(greeting + acquire + acquire + acquire + "ECHO done\r\n", enough: "done\r\n")
+            let answer = try await api.exchange(greeting + acquire + acquire + acquire + "ECHO done\r\n", until: "done\r\n")
             // Each reply contains the token, not nil.
             #expect(answer.split(separator: "$2\r\nme\r\n", omittingEmptySubsequences: false).count == 4, "\(answer)")
             #expect(answer.contains("$4\r\ndone\r\n"))
@@ -39,7 +39,7 @@ struct RESPRetryTests {
         try await RESPTestAPI.with { api in
             for call in Self.calls {
                 let answer = try await api.exchange(
-                    "HELLO \(version)\r\n\(call)\r\n\(call)\r\nECHO done\r\n", enough: "$4\r\ndone\r\n")
+                    "HELLO \(version)\r\n\(call)\r\n\(call)\r\nECHO done\r\n", until: "$4\r\ndone\r\n")
                 // Over RESP3, pushes about leases may arrive at any time.
                 #expect(answer.contains("$4\r\ndone\r\n"), "\(call): \(answer)")
             }
@@ -49,9 +49,9 @@ struct RESPRetryTests {
             }
             let twice = all.map { "\($0)\r\n\($0)\r\n" }.joined()
             let answer = try await api.exchange(
-                "HELLO \(version)\r\n\(twice)ECHO done\r\n", enough: "$4\r\ndone\r\n")
+                "HELLO \(version)\r\n\(twice)ECHO done\r\n", until: "$4\r\ndone\r\n")
             #expect(answer.contains("$4\r\ndone\r\n"))
-            #expect(try await api.cli("PING").text == "PONG")
+            #expect(try await api.send("PING").text == "PONG")
         }
     }
 

@@ -35,7 +35,7 @@ struct RESPServerStateMachineTests {
     @Test("1,024 pending commands pause reading, and one reply resumes it")
     func pipeline() {
         var machine = Machine(.plain)
-        Self.take(Machine.longestPipeline, &machine)
+        Self.take(Machine.maximumPipeline, &machine)
         #expect(machine.nextCommand(isRedisBusy: false) == .none)
         #expect(machine.readRequested(input: 100, isRedisBusy: false) == .none)
         #expect(machine.resume(input: 100, isRedisBusy: false) == .none)
@@ -66,14 +66,14 @@ struct RESPServerStateMachineTests {
     @Test("While Redis is busy, 17 commands may be pending, and one more each interval")
     func extraCommand() {
         var machine = Machine(.plain)
-        Self.take(Machine.quota + 1, &machine, isRedisBusy: true)
-        #expect(machine.nextCommand(isRedisBusy: true) == .planRelief)
+        Self.take(Machine.maximumPendingWhileBusy + 1, &machine, isRedisBusy: true)
+        #expect(machine.nextCommand(isRedisBusy: true) == .planExtraCommand)
         #expect(machine.nextCommand(isRedisBusy: true) == .none)
         #expect(machine.readRequested(input: 0, isRedisBusy: true) == .none)
-        #expect(machine.reliefCame() == .resume)
+        #expect(machine.extraCommandGranted() == .resume)
         #expect(machine.resume(input: 0, isRedisBusy: true) == .read)
         Self.take(1, &machine, isRedisBusy: true)
-        #expect(machine.nextCommand(isRedisBusy: true) == .planRelief)
+        #expect(machine.nextCommand(isRedisBusy: true) == .planExtraCommand)
         #expect(machine.nextCommand(isRedisBusy: false) == .take)
     }
 
@@ -137,8 +137,8 @@ struct RESPServerStateMachineTests {
         #expect(machine.writabilityChanged(true) == .write)
         #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
         #expect(machine.writabilityChanged(false) == .watchStall)
-        #expect(machine.written(Machine.longestOutput, input: 0, mayWrite: true) == .none)
-        #expect(machine.written(Machine.longestOutput + 1, input: 0, mayWrite: true) == .drop)
+        #expect(machine.written(Machine.maximumOutput, input: 0, mayWrite: true) == .none)
+        #expect(machine.written(Machine.maximumOutput + 1, input: 0, mayWrite: true) == .drop)
         #expect(machine.endedBy == .sidecar)
         #expect(machine.written(10, input: 0, mayWrite: true) == .discard)
         #expect(machine.flush() == .none)
@@ -170,8 +170,8 @@ struct RESPServerStateMachineTests {
         #expect(machine.closeAfterReplies(endedBy: .sidecar) == .planFlush)
         #expect(machine.flush() == .write)
         #expect(machine.bytesReceived() == .discard)
-        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .planRelief)
-        #expect(machine.reliefCame() == .read)
+        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .planExtraCommand)
+        #expect(machine.extraCommandGranted() == .read)
         #expect(Self.answer(&machine) == .planFlush)
         #expect(machine.writabilityChanged(false) == .watchStall)
         #expect(Self.answer(&machine) == .none)
@@ -189,7 +189,7 @@ struct RESPServerStateMachineTests {
         #expect(Self.answer(&machine) == .planFlush)
         #expect(Self.answer(&machine) == .none)
         #expect(machine.flush() == (isPlain ? .writeAndLinger : .writeAndClose))
-        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .planRelief)
+        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .planExtraCommand)
         #expect(machine.inputEnded(input: 0) == .close)
     }
 
@@ -198,7 +198,7 @@ struct RESPServerStateMachineTests {
         var machine = Machine(.plain)
         Self.take(1, &machine)
         #expect(machine.awaitSlice() == .awaitSlice)
-        #expect(machine.closeBehindOutput() == .none)
+        #expect(machine.closeAfterOutput() == .none)
         #expect(machine.sliceGranted() == .take)
         Self.take(3, &machine)
         #expect(machine.sliceUsed() == .close)
@@ -211,9 +211,9 @@ struct RESPServerStateMachineTests {
         var machine = Machine(.plain)
         Self.take(2, &machine)
         #expect(Self.answer(&machine) == .planFlush)
-        #expect(machine.closeBehindOutput() == .writeAndClose)
+        #expect(machine.closeAfterOutput() == .writeAndClose)
         #expect(Self.answer(&machine) == .discard)
-        #expect(machine.closeBehindOutput() == .none)
+        #expect(machine.closeAfterOutput() == .none)
     }
 
     @Test("A revoked key cancels the calls, and commands that wait for a slice are not run")
@@ -227,7 +227,7 @@ struct RESPServerStateMachineTests {
         let calls = machine.revoke()
         #expect(calls.count == 1)
         if case .lock(7)? = calls.first {} else { Issue.record("\(calls)") }
-        #expect(machine.closeBehindOutput() == .writeAndClose)
+        #expect(machine.closeAfterOutput() == .writeAndClose)
         #expect(machine.sliceGranted() == .none)
         #expect(machine.sliceUsed() == .none)
         #expect(machine.end().isEmpty)
@@ -237,8 +237,8 @@ struct RESPServerStateMachineTests {
     @Test("Commands left at the end of the input run before the connection closes, even if Redis is busy")
     func inputEnds() {
         var machine = Machine(.plain)
-        Self.take(Machine.quota + 1, &machine, isRedisBusy: true)
-        #expect(machine.nextCommand(isRedisBusy: true) == .planRelief)
+        Self.take(Machine.maximumPendingWhileBusy + 1, &machine, isRedisBusy: true)
+        #expect(machine.nextCommand(isRedisBusy: true) == .planExtraCommand)
         #expect(machine.inputEnded(input: 100) == .awaitSlice)
         #expect(machine.flush() == .write)
         #expect(machine.sliceGranted() == .take)
@@ -279,7 +279,7 @@ struct RESPServerStateMachineTests {
         // A write within the slice fails.
         #expect(machine.closed(input: 100) == .leave)
         #expect(machine.awaitSlice() == .awaitSlice)
-        #expect(machine.isUnread)
+        #expect(machine.isChannelClosed)
         #expect(Self.answer(&machine) == .discard)
         machine.sliceEnds()
         #expect(machine.closed(input: 100) == .none)

@@ -33,28 +33,28 @@ struct RESPTestAPI {
 
     /// Returns the listener's reply to a command given by its words.
     @discardableResult
-    func cli(_ words: String...) async throws -> RedisReply { try await cli(words) }
+    func send(_ words: String...) async throws -> RedisReply { try await send(words) }
 
-    func cli(_ words: [String]) async throws -> RedisReply {
+    func send(_ words: [String]) async throws -> RedisReply {
         try await client.send(AnyCommand(words), timeout: .seconds(30))
     }
 
     /// Returns the first word of the error reply; `nil` if the reply is not an error.
-    func errorWord(_ words: String...) async throws -> String? {
+    func errorCode(_ words: String...) async throws -> String? {
         guard case .error(let error) = try await client.send(AnyCommand(words)) else { return nil }
         return error.message.split(separator: " ").first.map(String.init)
     }
 
     /// Returns the number of the listener's connections, including that of the well-behaved client.
     func connections() async throws -> Int {
-        let report = try await cli("INFO").text ?? ""
+        let report = try await send("INFO").text ?? ""
         let line = report.split(separator: "\r\n").first { $0.hasPrefix("connected_clients:") }
         return line.flatMap { Int($0.dropFirst("connected_clients:".count)) } ?? -1
     }
 
-    /// Sends `bytes` on its own connection, and reads until the listener closes it or the text contains `enough`.
-    func exchange(_ bytes: String, enough: String? = nil) async throws -> String {
-        try await RawConnection.exchange(port: port, bytes, enough: enough)
+    /// Sends `bytes` on its own connection, and reads until the listener closes it or the text contains `until`.
+    func exchange(_ bytes: String, until: String? = nil) async throws -> String {
+        try await RawConnection.exchange(port: port, bytes, until: until)
     }
 
     /// Returns a client with its own connection.
@@ -68,7 +68,7 @@ struct RESPTestAPI {
     }
 
     /// Returns client settings that accept any certificate and limit TLS to `version`.
-    static func trusting(upTo version: TLSVersion) -> TLSConfiguration {
+    static func clientTLS(upTo version: TLSVersion) -> TLSConfiguration {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.certificateVerification = .none
         configuration.minimumTLSVersion = .tlsv1
@@ -102,7 +102,7 @@ struct RESPTestAPI {
             let access = AccessControl(keys: keys)
             let setup = ListenerSetup(
                 coordinator: coordinator, access: access, certificate: certificate, listen: listen,
-                metrics: metrics, logger: logger, liveView: try await LiveHub.begun(for: coordinator).source)
+                metrics: metrics, logger: logger, liveView: try await LiveHub.start(for: coordinator).source)
             let api = RESPListener(setup: setup, loginTimeout: loginTimeout, stallTimeout: stallTimeout) { bound.yield($0) }
             let group = ServiceGroup(configuration: .init(services: [coordinator, api], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
@@ -117,7 +117,7 @@ struct RESPTestAPI {
                 address.connectTimeout = .seconds(20)
                 address.commandTimeout = .seconds(20)
                 address.password = keys.first?.secret
-                if tls != nil { address.tls = Self.trusting(upTo: .tlsv13) }
+                if tls != nil { address.tls = Self.clientTLS(upTo: .tlsv13) }
                 let client = RedisClient(configuration: address)
                 let result: Result<Void, any Error>
                 do {

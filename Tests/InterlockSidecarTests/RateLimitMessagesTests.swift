@@ -33,7 +33,7 @@ struct RateLimitMessagesTests {
         for _ in 0..<200 {
             let request = Self.request(&random)
             var bytes: [UInt8] = try request.serializedBytes()
-            let query = RateLimitQuestion(plain: ByteBuffer(bytes: bytes))
+            let query = RateLimitQuery(plain: ByteBuffer(bytes: bytes))
             let isPlain = request.descriptors.allSatisfy { !$0.hasLimit && !$0.hasHitsAddend && !$0.isNegativeHits }
             #expect((query != nil) == (isPlain && !request.domain.isEmpty && !request.descriptors.isEmpty))
             if let query {
@@ -47,7 +47,7 @@ struct RateLimitMessagesTests {
                 case 1: bytes.append(UInt8(truncatingIfNeeded: random.next()))
                 default: bytes.removeLast()
                 }
-                guard !bytes.isEmpty, let other = RateLimitQuestion(plain: ByteBuffer(bytes: bytes)) else { break }
+                guard !bytes.isEmpty, let other = RateLimitQuery(plain: ByteBuffer(bytes: bytes)) else { break }
                 #expect(try other == Self.query(Request(serializedBytes: bytes)))
             }
         }
@@ -58,17 +58,17 @@ struct RateLimitMessagesTests {
     func largeQueries() throws {
         var request = Request()
         request.domain = "edge"
-        request.descriptors = [.with { $0.entries = Array(repeating: .with { $0.key = "k" }, count: DescriptorEntry.most) }]
-        #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
+        request.descriptors = [.with { $0.entries = Array(repeating: .with { $0.key = "k" }, count: DescriptorEntry.maximum) }]
+        #expect(try RateLimitQuery(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
         request.descriptors[0].entries.append(.init())
-        #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)
+        #expect(try RateLimitQuery(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)
         request.descriptors = Array(repeating: .init(), count: RateLimitService.maximumDescriptors)
-        #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
+        #expect(try RateLimitQuery(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
         request.descriptors.append(.init())
-        #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)
+        #expect(try RateLimitQuery(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)
         // The value has 32 bits; the generated type drops any higher bits.
-        #expect(RateLimitQuestion(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 5]))?.asks[0].cost == 5)
-        #expect(RateLimitQuestion(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 0x85, 0x80, 0x80, 0x80, 0x10])) == nil)
+        #expect(RateLimitQuery(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 5]))?.requested[0].cost == 5)
+        #expect(RateLimitQuery(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 0x85, 0x80, 0x80, 0x80, 0x10])) == nil)
     }
 
     @Test("Fields after unknown groups count as the generated type counts them")
@@ -215,9 +215,10 @@ struct RateLimitMessagesTests {
     }
 
     /// Returns the query that the generated type decodes, for plain requests only.
-    private static func query(_ request: Request) -> RateLimitQuestion {
-        RateLimitQuestion(
-            domain: request.domain, asks: request.descriptors.compactMap { DescriptorAsk($0, hits: request.hitsAddend) })
+    private static func query(_ request: Request) -> RateLimitQuery {
+        RateLimitQuery(
+            domain: request.domain,
+            requested: request.descriptors.compactMap { RequestedDescriptor($0, hits: request.hitsAddend) })
     }
 
     private static func status(_ random: inout SeededRandom) -> DescriptorStatus {

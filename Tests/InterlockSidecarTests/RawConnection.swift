@@ -35,10 +35,10 @@ enum RawConnection {
         }
     }
 
-    /// Sends `bytes`, and reads until the other side closes or the text contains `enough`.
-    static func exchange(port: Int, _ bytes: String, enough: String? = nil) async throws -> String {
+    /// Sends `bytes`, and reads until the other side closes or the text contains `until`.
+    static func exchange(port: Int, _ bytes: String, until: String? = nil) async throws -> String {
         try await exchange(port: port, ByteBuffer(string: bytes)) { received in
-            enough.map { received.contains($0) } ?? false
+            until.map { received.contains($0) } ?? false
         }
     }
 

@@ -20,7 +20,7 @@ struct ReloadTests {
         arguments: ["", services, "auth: { keys: [] }\n" + services])
     func allKeys(yaml: String) throws {
         let running = try Self.load(Self.keys + Self.services)
-        let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml).refuseLosses(since: running) }
+        let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml).rejectLosses(since: running) }
         #expect(error?.description.contains("auth.keys") == true && error?.description.contains("ops") == true)
     }
 
@@ -29,16 +29,16 @@ struct ReloadTests {
         arguments: ["", "# services:\n", "log: {}"])
     func nothing(yaml: String) throws {
         let running = try Self.load(Self.services)
-        let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml).refuseLosses(since: running) }
+        let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml).rejectLosses(since: running) }
         #expect(error?.description.contains("empty or truncated") == true)
-        try Self.load(yaml).refuseLosses(since: Self.load(yaml))
+        try Self.load(yaml).rejectLosses(since: Self.load(yaml))
     }
 
     @Test("A reload applies other keys and services, and names the removed ones")
     func removals() throws {
         let running = try Self.load(Self.keys + Self.services)
         let new = try Self.load("auth: { keys: [ { name: web, key: web-secret, role: use } ] }\nservices: { shop: {} }\n")
-        try new.refuseLosses(since: running)
+        try new.rejectLosses(since: running)
         #expect(new.removals(since: running) == ["keys": "ops", "services": "catalog"])
         #expect(running.removals(since: running) == [:])
     }
@@ -49,7 +49,7 @@ struct ReloadTests {
         running.listen.tls = TLSSettings(certificate: "a", key: "b", grpcClientAuthorities: "c")
         var new = running
         new.listen.tls?.grpcClientAuthorities = nil
-        let error = #expect(throws: ConfigurationError.self) { try new.refuseLosses(since: running) }
+        let error = #expect(throws: ConfigurationError.self) { try new.rejectLosses(since: running) }
         #expect(error?.description.contains("listen.tls.grpc_client_ca") == true)
     }
 
@@ -65,7 +65,7 @@ struct ReloadTests {
             ("tracing: { endpoint: 'http://a' }", "tracing"), ("locks: { max_ttl: 7m }", "locks"),
             ("fleet_size: 7", "fleet_size"), ("rls: { timeout: 7ms }", "rls.timeout"),
         ] {
-            let changes = try Self.load(yaml).changesOfStart(since: running)
+            let changes = try Self.load(yaml).changesNeedingRestart(since: running)
             #expect(changes.contains(name), "\(yaml): \(changes)")
         }
     }

@@ -25,15 +25,15 @@ struct RequiredSubjectTests {
                 ["LIMIT.TAKE", "partner"], ["LIMIT.TAKE", "partner", "WAIT", "1000"], ["PERMIT.ACQUIRE", "partner"],
                 ["PERMIT.ACQUIRE", "partner", "WAIT", "1000"],
             ] {
-                let message = Self.message(try await api.cli(words))
+                let message = Self.message(try await api.send(words))
                 #expect(message?.hasPrefix("INVALID ") == true, "\(words)")
                 #expect(Self.isExplained(message), "\(message ?? "")")
             }
-            #expect(try await api.errorWord("LIMIT.TAKE", "partner", "SUBJECT", "tenant-7") == nil)
-            #expect(try await api.errorWord("PERMIT.ACQUIRE", "partner", "SUBJECT", "tenant-7") == nil)
+            #expect(try await api.errorCode("LIMIT.TAKE", "partner", "SUBJECT", "tenant-7") == nil)
+            #expect(try await api.errorCode("PERMIT.ACQUIRE", "partner", "SUBJECT", "tenant-7") == nil)
             // Calls that arrive together are batched, and each is answered.
             let replies = try await api.exchange(
-                String(repeating: "LIMIT.TAKE partner\r\n", count: 3) + "PING\r\n", enough: "+PONG\r\n")
+                String(repeating: "LIMIT.TAKE partner\r\n", count: 3) + "PING\r\n", until: "+PONG\r\n")
             let refused = replies.split(separator: "\r\n").filter { $0.hasPrefix("-INVALID ") }
             #expect(refused.count == 3, "\(replies)")
         }
@@ -75,10 +75,10 @@ struct RequiredSubjectTests {
         let lenient = ServiceDefinition(
             name: "partner", limits: [LimitDefinition(name: "tenant", limit: 100, window: .seconds(60), isPerSubject: true)])
         try await RESPTestAPI.with(services: [lenient]) { api in
-            let before = try await api.errorWord("PERMIT.ACQUIRE", "partner")
+            let before = try await api.errorCode("PERMIT.ACQUIRE", "partner")
             #expect(before == nil)
             try await api.coordinator.reload(services: [Self.service])
-            let after = try await api.errorWord("PERMIT.ACQUIRE", "partner")
+            let after = try await api.errorCode("PERMIT.ACQUIRE", "partner")
             #expect(after == "INVALID")
         }
     }

@@ -101,7 +101,7 @@ struct RevokedKeyTests {
                 HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                 Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nwelcome
                 """)
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(keys: Self.keys, upstream: upstream) { proxy in
@@ -125,7 +125,7 @@ struct RevokedKeyTests {
         let upstream: TestUpstream.Handler = { call in
             defer { disconnected.yield() }
             try await call.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
-            while try await call.more() != nil {}
+            while try await call.nextBytes() != nil {}
             throw TestUpstream.Close()
         }
         try await ProxyTestAPI.with(keys: Self.keys, upstream: upstream) { proxy in
@@ -137,7 +137,7 @@ struct RevokedKeyTests {
             }
             #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("\r\n0\r\n\r\n"))
             for await _ in disconnections { break }
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 

@@ -54,7 +54,7 @@ struct SliceSchedulerTests {
                     pieces -= 1
                     loop.now += cost * 1_000
                     loop.completed.append(name)
-                } while pieces > 0 && slices.mayGoOn
+                } while pieces > 0 && slices.mayContinue
                 if pieces > 0 { continueLater() }
             }
         }

@@ -103,6 +103,6 @@ extension TestUpstream.Call {
     /// Reads a body of the length announced in the head.
     mutating func takeBody() async throws {
         var remaining = values("content-length").first.flatMap { Int($0) } ?? 0
-        while remaining > 0, let more = try await more() { remaining -= more.readableBytes }
+        while remaining > 0, let nextBytes = try await nextBytes() { remaining -= nextBytes.readableBytes }
     }
 }

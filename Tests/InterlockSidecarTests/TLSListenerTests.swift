@@ -139,7 +139,7 @@ struct TLSListenerTests {
                     let silent = try await fill(api.port)
                     #expect(try await Self.negotiatedProtocol(port: api.port, offering: []) == nil)
                     // The client that has authenticated keeps its slot.
-                    #expect(try await api.cli("PING").text == "PONG")
+                    #expect(try await api.send("PING").text == "PONG")
                     for channel in silent { try? await channel.close() }
                 }
             default:

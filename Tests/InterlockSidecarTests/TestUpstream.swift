@@ -28,7 +28,7 @@ final class TestUpstream: Sendable {
         }
 
         /// Returns the next bytes after the head; `nil` if the other side has closed.
-        mutating func more() async throws -> ByteBuffer? {
+        mutating func nextBytes() async throws -> ByteBuffer? {
             if unread.readableBytes > 0 {
                 defer { unread.clear() }
                 return unread
@@ -121,8 +121,8 @@ final class TestUpstream: Sendable {
                     try await handler(&call)
                     (iterator, unread) = (call.inbound, call.unread)
                 }
-                guard var more = try await iterator.next() else { return }
-                unread.writeBuffer(&more)
+                guard var nextBytes = try await iterator.next() else { return }
+                unread.writeBuffer(&nextBytes)
             }
         }
     }

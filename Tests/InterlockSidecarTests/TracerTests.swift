@@ -80,14 +80,14 @@ struct TracerTests {
         let queue = SpanQueue()
         let tracer = Self.tracer(1, queue: queue)
         tracer.begin("a", kind: .server, parent: nil)?.end()
-        #expect(!queue.hasMany)
+        #expect(!queue.hasBatch)
         for _ in 0..<(SpanQueue.capacity + 9) { tracer.begin("a", kind: .server, parent: nil)?.end() }
-        #expect(queue.hasMany)
+        #expect(queue.hasBatch)
         let (batches, dropped) = queue.take()
         #expect(batches.reduce(0) { $0 + $1.count } == SpanQueue.capacity)
         #expect(dropped == 10)
         #expect(queue.take().dropped == 0)
-        #expect(!queue.hasMany)
+        #expect(!queue.hasBatch)
     }
 
     @Test("Cancellation ends the sending of spans")

@@ -41,7 +41,7 @@ struct TunnelStateMachineTests {
         now = now.advanced(byMilliseconds: 999)
         #expect(machine.alarm(now: now) == .setAlarm)
         now = now.advanced(byMilliseconds: 1)
-        #expect(machine.due == now)
+        #expect(machine.alarmAt == now)
         #expect(machine.alarm(now: now) == .close)
     }
 

@@ -15,7 +15,7 @@ struct UpstreamReuseTests {
     }
 
     private static func expectNoFailure(_ proxy: ProxyTestAPI) async throws {
-        try await proxy.isSettled()
+        try await proxy.untilOutcomesReported()
         let breaker = try await proxy.api.coordinator.breaker(service: "shop")
         #expect(breaker.state == .closed && breaker.fleet.trips == 0)
     }
@@ -36,7 +36,7 @@ struct UpstreamReuseTests {
             if requests.contains(number) { throw TestUpstream.Close() }
             if let length = call.values("content-length").first.flatMap({ Int($0) }) {
                 var received = 0
-                while received < length, let more = try await call.more() { received += more.readableBytes }
+                while received < length, let nextBytes = try await call.nextBytes() { received += nextBytes.readableBytes }
             }
             try await call.answer("200 OK", [], "\(number)")
         }
@@ -96,7 +96,7 @@ struct UpstreamReuseTests {
             upstream: { call in
                 try await call.answer("200 OK")
                 // The connection closes far earlier than by default.
-                while try await call.more() != nil {}
+                while try await call.nextBytes() != nil {}
                 isClosed.withLockedValue { $0 = true }
                 throw TestUpstream.Close()
             }

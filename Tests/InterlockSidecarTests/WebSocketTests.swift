@@ -19,7 +19,7 @@ struct WebSocketTests {
     private static func echo(_ first: String = "") -> TestUpstream.Handler {
         { call in
             try await call.send(change + first)
-            while let more = try await call.more() { try await call.send(more) }
+            while let nextBytes = try await call.nextBytes() { try await call.send(nextBytes) }
             throw TestUpstream.Close()
         }
     }
@@ -41,7 +41,7 @@ struct WebSocketTests {
                 #expect(head.ranges(of: "\r\n" + field).count == 1, "\(field) in \(head)")
             }
             // The permit covered only the switch of protocols.
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 
@@ -51,7 +51,9 @@ struct WebSocketTests {
         try await ProxyTestAPI.with(upstream: { call in
             try await call.send(Self.change)
             var receivedCount = 0
-            while receivedCount < message.utf8.count, let more = try await call.more() { receivedCount += more.readableBytes }
+            while receivedCount < message.utf8.count, let nextBytes = try await call.nextBytes() {
+                receivedCount += nextBytes.readableBytes
+            }
             try await call.send(message + "\(receivedCount)")
             throw TestUpstream.Close()
         }) { proxy in
@@ -68,7 +70,7 @@ struct WebSocketTests {
             defer { disconnected.yield() }
             try await Self.echo()(&call)
         }) { proxy in
-            _ = try await RawConnection.exchange(port: proxy.client.port, Self.request, enough: "\r\n\r\n")
+            _ = try await RawConnection.exchange(port: proxy.client.port, Self.request, until: "\r\n\r\n")
             for await _ in disconnections { break }
         }
         try await ProxyTestAPI.with(upstream: { call in
@@ -117,12 +119,12 @@ struct WebSocketTests {
             configure: { $0.upstream?.retries.attempts = 0 },
             upstream: { call in
                 try await call.send(answer)
-                while try await call.more() != nil {}
+                while try await call.nextBytes() != nil {}
             }
         ) { proxy in
-            let answer = try await RawConnection.exchange(port: proxy.client.port, request, enough: "upstream_failed")
+            let answer = try await RawConnection.exchange(port: proxy.client.port, request, until: "upstream_failed")
             #expect(answer.contains(" 502 ") && !answer.contains(" 101 "), "\(answer)")
-            try await proxy.isSettled()
+            try await proxy.untilOutcomesReported()
         }
     }
 

@@ -211,7 +211,7 @@ struct ClusterTests {
     @Test("The minimal ACL allows every command that is used")
     func minimalACL() async throws {
         try await ClusterFleet.withFleet { fleet in
-            let command = try LeastACLTests.documented() + LeastACLTests.documentedForClusters()
+            let command = try MinimalACLTests.documented() + MinimalACLTests.documentedForClusters()
             for member in await fleet.members { _ = try await member.server.ask(command) }
             let url = await fleet.url.replacing("://", with: "://sidecar:secret@")
             try await Self.withCoordinators(of: 2, fleet, url: url) { coordinators in

@@ -71,7 +71,7 @@ struct ConfigurationDriftTests {
             try await fleet.sidecars[0].reload(services: [Self.before, ServiceDefinition(name: "mail")])
             try await eventually(within: .seconds(20), "the other has read its configuration") {
                 try await fleet.sidecars[1].fleet().contains {
-                    $0.configuration == ConfigurationDigest([Self.before, ServiceDefinition(name: "mail")]).whole
+                    $0.configuration == ConfigurationDigest([Self.before, ServiceDefinition(name: "mail")]).combined
                 }
             }
             // Each listing is also a heartbeat; its comparison is complete once the next listing returns.
@@ -124,7 +124,7 @@ struct ConfigurationDriftTests {
             for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: ["catalog"]) }
             try await fleet.sidecars[1].reload(services: [last])
             try await eventually(within: .seconds(20), "the list has the new digest") {
-                try await sidecar.fleet().contains { $0.configuration == ConfigurationDigest([last]).whole }
+                try await sidecar.fleet().contains { $0.configuration == ConfigurationDigest([last]).combined }
             }
             // Two more listings complete the comparison of the last list and of the digests read for it.
             for _ in 0..<2 { _ = try await sidecar.fleet() }
@@ -138,15 +138,15 @@ struct ConfigurationDriftTests {
         try await Fleet.run(services: [Self.before]) { fleet in
             let sidecar = fleet.sidecars[0]
             func published() async throws -> String? { try await sidecar.fleet().first?.configuration }
-            #expect(try await published() == ConfigurationDigest([Self.before]).whole)
+            #expect(try await published() == ConfigurationDigest([Self.before]).combined)
             try await fleet.cli("CONFIG", "SET", "maxmemory", "1")
             try await sidecar.reload(services: [Self.after])
             // The listing returns after Redis has rejected the reload's write.
             _ = try await sidecar.fleet()
             try await fleet.cli("CONFIG", "SET", "maxmemory", "0")
-            #expect(try await published() == ConfigurationDigest([Self.before]).whole)
+            #expect(try await published() == ConfigurationDigest([Self.before]).combined)
             try await eventually(within: .seconds(20), "a later heartbeat publishes it") {
-                try await published() == ConfigurationDigest([Self.after]).whole
+                try await published() == ConfigurationDigest([Self.after]).combined
             }
         }
     }
@@ -160,7 +160,7 @@ struct ConfigurationDriftTests {
                 let digest = id == others.last ? other : own
                 try await fleet.cli("ZADD", "interlock:fleet", "9999999999999", id)
                 try await fleet.cli(
-                    "HSET", "interlock:fleet:\(id)", "configuration", digest.whole, "services", digest.text)
+                    "HSET", "interlock:fleet:\(id)", "configuration", digest.combined, "services", digest.text)
             }
             try await eventually(within: .seconds(20), "the difference is found") {
                 _ = try await fleet.sidecars[0].fleet()

@@ -117,7 +117,7 @@ struct CounterLifetimeTests {
             let bucket = [DescriptorEntry(key: "tenant", value: "acme")]
             let session = try await sidecar.eventLoop.submit {
                 let session = try #require(
-                    sidecar.callsOnEventLoop().beginQuotas(
+                    sidecar.callsOnEventLoop().beginQuotaSession(
                         domain: "edge", address: "10.0.0.1", isReturning: false
                     ) { _ in })
                 session.report([QuotaUsage(bucket: bucket, requests: 5)])

@@ -15,8 +15,8 @@ struct DomainTests {
             isAligned: isAligned)
     }
 
-    static func ask(_ key: String, _ value: String = "x", cost: Int64 = 1) -> DescriptorAsk {
-        DescriptorAsk(entries: [DescriptorEntry(key: key, value: value)], cost: cost)
+    static func ask(_ key: String, _ value: String = "x", cost: Int64 = 1) -> RequestedDescriptor {
+        RequestedDescriptor(entries: [DescriptorEntry(key: key, value: value)], cost: cost)
     }
 
     static func settings(
@@ -31,19 +31,19 @@ struct DomainTests {
     }
 
     /// Returns whether the request is over its limit, which descriptors are over theirs, and what remains of each.
-    private static func decided(_ fleet: Fleet, _ asks: DescriptorAsk...) async throws -> (
+    private static func decided(_ fleet: Fleet, _ requested: RequestedDescriptor...) async throws -> (
         isOver: Bool, over: [Bool], remaining: [Int64]
     ) {
-        let answer = try #require(try await fleet.sidecars[0].decide("edge", asks))
+        let answer = try #require(try await fleet.sidecars[0].decide("edge", requested))
         return (answer.isOverLimit, answer.statuses.map(\.isOverLimit), answer.statuses.map(\.remaining))
     }
 
     /// Makes a request, and expects these descriptors to be over their limits or these counts to remain.
     private static func expect(
-        _ fleet: Fleet, _ asks: DescriptorAsk..., over: [Bool]? = nil, remaining: [Int64]? = nil,
+        _ fleet: Fleet, _ requested: RequestedDescriptor..., over: [Bool]? = nil, remaining: [Int64]? = nil,
         sourceLocation: SourceLocation = #_sourceLocation
     ) async throws {
-        let answer = try #require(try await fleet.sidecars[0].decide("edge", asks), sourceLocation: sourceLocation)
+        let answer = try #require(try await fleet.sidecars[0].decide("edge", requested), sourceLocation: sourceLocation)
         if let over {
             #expect(answer.statuses.map(\.isOverLimit) == over, sourceLocation: sourceLocation)
             #expect(answer.isOverLimit == over.contains(true), sourceLocation: sourceLocation)
@@ -235,7 +235,7 @@ struct DomainTests {
         var special = DescriptorRule(key: "special", limit: Self.rate(1000))
         special.replaces = ["general"]
         try await Fleet.run(domains: Self.settings([general, special])) { fleet in
-            func overriding(_ key: String) -> DescriptorAsk {
+            func overriding(_ key: String) -> RequestedDescriptor {
                 var ask = Self.ask(key)
                 ask.override = .init(limit: 5, window: .seconds(3600), name: "1h")
                 return ask
@@ -283,10 +283,10 @@ struct DomainTests {
         try await Fleet.run(domains: settings) { fleet in
             await fleet.server.kill()
             try await eventually("the sidecar has noticed it") { await !fleet.sidecars[0].isReady }
-            for (asks, cause) in [
+            for (requested, cause) in [
                 ([Self.ask("never"), Self.ask("ip")], DescriptorAnswer.Cause.limit), ([Self.ask("ip")], .redis),
             ] {
-                let answer = try #require(try await fleet.sidecars[0].decide("edge", asks))
+                let answer = try #require(try await fleet.sidecars[0].decide("edge", requested))
                 #expect(answer.isOverLimit && answer.cause == cause)
             }
         }

@@ -44,7 +44,7 @@ struct Fleet {
                 await sidecar.untilReady()
             }
             let fleet = Fleet(server: server, sidecars: sidecars, redis: redis)
-            try await fleet.untilEveryoneListens()
+            try await fleet.untilAllSubscribed()
             let result: Result<Void, any Error>
             do {
                 try await body(fleet)
@@ -65,7 +65,7 @@ struct Fleet {
     }
 
     /// Waits until all sidecars have subscribed, because messages without a subscriber are lost.
-    func untilEveryoneListens() async throws {
+    func untilAllSubscribed() async throws {
         let channel = sidecars[0].keys.events
         let expected = Int64(sidecars.count)
         try await eventually(within: .seconds(10), "every sidecar has subscribed") {

@@ -14,10 +14,10 @@ struct FleetListTests {
     @Test("Each live sidecar is listed with what it publishes about itself")
     func members() async throws {
         try await Fleet.run(of: 2, services: Self.services) { fleet in
-            try await fleet.untilEveryoneIsKnown()
+            try await fleet.untilFleetIsKnown()
             let members = try await fleet.sidecars[0].fleet()
             #expect(members.map(\.id) == fleet.sidecars.map(\.id).sorted())
-            let digest = ConfigurationDigest(Self.services).whole
+            let digest = ConfigurationDigest(Self.services).combined
             for member in members {
                 #expect(member.host == "test")
                 #expect(member.version == "unknown")
@@ -36,7 +36,7 @@ struct FleetListTests {
             try await fleet.sidecars[0].reload(services: Self.services.reversed())
             #expect(try await published() == before)
             try await fleet.sidecars[0].reload(services: [Self.services[0]])
-            #expect(try await published() == ConfigurationDigest([Self.services[0]]).whole)
+            #expect(try await published() == ConfigurationDigest([Self.services[0]]).combined)
         }
     }
 

@@ -79,7 +79,7 @@ struct ForcedBreakerTests {
             await #expect(throws: InterlockError.self) {
                 try await sidecar.forceBreaker(service: "catalog", to: nil, forMilliseconds: 1, by: "ops")
             }
-            let long = String(repeating: "x", count: BreakerSnapshot.longestReason + 1)
+            let long = String(repeating: "x", count: BreakerSnapshot.maximumReasonLength + 1)
             await #expect(throws: InterlockError.self) {
                 try await sidecar.forceBreaker(service: "catalog", to: .open, reason: long, by: "ops")
             }

@@ -77,7 +77,7 @@ struct HandOverTests {
                 last = sidecar
                 stillWaiting[sidecar] -= 1
                 // The limit applies only while callers of the other sidecar still wait.
-                if stillWaiting[1 - sidecar] > 0 { #expect(run <= LockQueue.longestTurn) }
+                if stillWaiting[1 - sidecar] > 0 { #expect(run <= LockQueue.maximumGrantsPerTurn) }
             }
         }
     }
@@ -193,7 +193,7 @@ struct HandOverTests {
                 }
                 try await group.waitForAll()
             }
-            #expect(holders.most == 1)
+            #expect(holders.maximum == 1)
             #expect(holders.fencesRose)
             let (entered, counted) = (entries.withLockedValue { $0 }, guarded.withLockedValue { $0 })
             #expect(entered == counted)

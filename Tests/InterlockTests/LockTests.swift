@@ -347,7 +347,7 @@ struct LockTests {
                 }
                 try await group.waitForAll()
             }
-            #expect(holders.most == 1)
+            #expect(holders.maximum == 1)
             #expect(holders.fencesRose)
         }
     }

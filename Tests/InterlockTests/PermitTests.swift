@@ -90,7 +90,7 @@ struct PermitTests {
             _ = try await Self.permit(sidecar)
             let refusal = try #require(try await Self.refusal(sidecar))
             #expect(refusal.reason == .busy)
-            #expect((Bulkhead.shortestRetryMilliseconds...Bulkhead.longestRetryMilliseconds).contains(refusal.retryAfter))
+            #expect((Bulkhead.minimumRetryMilliseconds...Bulkhead.maximumRetryMilliseconds).contains(refusal.retryAfter))
             let remaining = try await sidecar.peek(service: "catalog").remaining
             #expect(remaining == 8)
         }

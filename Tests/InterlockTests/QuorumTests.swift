@@ -289,7 +289,7 @@ struct QuorumTests {
                 }
                 try await group.waitForAll()
             }
-            #expect(holders.most == 1)
+            #expect(holders.maximum == 1)
             #expect(holders.fencesRose)
         }
     }

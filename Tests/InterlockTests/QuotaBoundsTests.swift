@@ -16,7 +16,7 @@ struct QuotaBoundsTests {
                 let calls = sidecar.callsOnEventLoop()
                 let sessions = try (0..<3).map { stream in
                     let session = try #require(
-                        calls.beginQuotas(domain: "edge", address: "10.0.0.\(stream)", isReturning: false) { _ in })
+                        calls.beginQuotaSession(domain: "edge", address: "10.0.0.\(stream)", isReturning: false) { _ in })
                     session.report(
                         (0..<10_000).map { bucket in
                             QuotaUsage(bucket: [DescriptorEntry(key: "tenant", value: "\(stream)-\(bucket)")], requests: 1)
@@ -43,7 +43,7 @@ struct QuotaBoundsTests {
     private static func bucket(_ digest: Int) -> QuotaBudget.Bucket { QuotaBudget.Bucket(dataPlane: "1", digest: digest) }
 
     private static func newBudget() -> QuotaBudget {
-        QuotaBudget(ofClient: .init(buckets: 2, bytes: 100, sessions: 1), ofAll: .init(buckets: 3, bytes: 100, sessions: 2))
+        QuotaBudget(perClient: .init(buckets: 2, bytes: 100, sessions: 1), total: .init(buckets: 3, bytes: 100, sessions: 2))
     }
 
     private static func take(

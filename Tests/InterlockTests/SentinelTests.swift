@@ -88,8 +88,8 @@ struct SentinelTests {
     @Test("The minimal ACLs of servers and Sentinels allow every command that is used")
     func minimalACL() async throws {
         try await SentinelFleet.withFleet { fleet in
-            for server in fleet.servers { _ = try await server.ask(try LeastACLTests.documented() + ["+role"]) }
-            for sentinel in fleet.sentinels { _ = try await sentinel.ask(try LeastACLTests.documented("watcher")) }
+            for server in fleet.servers { _ = try await server.ask(try MinimalACLTests.documented() + ["+role"]) }
+            for sentinel in fleet.sentinels { _ = try await sentinel.ask(try MinimalACLTests.documented("watcher")) }
             let url =
                 fleet.url.replacing("://", with: "://sidecar:secret@") + "?sentinel_username=watcher&sentinel_password=secret"
             try await Self.withCoordinators(fleet, url: url) { coordinators in

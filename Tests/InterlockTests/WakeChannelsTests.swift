@@ -9,7 +9,7 @@ import Testing
 struct WakeChannelsTests {
     private final class Listener: RedisListener {
         var subscribed: Set<String> = []
-        let isFollowing = false
+        let isSubscribed = false
         var onMessage: ((String, [UInt8]) -> Void)?
         var onInvalidated: (([String]?) -> Void)?
         var onSubscribed: (() -> Void)?
@@ -34,12 +34,12 @@ struct WakeChannelsTests {
     @Test("A lock with repeated waits keeps its channel and displaces no other")
     func kept() {
         let (channels, listener) = Self.channels()
-        channels.waits(for: "quiet")
-        channels.waitIsOver(for: "quiet")
-        for _ in 0..<1000 { channels.waitIsOver(for: "quiet") }
+        channels.subscribe(for: "quiet")
+        channels.unsubscribeLater(for: "quiet")
+        for _ in 0..<1000 { channels.unsubscribeLater(for: "quiet") }
         for _ in 0..<1000 {
-            channels.waits(for: "busy")
-            channels.waitIsOver(for: "busy")
+            channels.subscribe(for: "busy")
+            channels.unsubscribeLater(for: "busy")
         }
         #expect(listener.subscribed == ["interlock:wake:0123456789ab:{quiet}", "interlock:wake:0123456789ab:{busy}"])
     }
@@ -47,10 +47,10 @@ struct WakeChannelsTests {
     @Test("The least recently used channels are dropped, but none in use")
     func bounded() {
         let (channels, listener) = Self.channels()
-        channels.waits(for: "waited-for")
+        channels.subscribe(for: "waited-for")
         for number in 0..<1000 {
-            channels.waits(for: "lock-\(number)")
-            channels.waitIsOver(for: "lock-\(number)")
+            channels.subscribe(for: "lock-\(number)")
+            channels.unsubscribeLater(for: "lock-\(number)")
         }
         #expect(listener.subscribed.count == 257)
         #expect(listener.subscribed.contains("interlock:wake:0123456789ab:{waited-for}"))

@@ -273,7 +273,7 @@ struct WithLockTests {
                 }
                 try await group.waitForAll()
             }
-            #expect(holders.most == 1)
+            #expect(holders.maximum == 1)
             #expect(holders.fencesRose)
             let count = runs.withLockedValue { $0 }
             #expect(count == 16 * 20)

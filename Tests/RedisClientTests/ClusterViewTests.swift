@@ -27,10 +27,10 @@ struct ClusterViewTests {
 
     /// Returns the answer of a server. Each claim is the number of a range of 100 hash slots, and the primary of the
     /// range.
-    private static func answer(_ claims: [(Int64, String)], epochs: [String: Int64]) -> ClusterAnswer {
-        ClusterAnswer(
+    private static func answer(_ claims: [(Int64, String)], epochs: [String: Int64]) -> ReportedSlotMap {
+        ReportedSlotMap(
             claims: claims.map { number, primary in
-                ClusterAnswer.Claim(slots: slot(number * 100)...slot(number * 100 + 99), primary: host(primary), id: primary)
+                ReportedSlotMap.Claim(slots: slot(number * 100)...slot(number * 100 + 99), primary: host(primary), id: primary)
             }, epochs: epochs)
     }
 
@@ -58,7 +58,7 @@ struct ClusterViewTests {
         let outdated = Self.answer([(0, "b"), (1, "b"), (2, "a")], epochs: ["a": 1, "b": 5])
         #expect(view.received(outdated, now: Self.now).isEmpty)
         #expect(view.primaries == [Self.host("b")])
-        #expect(view.covered == 300)
+        #expect(view.coveredSlotCount == 300)
     }
 
     @Test("When no server can be queried, epochs start over")
@@ -83,9 +83,9 @@ struct ClusterViewTests {
         var view = ClusterView()
         _ = view.received(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
         _ = view.received(Self.answer([(0, "a")], epochs: ["a": 1]), now: Self.now)
-        #expect(view.covered == 200)
+        #expect(view.coveredSlotCount == 200)
         _ = view.received(Self.answer([(0, "a")], epochs: ["a": 1, "b": 2]), now: Self.now)
-        #expect(view.covered == 100)
+        #expect(view.coveredSlotCount == 100)
     }
 
     @Test("A redirection outweighs answers of the same epoch until it expires")
@@ -136,11 +136,11 @@ struct ClusterViewTests {
         var view = ClusterView()
         for number in 0..<1200 {
             var answer = Self.answer([(0, "a")], epochs: ["a": Int64(number)])
-            answer.names = [Self.host("a"): "a.example", Self.host("gone-\(number)"): "gone.example"]
+            answer.hostNames = [Self.host("a"): "a.example", Self.host("gone-\(number)"): "gone.example"]
             _ = view.received(answer, now: Self.now)
         }
-        #expect(view.names.count <= 1001)
-        #expect(view.names[Self.host("a")] == "a.example")
+        #expect(view.hostNames.count <= 1001)
+        #expect(view.hostNames[Self.host("a")] == "a.example")
     }
 
     @Test(
@@ -150,7 +150,7 @@ struct ClusterViewTests {
         var random = SeededRandom(seed: seed)
         var owners = (0..<8).map { _ in "abc".randomElement(using: &random).map(String.init) ?? "a" }
         var epochs: [String: Int64] = ["a": 1, "b": 2, "c": 3]
-        var history: [ClusterAnswer] = []
+        var history: [ReportedSlotMap] = []
         var view = ClusterView()
         for _ in 0..<40 {
             let index = Int.random(in: owners.indices, using: &random)
@@ -205,7 +205,7 @@ struct ClusterViewTests {
         #expect(answer.claims.map(\.primary) == [Self.host("r1"), .host("seed", port: 6380), .host("seed", port: 6381)])
         #expect(answer.claims.map(\.id) == ["id", "id", "id"])
         #expect(answer.replicas == [Self.host("r2")])
-        #expect(answer.covered == 300)
+        #expect(answer.coveredSlotCount == 300)
         #expect(throws: RedisError.self) { try ClusterSlots(queried: Self.host("seed")).decode(.array([.array([.integer(1)])])) }
         #expect(throws: RedisError.self) {
             try ClusterSlots(queried: Self.host("seed")).decode(.array([.array([.integer(5), .integer(4), node(text("r"), 1)])]))
@@ -213,7 +213,7 @@ struct ClusterViewTests {
     }
 
     @Test("A host name that a node announces is the name that its certificate is checked against")
-    func names() throws {
+    func hostNames() throws {
         func text(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
         func node(_ fields: [RedisReply]) -> RedisReply {
             .array([text("10.0.0.1"), .integer(6379), text("id"), .array(fields)])

@@ -32,7 +32,7 @@ struct PrimaryChoiceTests {
         _ = choice.received(Self.primary(1, 4), from: 0)
         choice.lost(0)
         #expect(choice.received(Self.primary(1, 4), from: 1) == .undecided)
-        #expect(choice.answering == 1)
+        #expect(choice.answeringCount == 1)
     }
 
     @Test("Any one Sentinel can lead to a higher epoch")

@@ -68,7 +68,7 @@ struct ServerAgreementTests {
                 )
             }
         }
-        #expect(agreement.isGivenUp)
+        #expect(agreement.ignoresRunIDs)
         #expect(moves <= 3 * ServerAgreement.maximumRounds)
         // All members are at one server, so they are compared again.
         for member in 1...3 {
@@ -77,7 +77,7 @@ struct ServerAgreementTests {
         for member in 1...3 {
             _ = agreement.reached(member, runID: "c", dialedAt: Self.at(1000), areOthersUp: member == 3)
         }
-        #expect(!agreement.isGivenUp)
+        #expect(!agreement.ignoresRunIDs)
     }
 
     @Test("A connection without a run ID makes no other connection reconnect")
@@ -97,7 +97,7 @@ struct PeerCheckTests {
         hello: [String: String] = [:], info: [String: String] = [:], script: RedisError? = nil, refusesReplicas: Bool = true
     ) -> String? {
         let check = PeerCheck(hello: hello, info: info, scriptFailure: script, refusesReplicas: refusesReplicas)
-        return (check.otherPeer(at: name) ?? check.failure(at: name))?.message
+        return (check.identityFailure(at: name) ?? check.failure(at: name))?.message
     }
 
     @Test(

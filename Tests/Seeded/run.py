@@ -51,7 +51,7 @@ COPIED = ("Package.swift", "Package.resolved", "Sources", "Tests", "Benchmarks")
 EXCLUDED = {"Tests/Seeded"}
 KINDS = {"swift": seeded.BUGS, "scripts": scripts.BUGS}
 PRODUCT = "Sources"
-PROMISES = "Promise.swift"
+PROMISES = "Invariant.swift"
 #: The maximum number of worlds for a bug, the maximum CPU seconds of a search, and the operations in each world. Many
 #: short worlds find more than a few long ones.
 WORLDS, TIMEOUT, OPERATIONS = 200, 120, 4000
@@ -76,7 +76,7 @@ def product_files(name: str, root: pathlib.Path) -> list[pathlib.Path]:
 
 
 def promise_names(text: str) -> set[str]:
-    """The raw values of the Swift enum `Promise`."""
+    """The raw values of the Swift enum `Invariant`."""
     return {raw or case for case, raw in re.findall(r'^    case (\w+)(?: = "([^"]+)")?$', text, re.M)}
 
 

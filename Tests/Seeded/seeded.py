@@ -1,7 +1,7 @@
 """Known bugs in the product's Swift code. Each breaks one rule, and the simulation must find it.
 
 A bug replaces text that occurs exactly once in a file. The simulation must report one of its `promises` as broken, by
-the raw value of `Promise`. Bugs of one target are adjacent, so that less is rebuilt between them.
+the raw value of `Invariant`. Bugs of one target are adjacent, so that less is rebuilt between them.
 
 A few rules are missing, because no client of the simulation can detect that they are broken. The last comment lists
 them.
@@ -41,7 +41,7 @@ BUGS = [
     Bug("quorum-of-half", "QuorumTally.swift", "{ servers / 2 + 1 }", "{ servers / 2 }", TWO_HOLDERS),
     Bug(
         "quorum-waiter-tries-once",
-        "QuorumLine.swift",
+        "QuorumQueue.swift",
         "return isWoken || head != id ? attemptHead() : .pause(head)",
         "return isWoken || head != id ? attemptHead() : .none",
         ("free-locks",),
@@ -91,7 +91,7 @@ BUGS = [
     Bug(
         "wait-ends-while-its-turn-comes",
         "LockCoordinator.swift",
-        "queue.isAnythingInFlight(for: [waiter] + queue.copies(of: waiter))",
+        "queue.hasCommandInFlight(for: [waiter] + queue.copies(of: waiter))",
         "waiter.mayHold, queue.decisions.isAttempting(waiter.id)",
         ("free-locks",),
     ),
@@ -99,8 +99,8 @@ BUGS = [
     Bug(
         "split-vote-is-held",
         "QuorumLocks.swift",
-        "guard case .contended = outcome, mayRetry, tries < QuorumRetry.maximumTries else {",
-        "guard case .contended = outcome, mayRetry, tries < 0 else {",
+        "guard case .contended = outcome, mayRetry, attempts < QuorumRetry.maximumAttempts else {",
+        "guard case .contended = outcome, mayRetry, attempts < 0 else {",
         ("free-locks",),
         story="SimulationTests.QuorumFaultTests/splitVote\\(",
     ),
@@ -148,9 +148,9 @@ BUGS = [
         "linked-lease-outlives-its-follower",
         "LeaseKeeper.swift",
         "        guard let entry = followed.removeValue(forKey: id) else { return }\n"
-        "        let wasLinked = entry.lease.isExtended\n",
+        "        let wasLinked = entry.lease.isAutoExtended\n",
         "        guard let entry = followed.removeValue(forKey: id), id == 0 else { return }\n"
-        "        let wasLinked = entry.lease.isExtended\n",
+        "        let wasLinked = entry.lease.isAutoExtended\n",
         ("free-locks",),
     ),
     # ---- Limits
@@ -223,15 +223,15 @@ BUGS = [
     Bug(
         "granted-permit-refunded",
         "ServiceExecutor+Limits.swift",
-        "            return decided(permit, of: service, settlement.answer, charges: charges) ? 1 : 0\n",
-        "            _ = decided(permit, of: service, settlement.answer, charges: charges)\n            return 0\n",
+        "            return decided(permit, of: service, resolution.answer, charges: charges) ? 1 : 0\n",
+        "            _ = decided(permit, of: service, resolution.answer, charges: charges)\n            return 0\n",
         ("limits",),
     ),
     Bug(
         "limit-wait-ends-unanswered",
         "ServiceExecutor+Limits.swift",
-        "            for settlement in expired { deliverRefusal(service, settlement, cost: 1) }\n",
-        "            for settlement in expired { service.metrics.limited.increment(by: settlement.calls.count) }\n",
+        "            for resolution in expired { deliverRefusal(service, resolution, cost: 1) }\n",
+        "            for resolution in expired { service.metrics.limited.increment(by: resolution.calls.count) }\n",
         ("answers",),
     ),
     # ---- Breakers and permits
@@ -254,7 +254,7 @@ BUGS = [
     Bug(
         "slot-wait-ends-unanswered",
         "Bulkhead.swift",
-        "settlement.expired = queue.removeAll { $0.deadline <= now }.map(\\.number)",
+        "assignment.expired = queue.removeAll { $0.deadline <= now }.map(\\.number)",
         "_ = queue.removeAll { $0.deadline <= now }",
         ("answers",),
     ),
@@ -283,8 +283,8 @@ BUGS = [
     Bug(
         "failed-permit-unanswered",
         "ServiceExecutor.swift",
-        "        carryOut(service.gate.abandon(call, now: now), of: service, now: now)\n        answer(call, of: service, .failed(error))\n",
-        "        carryOut(service.gate.abandon(call, now: now), of: service, now: now)\n        end(call)\n",
+        "        execute(service.gate.abandon(call, now: now), of: service, now: now)\n        answer(call, of: service, .failed(error))\n",
+        "        execute(service.gate.abandon(call, now: now), of: service, now: now)\n        end(call)\n",
         ("answers",),
     ),
     # ---- Connections

@@ -15,7 +15,7 @@ Answer = tuple[int, dict[str, object]]
 """The exit code of a simulation, and its report."""
 
 ALL = [*seeded.BUGS, *scripts.BUGS]
-PROMISE = 'public enum Promise: String {\n    case exclusion\n    case freeLocks = "free-locks"\n}\n'
+PROMISE = 'public enum Invariant: String {\n    case exclusion\n    case freeLocks = "free-locks"\n}\n'
 
 
 class Lists(unittest.TestCase):

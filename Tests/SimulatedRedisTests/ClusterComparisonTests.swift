@@ -2,7 +2,7 @@ import SimulatedRedis
 import Testing
 
 /// Two servers of a cluster, with one hash slot that is migrating from the first to the second.
-@Suite(.serialized, .isCompared) struct ClusterComparisonTests {
+@Suite(.serialized, .requiresRedis7) struct ClusterComparisonTests {
     /// Keys in hash slot 3300, which is migrating. The first server has two of them.
     private static let present = "{b}1", alsoPresent = "{b}2", missing = "{b}3"
 
@@ -74,7 +74,7 @@ import Testing
         try group.sendToReal(["CLUSTER", "MEET", "127.0.0.1", "\(group.address(1).port)"], at: 0)
         for index in 0..<2 {
             members[index].isServing = true
-            members[index].know(members[1 - index].own)
+            members[index].learn(members[1 - index].myself)
             members[index].assign(ranges[1 - index], to: 1 - index)
             members[index].currentEpoch = 2
             try group.wait(for: "cluster_slots_assigned:12001", in: ["CLUSTER", "INFO"], at: index)

@@ -2,7 +2,7 @@ import InterlockCore
 import Testing
 
 /// Compares random commands on a few keys. Many arguments are deliberately wrong.
-@Suite(.serialized, .isCompared) struct CommandComparisonTests {
+@Suite(.serialized, .requiresRedis7) struct CommandComparisonTests {
     @Test("Random commands get the same replies as from Redis", arguments: 0..<8 as Range<UInt64>)
     func randomCommands(seed: UInt64) throws {
         let comparison = try RedisComparison()

@@ -2,7 +2,7 @@ import SimulatedRedis
 import Testing
 
 /// Compares the replies of a server that refuses commands, and the data that survives a restart.
-@Suite(.serialized, .isCompared) struct ConditionTests {
+@Suite(.serialized, .requiresRedis7) struct ConditionTests {
     private static let commands: [[String]] = [
         ["PING"], ["GET", "s"], ["SET", "s", "v"], ["DEL", "n"], ["PEXPIRE", "s", "100"], ["PUBLISH", "c", "m"],
         ["EVAL", "return redis.call('GET', KEYS[1])", "1", "s"],

@@ -1,7 +1,7 @@
 import Testing
 
 /// Runs the scripts of Interlock in random order, with subscribers to the messages that they publish.
-@Suite(.serialized, .isCompared) struct ScriptComparisonTests {
+@Suite(.serialized, .requiresRedis7) struct ScriptComparisonTests {
     @Test("The lock scripts behave as in Redis", arguments: 0..<6 as Range<UInt64>)
     func locks(seed: UInt64) throws {
         try compare(seed: seed) { scripts, _ in scripts.lockCall() }

@@ -2,7 +2,7 @@ import SimulatedRedis
 import Testing
 
 /// Compares subscriptions and tracking: the messages that a connection receives because of commands on others.
-@Suite(.serialized, .isCompared) struct SubscriptionComparisonTests {
+@Suite(.serialized, .requiresRedis7) struct SubscriptionComparisonTests {
     @Test("Channels are subscribed, served and unsubscribed as in Redis")
     func subscriptions() throws {
         let comparison = try RedisComparison()

@@ -16,7 +16,7 @@ struct BreakerClockTests {
     private static func force(
         _ state: BreakerSnapshot.Forced, forMilliseconds length: Int64, on stage: Stage
     ) -> Stage.Answer<Result<BreakerStatus, InterlockError>> {
-        stage.ask(0) { calls, completion in
+        stage.startCall(0) { calls, completion in
             calls.forceBreaker(service: "api", to: state, forMilliseconds: length, by: "test", completion: completion)
             return nil
         }

@@ -124,14 +124,14 @@ struct ClusterStoryTests {
         cluster.backbone.set(source, source + 3, isCut: true)
         let stale = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 60_000)))?.lease)
         cluster.hosts[source].crash()
-        #expect(stage.run(upTo: 6000) { cluster.owner(of: slot) == source + 3 && cluster.isSettled(without: source) })
+        #expect(stage.run(upTo: 6000) { cluster.owner(of: slot) == source + 3 && cluster.isStable(without: source) })
         stage.run(milliseconds: 1000)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
         #expect(lease.fence > stale.fence)
         // The former primary returns as a replica.
-        cluster.backbone.mendAll()
+        cluster.backbone.restoreAll()
         cluster.hosts[source].start(with: .all)
-        #expect(stage.run(upTo: 5000) { cluster.members[source].own.primary == source + 3 && cluster.isSettled })
+        #expect(stage.run(upTo: 5000) { cluster.members[source].myself.primary == source + 3 && cluster.isStable })
         #expect(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.isHeld == true)
     }
 
@@ -140,14 +140,14 @@ struct ClusterStoryTests {
         let (stage, cluster) = try Self.stage()
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 90_000)))?.lease)
         var isDone = false
-        let join = cluster.joinSpare(pause: .milliseconds(1)) { isDone = true }
+        let join = cluster.addSpare(pause: .milliseconds(1)) { isDone = true }
         try #require(join).start()
-        #expect(stage.run(upTo: 10_000) { isDone && cluster.isSettled })
+        #expect(stage.run(upTo: 10_000) { isDone && cluster.isStable })
         #expect(cluster.primaries.count == 4)
         isDone = false
-        let leave = cluster.leaveSpare(pause: .milliseconds(1)) { isDone = true }
+        let leave = cluster.removeSpare(pause: .milliseconds(1)) { isDone = true }
         try #require(leave).start()
-        #expect(stage.run(upTo: 10_000) { isDone && cluster.isSettled })
+        #expect(stage.run(upTo: 10_000) { isDone && cluster.isStable })
         #expect(cluster.primaries.count == 3)
         stage.run(milliseconds: 1000)
         guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 60_000, through: 1)) else {

@@ -17,8 +17,8 @@ struct DomainTimeoutTests {
     }
 
     private func decide(_ stage: Stage, _ value: String = "a") -> Stage.Answer<DescriptorDecision> {
-        stage.ask(0) { calls, completion in
-            let descriptor = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: value)])
+        stage.startCall(0) { calls, completion in
+            let descriptor = RequestedDescriptor(entries: [DescriptorEntry(key: "ip", value: value)])
             _ = calls.decide("edge", [descriptor], completion: completion)
             return nil
         }

@@ -412,7 +412,7 @@ struct LockFaultTests {
         // The lock is broken just before the first check, and the notification is slower than the check's reply.
         stage.run(milliseconds: 12)
         let name = try ResourceName("orders")
-        let broken = stage.ask(1) { calls, completion in
+        let broken = stage.startCall(1) { calls, completion in
             calls.breakLock(name, by: "ops", completion: completion)
             return nil
         }

@@ -192,7 +192,7 @@ struct QuorumRestartStoryTests {
     @Test("A broken lease is not restored")
     func broken() throws {
         let (stage, lease) = try Self.lateRestore()
-        let answer: Stage.Answer<ReleaseAnswer> = stage.ask(1) { calls, completion in
+        let answer: Stage.Answer<ReleaseAnswer> = stage.startCall(1) { calls, completion in
             guard let name = try? ResourceName("orders") else { return nil }
             calls.breakLock(name, by: "ops", completion: completion)
             return nil

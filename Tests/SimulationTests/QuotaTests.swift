@@ -37,7 +37,8 @@ private final class DataPlane {
         stage.sidecars[sidecar].call { [self] calls in
             session =
                 session
-                ?? calls.beginQuotas(domain: "edge", address: address, isReturning: hasReported) { [weak self] assignments in
+                ?? calls.beginQuotaSession(domain: "edge", address: address, isReturning: hasReported) {
+                    [weak self] assignments in
                     guard let self, !losesAssignments else { return }
                     stage.after(milliseconds: delay) { [weak self] in self?.receive(assignments[0].action) }
                 }

@@ -43,16 +43,16 @@ private struct Reference {
     }
 
     func answer(_ descriptors: [String], hits: Int64 = 1) -> DescriptorAnswer? {
-        let asks = descriptors.map { text in
-            DescriptorAsk(
+        let requested = descriptors.map { text in
+            RequestedDescriptor(
                 entries: text.split(separator: ",").map { entry in
                     let sides = entry.split(separator: "=", maxSplits: 1)
                     return DescriptorEntry(key: String(sides[0]), value: String(sides[1]))
                 }, cost: hits)
         }
         let decision: DescriptorDecision? = stage.result(
-            of: stage.ask(0) { [domain] calls, completion in
-                _ = calls.decide(domain, asks, completion: completion)
+            of: stage.startCall(0) { [domain] calls, completion in
+                _ = calls.decide(domain, requested, completion: completion)
                 return nil
             })
         guard case .decided(let answer)? = decision else { return nil }

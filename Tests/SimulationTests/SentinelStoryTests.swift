@@ -23,7 +23,7 @@ struct SentinelStoryTests {
     private static func failOver(_ stage: Stage, _ group: SentinelGroup) {
         let former = group.primaryNumber
         group.hosts[former].crash()
-        #expect(stage.run(upTo: 5000) { group.primaryNumber != former && group.isSettled })
+        #expect(stage.run(upTo: 5000) { group.primaryNumber != former && group.isStable })
         stage.run(milliseconds: 1000)
     }
 
@@ -72,7 +72,7 @@ struct SentinelStoryTests {
         Self.failOver(stage, group)
         #expect(group.primaryNumber == 2)
         // The first replica follows the new primary and now has its locks.
-        group.backbone.mendAll()
+        group.backbone.restoreAll()
         #expect(stage.run(upTo: 6000) { group.replication.upToDate(with: 2) == [1] })
         let lease = try #require(stage.result(of: stage.acquire(try Self.request(), through: 1))?.lease)
         #expect(lease.fence > stale.fence)
@@ -84,10 +84,10 @@ struct SentinelStoryTests {
         // The former primary and one Sentinel are on the far side of a partition. Sidecars reach both sides.
         group.backbone.isolate(0)
         group.backbone.isolate(group.machine(2))
-        #expect(stage.run(upTo: 5000) { (0..<2).allSatisfy { group.named(by: $0) === group.hosts[1] } })
+        #expect(stage.run(upTo: 5000) { (0..<2).allSatisfy { group.announcedPrimary(by: $0) === group.hosts[1] } })
         stage.run(milliseconds: 1000)
         _ = try #require(stage.result(of: stage.acquire(try Self.request()))?.lease)
-        #expect(group.named(by: 2) === group.hosts[0])
+        #expect(group.announcedPrimary(by: 2) === group.hosts[0])
         #expect(stage.cli("ROLE", on: group.hosts[0]).contains("master"))
         for _ in 0..<60 {
             stage.run(milliseconds: 200)
@@ -103,13 +103,13 @@ struct SentinelStoryTests {
         for sentinel in sentinels.prefix(2) { stage.path(of: 0, to: group.hosts[sentinel]).isBlackHole = true }
         group.backbone.isolate(sentinels[2])
         group.backbone.isolate(0)
-        #expect(stage.run(upTo: 5000) { (0..<2).allSatisfy { group.named(by: $0) === group.hosts[1] } })
+        #expect(stage.run(upTo: 5000) { (0..<2).allSatisfy { group.announcedPrimary(by: $0) === group.hosts[1] } })
         for machine in [1] + sentinels.prefix(2) { group.backbone.set(0, machine, isCut: false) }
         #expect(stage.run(upTo: 6000) { group.replication.upToDate(with: 1) == [0] })
         group.backbone.set(0, 1, isCut: true)
         stage.run(milliseconds: 1000)
         #expect(stage.cli("ROLE", on: group.hosts[0]).contains("slave"))
-        #expect(group.named(by: 2) === group.hosts[0])
+        #expect(group.announcedPrimary(by: 2) === group.hosts[0])
     }
 
     @Test("A writable replica grants nothing, although a Sentinel still names it as the primary")

@@ -36,7 +36,7 @@ struct WorldTests {
         let complete = await simulated(1, operations: 1500)
         let omittedFault = try #require(complete.faults.first?.number)
         let result = await simulated(
-            1, operations: 1500, cut: Cut(faults: Set(complete.faults.map(\.number)).subtracting([omittedFault])))
+            1, operations: 1500, subset: WorldSubset(faults: Set(complete.faults.map(\.number)).subtracting([omittedFault])))
         #expect(!result.faults.contains { $0.number == omittedFault })
         #expect(result.profile == complete.profile)
     }
@@ -68,44 +68,44 @@ struct WrittenHistoryTests {
 }
 
 /// Runs a world on a separate thread, because it never suspends.
-func simulated(_ seed: UInt64, operations: Int, cut: Cut = Cut()) async -> WorldResult {
+func simulated(_ seed: UInt64, operations: Int, subset: WorldSubset = WorldSubset()) async -> WorldResult {
     await withCheckedContinuation { continuation in
         DispatchQueue.global().async {
-            continuation.resume(returning: World(seed: seed, cut: cut).run(operations: operations))
+            continuation.resume(returning: World(seed: seed, subset: subset).run(operations: operations))
         }
     }
 }
 
 @Suite("Shrunk stories", .timeLimit(.minutes(10)))
-struct ShrinkingTests {
+struct ShrinkerTests {
     @Test("A shrunk story still shows the finding, with fewer operations, faults and clients")
     func shrunk() async throws {
         // Redis restarts before a sidecar knows the others.
-        let complete = await simulated(10_817, operations: 1000, cut: Cut(isPlain: true))
+        let complete = await simulated(10_817, operations: 1000, subset: WorldSubset(isPlain: true))
         #expect(complete.known["fleet_size"] != nil)
-        let beginning = try #require(Shrinking(complete, operations: 1000, target: "fleet_size", isPlain: true))
-        let shrinking = await withCheckedContinuation { continuation in
+        let beginning = try #require(Shrinker(complete, operations: 1000, target: "fleet_size", isPlain: true))
+        let shrinker = await withCheckedContinuation { continuation in
             DispatchQueue.global().async {
-                var shrinking = beginning
-                shrinking.run { _ in }
-                continuation.resume(returning: shrinking)
+                var shrinker = beginning
+                shrinker.run { _ in }
+                continuation.resume(returning: shrinker)
             }
         }
-        #expect(shrinking.result.known["fleet_size"] != nil)
-        #expect(shrinking.result.operations < complete.operations)
-        #expect(shrinking.result.faults.count <= complete.faults.count)
-        #expect(shrinking.story.contains { $0.contains("redis-restart") })
+        #expect(shrinker.result.known["fleet_size"] != nil)
+        #expect(shrinker.result.operations < complete.operations)
+        #expect(shrinker.result.faults.count <= complete.faults.count)
+        #expect(shrinker.story.contains { $0.contains("redis-restart") })
     }
 }
 
 @Suite("Event loops on virtual time")
 struct SimulatedEventLoopTests {
-    /// Returns whether a job that `plan` adds to the event loop runs within a millisecond.
-    private func happens(_ plan: (SimulatedEventLoop, @escaping @Sendable () -> Void) -> Void) -> Bool {
+    /// Returns whether a job that `schedule` adds to the event loop runs within a millisecond.
+    private func happens(_ schedule: (SimulatedEventLoop, @escaping @Sendable () -> Void) -> Void) -> Bool {
         let timeline = WorldTimeline()
         let loop = SimulatedEventLoop(timeline: timeline)
         nonisolated(unsafe) var hasHappened = false
-        plan(loop) { hasHappened = true }
+        schedule(loop) { hasHappened = true }
         timeline.run(until: timeline.now + 1_000_000) { false }
         return hasHappened
     }

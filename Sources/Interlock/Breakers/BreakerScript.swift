@@ -93,12 +93,12 @@ struct BreakerScript: ScriptCommand {
             let effectivePause = pause ?? settings.openFor.lowerBound.wholeMilliseconds
             call.add("lapse", settings.voteMilliseconds(pause: effectivePause))
             call.add(openFor: settings.openFor)
-            call.add(pause: pause, atMost: settings.longestPause)
+            call.add(pause: pause, atMost: settings.maximumPause)
         case .trip(let cause, let expect, let openFor, let pause):
             call.add(expect: expect)
             call.add("cause", text: cause.rawValue)
             call.add(openFor: openFor)
-            call.add(pause: pause, atMost: settings.longestPause)
+            call.add(pause: pause, atMost: settings.maximumPause)
         case .halfOpen(let expect):
             call.add(expect: expect)
         case .trial(let id, let lifetime, let known):
@@ -113,7 +113,7 @@ struct BreakerScript: ScriptCommand {
             call.add("permits", settings.halfOpenPermits)
             call.add(openFor: settings.openFor)
             call.add("retry_after", retryAfter)
-            call.add(pause: pause, atMost: settings.longestPause)
+            call.add(pause: pause, atMost: settings.maximumPause)
         case .close(let cause, let expect):
             call.add(expect: expect)
             call.add("cause", text: cause.rawValue)
@@ -237,7 +237,7 @@ struct BreakerCall {
         add("failure_rate", settings.failureRate)
         if settings.slowCall != nil { add("slow_rate", settings.slowRate) }
         add("consecutive", settings.consecutiveFailures)
-        if !settings.isMetricsOnly, !settings.isByReporters { add("judge", true) }
+        if !settings.isMetricsOnly, !settings.isDecidedByVotes { add("judge", true) }
     }
 
     private mutating func add(_ name: String, raw value: String) {

@@ -9,9 +9,9 @@ final class DomainCoordinator {
     private final class Domain {
         struct Caller {
             var completion: Completion<DescriptorDecision>
-            var asks: [DescriptorAsk]
+            var requested: [RequestedDescriptor]
             /// Whether the call only peeks and is excluded from the metrics.
-            var isUncounted = false
+            var isExcludedFromMetrics = false
         }
 
         var limiter: DomainLimiter
@@ -42,7 +42,7 @@ final class DomainCoordinator {
     private let timeoutMilliseconds: Int64
     private var domains: [ExactText: Domain] = [:]
     private var domainsToFlush: [Domain] = []
-    private var settlements: [DomainLimiter.Settlement] = []
+    private var resolutions: [DomainLimiter.Resolution] = []
 
     init(runtime: CoordinatorRuntime, domains: [RateLimitDomain], timeout: Duration) {
         self.runtime = runtime
@@ -54,12 +54,14 @@ final class DomainCoordinator {
     /// - Parameter isUncounted: whether the request is excluded from the metrics.
     /// - Returns: whether the domain is configured; if not, the completion is not called.
     func ask(
-        _ name: String, _ asks: [DescriptorAsk], isUncounted: Bool = false, completion: Completion<DescriptorDecision>
+        _ name: String, _ requested: [RequestedDescriptor], isExcludedFromMetrics: Bool = false,
+        completion: Completion<DescriptorDecision>
     ) -> Bool {
         guard let domain = domains[ExactText(name)] else { return false }
         let now = runtime.time.now()
-        let id = domain.callers.insert(.init(completion: completion, asks: asks, isUncounted: isUncounted))
-        switch domain.limiter.admit(asks, id: id, now: now) {
+        let id = domain.callers.insert(
+            .init(completion: completion, requested: requested, isExcludedFromMetrics: isExcludedFromMetrics))
+        switch domain.limiter.admit(requested, id: id, now: now) {
         case .answered(let answer): deliver(domain, id, answer)
         case .queued:
             scheduleFlush(of: domain)
@@ -158,7 +160,7 @@ final class DomainCoordinator {
             let isAwaited = domain.limiter.end(batch)
             switch result {
             case .success(let verdict):
-                if let counters = domain.localCounters, counters.mayBeForgotten(at: now) { domain.localCounters = nil }
+                if let counters = domain.localCounters, counters.haveLapsed(at: now) { domain.localCounters = nil }
                 if isAwaited { apply(domain, batch, verdict, sentAt: sentAt, now: now) }
             case .failure(let error) where isAwaited:
                 if error.isUnavailability { decideLocally(domain, batch, now: now) } else { fail(domain, batch, error) }
@@ -174,17 +176,17 @@ final class DomainCoordinator {
         _ domain: Domain, _ batch: DescriptorBatch, _ verdict: LimitVerdict, cause: DescriptorAnswer.Cause = .limit,
         sentAt: Instant, now: Instant
     ) {
-        var results = settlements
-        settlements = []
+        var results = resolutions
+        resolutions = []
         domain.limiter.apply(verdict, of: batch, cause: cause, sentAt: sentAt, now: now, into: &results)
-        for settlement in results { deliver(domain, settlement.id, settlement.answer) }
+        for resolution in results { deliver(domain, resolution.id, resolution.answer) }
         results.removeAll(keepingCapacity: true)
-        settlements = results
+        resolutions = results
     }
 
     private func deliver(_ domain: Domain, _ id: Int, _ answer: DescriptorAnswer) {
         guard let caller = domain.callers.remove(id) else { return }
-        if !caller.isUncounted { domain.metrics.count(answer, of: caller.asks) }
+        if !caller.isExcludedFromMetrics { domain.metrics.count(answer, of: caller.requested) }
         caller.completion(.decided(answer))
     }
 
@@ -207,7 +209,7 @@ final class DomainCoordinator {
             var counters =
                 domain.localCounters
                 ?? LocalCounters(capacity: min(domain.limiter.domain.maximumCounters, Self.maximumLocalCounters))
-            let verdict = counters.judge(batch.limits, sidecars: runtime.sidecars, now: now)
+            let verdict = counters.evaluate(batch.limits, sidecars: runtime.sidecars, now: now)
             domain.localCounters = counters
             apply(domain, batch, verdict, cause: .local, sentAt: now, now: now)
         }

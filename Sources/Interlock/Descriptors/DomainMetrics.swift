@@ -67,8 +67,8 @@ final class DomainMetrics {
     }
 
     /// - Parameter asks: the descriptors that were decided, in the order of the statuses.
-    func count(_ answer: DescriptorAnswer, of asks: [DescriptorAsk]) {
-        for (status, ask) in zip(answer.statuses, asks) {
+    func count(_ answer: DescriptorAnswer, of requested: [RequestedDescriptor]) {
+        for (status, ask) in zip(answer.statuses, requested) {
             guard let rule = status.rule else {
                 unmatched.increment()
                 continue

@@ -31,7 +31,7 @@ extension LimitAnswer {
         case .none, .unlimited: self.init(.taken, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
         case .limited(0, _):
             self.init(
-                isShadow ? .taken : .neverPossible, limit: 0, remaining: 0, resetAfter: status.resetAfter,
+                isShadow ? .taken : .neverSatisfiable, limit: 0, remaining: 0, resetAfter: status.resetAfter,
                 limitName: name)
         case .limited(let limit, _):
             self.init(

@@ -10,5 +10,5 @@ package enum QuotaAction: Sendable, Hashable {
     case abandon
 
     /// An action with its bucket.
-    package typealias Of = (bucket: [DescriptorEntry], action: QuotaAction)
+    package typealias Assignment = (bucket: [DescriptorEntry], action: QuotaAction)
 }

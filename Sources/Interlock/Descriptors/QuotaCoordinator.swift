@@ -9,7 +9,7 @@ final class QuotaCoordinator {
     /// The time within which an assignment must arrive. After it, the data plane would use a quota that Redis no longer
     /// counts.
     static let delayMilliseconds: Int64 = 5000
-    static var keptMilliseconds: Int64 { QuotaRate.lifetimeSeconds * 1000 + delayMilliseconds }
+    static var retentionMilliseconds: Int64 { QuotaRate.lifetimeSeconds * 1000 + delayMilliseconds }
     /// The maximum number of data planes of one bucket.
     static let maximumDataPlanes = 200
 
@@ -47,7 +47,7 @@ final class QuotaCoordinator {
     ///   - isReturning: whether it had a stream before.
     /// - Returns: `nil` if there are too many sessions.
     func begin(
-        domain: String, address: String, client: String, isReturning: Bool, send: @escaping ([QuotaAction.Of]) -> Void
+        domain: String, address: String, client: String, isReturning: Bool, send: @escaping ([QuotaAction.Assignment]) -> Void
     ) -> QuotaSession? {
         guard budget.beginSession(of: client) else { return nil }
         let origin = Origin(domain: domain, address: address)
@@ -76,7 +76,7 @@ final class QuotaCoordinator {
 
     private func markShared(_ origin: Origin, _ now: Instant) {
         if sharedOrigins[origin] != nil || sharedOrigins.count < Self.maximumOrigins {
-            sharedOrigins[origin] = now.advanced(byMilliseconds: 2 * Self.keptMilliseconds)
+            sharedOrigins[origin] = now.advanced(byMilliseconds: 2 * Self.retentionMilliseconds)
         }
     }
 
@@ -98,7 +98,7 @@ final class QuotaCoordinator {
         sessionsByOrigin[origin] = others > 0 ? others : nil
         // Several data planes of this origin may use assignments, and the next to return could be any of them.
         if others > 0 || departed.contains(where: { $0.origin == origin }) { markShared(origin, now) }
-        departed.append((session.dataPlane, origin, now.advanced(byMilliseconds: Self.keptMilliseconds)))
+        departed.append((session.dataPlane, origin, now.advanced(byMilliseconds: Self.retentionMilliseconds)))
         if departed.count > Self.maximumOrigins { departed.removeFirst() }
     }
 

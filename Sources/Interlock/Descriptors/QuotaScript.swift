@@ -19,7 +19,7 @@ struct QuotaScript: ScriptCommand {
 
     var keys: KeySpace
     var domain: String
-    var keptMilliseconds: Int64
+    var retentionMilliseconds: Int64
     var maximumDataPlanes: Int
     var buckets: [Bucket]
 
@@ -30,7 +30,7 @@ struct QuotaScript: ScriptCommand {
         let start = keys.quotas(ofDomain: domain)
         for bucket in buckets { encoder.append(parts: start, bucket.name, bucket.limit) }
         var numbers = PackedNumbers(capacity: 2 + 2 * buckets.count)
-        numbers.append(keptMilliseconds)
+        numbers.append(retentionMilliseconds)
         numbers.append(maximumDataPlanes)
         for bucket in buckets {
             numbers.append(bucket.rate.tokens)

@@ -32,7 +32,7 @@ package final class QuotaSession {
     let origin: QuotaCoordinator.Origin
     let client: String
     let dataPlane: String
-    private let send: ([QuotaAction.Of]) -> Void
+    private let send: ([QuotaAction.Assignment]) -> Void
     private var buckets: [[DescriptorEntry]: Bucket] = [:]
     private var scheduled: [[DescriptorEntry]] = []
     private var batchesInFlight = 0
@@ -42,7 +42,7 @@ package final class QuotaSession {
 
     init(
         _ coordinator: QuotaCoordinator, _ origin: QuotaCoordinator.Origin, client: String, dataPlane: String,
-        send: @escaping ([QuotaAction.Of]) -> Void
+        send: @escaping ([QuotaAction.Assignment]) -> Void
     ) {
         self.coordinator = coordinator
         self.origin = origin
@@ -63,7 +63,7 @@ package final class QuotaSession {
             let oldest = now.advanced(byMilliseconds: -Self.idleLifetimeMilliseconds)
             for (name, bucket) in buckets where !bucket.isScheduled && bucket.reportedAt ?? now <= oldest { drop(name, now: now) }
         }
-        var unlimited: [QuotaAction.Of] = []
+        var unlimited: [QuotaAction.Assignment] = []
         for usage in usages {
             let name = usage.bucket.sorted { $0.key < $1.key }
             guard coordinator.domains.match(unordered: name, in: domain) != nil else {
@@ -137,7 +137,7 @@ package final class QuotaSession {
         let names = scheduled.prefix(Self.maximumBatchSize)
         scheduled.removeFirst(names.count)
         let now = coordinator.runtime.time.now()
-        var known: [QuotaAction.Of] = []
+        var known: [QuotaAction.Assignment] = []
         var asked: [[DescriptorEntry]] = []
         var batch: [QuotaScript.Bucket] = []
         for name in names {
@@ -178,7 +178,7 @@ package final class QuotaSession {
         (bucket.requests, bucket.elapsed) = (0, 0)
         // Redis keeps the quota from the time of its answer, which may be late.
         bucket.retainedUntil = now.advanced(
-            byMilliseconds: QuotaCoordinator.keptMilliseconds + QuotaCoordinator.delayMilliseconds)
+            byMilliseconds: QuotaCoordinator.retentionMilliseconds + QuotaCoordinator.delayMilliseconds)
         buckets[name] = bucket
         var fullName = CounterName()
         for entry in name { fullName.append(key: entry.key, value: entry.value) }
@@ -192,7 +192,7 @@ package final class QuotaSession {
         guard coordinator.runtime.pipeline.isUp else { return answerWithoutRedis(names) }
         batchesInFlight += 1
         let script = QuotaScript(
-            keys: coordinator.runtime.keys, domain: domain, keptMilliseconds: QuotaCoordinator.keptMilliseconds,
+            keys: coordinator.runtime.keys, domain: domain, retentionMilliseconds: QuotaCoordinator.retentionMilliseconds,
             maximumDataPlanes: QuotaCoordinator.maximumDataPlanes, buckets: batch)
         coordinator.runtime.pipeline.send(script) { [self] result in
             batchesInFlight -= 1
@@ -209,7 +209,7 @@ package final class QuotaSession {
     }
 
     private func answer(_ names: [[DescriptorEntry]], _ batch: [QuotaScript.Bucket], _ quotas: [Int64]) {
-        var actions: [QuotaAction.Of] = []
+        var actions: [QuotaAction.Assignment] = []
         for (index, name) in names.enumerated() {
             guard let bucket = buckets[name] else { continue }
             if quotas[index] > 0 {

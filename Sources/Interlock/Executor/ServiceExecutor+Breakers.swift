@@ -13,31 +13,31 @@ extension ServiceExecutor {
         let now = runtime.time.now()
         return BreakerStatus(
             service: service.name, state: service.gate.breaker.actingState(now: now), fleet: service.gate.breaker.snapshot,
-            ownCause: service.gate.breaker.ownTrip(now: now)?.cause)
+            ownCause: service.gate.breaker.localTrip(now: now)?.cause)
     }
 
     // MARK: Following the fleet
 
     /// Queues these services to have their breaker states read again, in the order of the requests.
     func read(_ services: some Sequence<GuardedService>) {
-        for service in services where !service.isToBeRead {
-            service.isToBeRead = true
-            unread.append(service)
+        for service in services where !service.isReadPending {
+            service.isReadPending = true
+            pendingReads.append(service)
         }
         startReads()
     }
 
     private func startReads() {
         // A read that fails synchronously calls this method again.
-        guard !isReadingOn else { return }
-        isReadingOn = true
-        defer { isReadingOn = false }
-        while readingCount < Self.maximumReads, let service = unread.popFirst() {
-            service.isToBeRead = false
+        guard !isStartingReads else { return }
+        isStartingReads = true
+        defer { isStartingReads = false }
+        while readsInFlight < Self.maximumReads, let service = pendingReads.popFirst() {
+            service.isReadPending = false
             guard service.gate.isConfigured else { continue }
-            readingCount += 1
+            readsInFlight += 1
             synchronize(service) { [self] in
-                readingCount -= 1
+                readsInFlight -= 1
                 startReads()
             }
         }
@@ -104,7 +104,7 @@ extension ServiceExecutor {
     /// Restores the breaker's state in Redis if Redis lost it, or corrects its ends if Redis' clock jumped.
     private func restoreIfLost(_ service: GuardedService, _ reply: BreakerReply) {
         let isLost = reply.snapshot.generation < service.gate.breaker.snapshot.generation
-        guard isLost || service.gate.breaker.knowsBetter, !service.isRestoring else { return }
+        guard isLost || service.gate.breaker.hasCorrection, !service.isRestoring else { return }
         service.isRestoring = true
         run(
             .sync(known: service.gate.breaker.snapshot, configuration: service.digest, declares: false), on: service
@@ -147,7 +147,7 @@ extension ServiceExecutor {
 
     func trippedLocally(_ service: GuardedService, _ cause: BreakerCause) {
         service.metrics.trips.increment()
-        runtime.logger.log(.breakerLocally, ["service": service.name, "cause": cause.rawValue])
+        runtime.logger.log(.breakerOpenedLocally, ["service": service.name, "cause": cause.rawValue])
         resume(service)
     }
 

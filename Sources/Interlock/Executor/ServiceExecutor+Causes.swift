@@ -39,12 +39,13 @@ extension ServiceExecutor {
             completion(.failure(InterlockError(.invalid, "AUTO has no duration: omit FOR, or force OPEN or CLOSED")))
             return
         }
-        guard reason.utf8.count <= BreakerSnapshot.longestReason else {
+        guard reason.utf8.count <= BreakerSnapshot.maximumReasonLength else {
             completion(
                 .failure(
                     InterlockError(
                         .invalid,
-                        "reason: expected at most \(BreakerSnapshot.longestReason) bytes of UTF-8, got \(reason.utf8.count)")))
+                        "reason: expected at most \(BreakerSnapshot.maximumReasonLength) bytes of UTF-8, got \(reason.utf8.count)"
+                    )))
             return
         }
         if let wrong = BreakerSnapshot.controlCharacter(in: reason) {
@@ -106,9 +107,9 @@ extension ServiceExecutor {
 
     private static func truncated(_ words: String) -> String {
         let reason = BreakerSnapshot.oneLine(words)
-        guard reason.utf8.count > BreakerSnapshot.longestReason else { return reason }
-        var truncated = reason.prefix(BreakerSnapshot.longestReason)
-        while truncated.utf8.count > BreakerSnapshot.longestReason { truncated.removeLast() }
+        guard reason.utf8.count > BreakerSnapshot.maximumReasonLength else { return reason }
+        var truncated = reason.prefix(BreakerSnapshot.maximumReasonLength)
+        while truncated.utf8.count > BreakerSnapshot.maximumReasonLength { truncated.removeLast() }
         return String(truncated)
     }
 }

@@ -41,7 +41,7 @@ extension ServiceExecutor {
 
     /// Fails the calls that wait for the limits. Calls in progress no longer start to wait.
     func failWaiting(_ service: GuardedService, _ error: InterlockError) {
-        service.waitingEnd = error
+        service.waitFailure = error
         service.wakeUp?.cancel()
         service.wakeUp = nil
         for id in service.gate.limiter.removeWaiting() { failed(service, id: id, error) }
@@ -77,20 +77,20 @@ extension ServiceExecutor {
     private func noteBacklog(of service: GuardedService) {
         guard service.isBackedUp != service.gate.limiter.isBackedUp else { return }
         service.isBackedUp.toggle()
-        backedUp += service.isBackedUp ? 1 : -1
+        backedUpServices += service.isBackedUp ? 1 : -1
     }
 
     /// Schedules a flush at the end of the tick, so that all calls of one tick share a batch.
     private func scheduleFlush(of service: GuardedService) {
-        guard !service.isFlushPlanned, service.gate.limiter.mayFlush else { return }
-        service.isFlushPlanned = true
-        planned.append(service)
-        guard planned.count == 1 else { return }
+        guard !service.isFlushScheduled, service.gate.limiter.mayFlush else { return }
+        service.isFlushScheduled = true
+        servicesToFlush.append(service)
+        guard servicesToFlush.count == 1 else { return }
         runtime.eventLoop.assumeIsolated().execute { [self] in
-            let services = planned
-            planned.removeAll(keepingCapacity: true)
+            let services = servicesToFlush
+            servicesToFlush.removeAll(keepingCapacity: true)
             for service in services {
-                service.isFlushPlanned = false
+                service.isFlushScheduled = false
                 flush(service)
             }
         }
@@ -115,7 +115,7 @@ extension ServiceExecutor {
             runtime.metrics.limitTime.recordNanoseconds(now.nanoseconds - sentAt.nanoseconds)
             switch result {
             case .success(let verdict):
-                if let counters = service.localCounters, counters.mayBeForgotten(at: now) { service.localCounters = nil }
+                if let counters = service.localCounters, counters.haveLapsed(at: now) { service.localCounters = nil }
                 apply(service, batch, verdict, sentAt: sentAt, now: now)
             case .failure(let error):
                 decideLocally(service, batch, reason: error, now: now)
@@ -143,8 +143,8 @@ extension ServiceExecutor {
     ) {
         limitsAskedAt = sentAt
         defer { limitsAskedAt = nil }
-        var results = settlements
-        settlements = []
+        var results = resolutions
+        resolutions = []
         service.gate.limiter.apply(
             verdict, of: batch, sentAt: sentAt, now: now, sidecars: runtime.sidecars, into: &results)
         for notice in service.gate.limiter.removeNotices() { publisher.publish(LimitEvent(notice, of: service)) }
@@ -152,32 +152,32 @@ extension ServiceExecutor {
         reportUsage(service, batch, verdict)
         var taken = 0
         var limited = 0
-        for settlement in results {
-            let delivered = deliver(service, settlement, cost: settlement.requestIndex.map { batch.requests[$0].cost } ?? 1) {
-                guard let requestIndex = settlement.requestIndex else { return [] }
+        for resolution in results {
+            let delivered = deliver(service, resolution, cost: resolution.requestIndex.map { batch.requests[$0].cost } ?? 1) {
+                guard let requestIndex = resolution.requestIndex else { return [] }
                 return batch.charges(
                     ofRequestAt: requestIndex, calls: 1, by: verdict, service: service.name, keys: runtime.keys)
             }
-            guard settlement.answer.isTaken, let requestIndex = settlement.requestIndex else {
-                limited += settlement.calls.count
-                service.metrics.refused(settlement.calls.count, by: settlement.answer.limitName)
-                if settlement.requestIndex == nil { service.metrics.remembered.increment(by: settlement.calls.count) }
+            guard resolution.answer.isTaken, let requestIndex = resolution.requestIndex else {
+                limited += resolution.calls.count
+                service.metrics.refused(resolution.calls.count, by: resolution.answer.limitName)
+                if resolution.requestIndex == nil { service.metrics.remembered.increment(by: resolution.calls.count) }
                 continue
             }
-            taken += settlement.calls.count
-            guard delivered < settlement.calls.count else { continue }
+            taken += resolution.calls.count
+            guard delivered < resolution.calls.count else { continue }
             refund(
                 service,
                 batch.charges(
-                    ofRequestAt: requestIndex, calls: settlement.calls.count - delivered, by: verdict, service: service.name,
+                    ofRequestAt: requestIndex, calls: resolution.calls.count - delivered, by: verdict, service: service.name,
                     keys: runtime.keys))
         }
         service.metrics.taken.increment(by: taken)
         service.metrics.limited.increment(by: limited)
         results.removeAll(keepingCapacity: true)
-        settlements = results
+        resolutions = results
         // Calls that were in progress when `failWaiting` was called must not start to wait.
-        if let end = service.waitingEnd { failWaiting(service, end) }
+        if let end = service.waitFailure { failWaiting(service, end) }
         scheduleWakeUp(of: service, now: now)
     }
 
@@ -198,41 +198,41 @@ extension ServiceExecutor {
         }
         if let limitedFor {
             limitReached(service, retryAfter: limitedFor)
-        } else if areAllGranted || (granted > 0 && batch.hasRoom(after: granted, by: verdict)) {
+        } else if areAllGranted || (granted > 0 && batch.hasCapacity(after: granted, by: verdict)) {
             limitHasRoom(service)
         }
     }
 
-    private func deliverRefusal(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: Int64) {
-        service.metrics.limited.increment(by: settlement.calls.count)
-        service.metrics.refused(settlement.calls.count, by: settlement.answer.limitName)
-        _ = deliver(service, settlement, cost: cost)
+    private func deliverRefusal(_ service: GuardedService, _ resolution: ServiceLimiter.Resolution, cost: Int64) {
+        service.metrics.limited.increment(by: resolution.calls.count)
+        service.metrics.refused(resolution.calls.count, by: resolution.answer.limitName)
+        _ = deliver(service, resolution, cost: cost)
     }
 
     /// Delivers a decision to the callers.
     /// - Parameter cost: the cost of each call.
     /// - Returns: the number of calls that accepted the decision. The rest of a grant is refunded.
     private func deliver(
-        _ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: @autoclosure () -> Int64,
+        _ service: GuardedService, _ resolution: ServiceLimiter.Resolution, cost: @autoclosure () -> Int64,
         charges: () -> [CounterCharge] = { [] }
     ) -> Int {
-        let known = settlement.isLast ? service.callers.remove(settlement.id) : service.callers[settlement.id]
+        let known = resolution.isLast ? service.callers.remove(resolution.id) : service.callers[resolution.id]
         switch known {
         case nil:
             return 0
-        case .take(let completion) where settlement.answer.outcome == .neverPossible:
-            let error = InterlockError.neverGranted(cost: cost(), by: settlement.answer, of: service)
-            for offset in settlement.calls { _ = completion(.failed(error), offset: offset) }
+        case .take(let completion) where resolution.answer.outcome == .neverSatisfiable:
+            let error = InterlockError.neverGranted(cost: cost(), by: resolution.answer, of: service)
+            for offset in resolution.calls { _ = completion(.failed(error), offset: offset) }
             return 0
         case .take(let completion):
-            let count = settlement.calls.count
+            let count = resolution.calls.count
             let answer =
                 count == 1
-                ? TakeAnswer.decided(settlement.answer)
-                : .decidedAlike(settlement.answer, count: count, step: settlement.step)
-            return completion(answer, offset: settlement.calls.lowerBound) ? count : 0
+                ? TakeAnswer.decided(resolution.answer)
+                : .decidedBatch(resolution.answer, count: count, step: resolution.step)
+            return completion(answer, offset: resolution.calls.lowerBound) ? count : 0
         case .permit(let permit):
-            return decided(permit, of: service, settlement.answer, charges: charges) ? 1 : 0
+            return decided(permit, of: service, resolution.answer, charges: charges) ? 1 : 0
         }
     }
 
@@ -282,7 +282,7 @@ extension ServiceExecutor {
             apply(service, batch, .allGranted(batch.limits), sentAt: now, now: now)
         case .local:
             var counters = service.localCounters ?? LocalCounters()
-            let verdict = counters.judge(batch.limits, sidecars: runtime.sidecars, now: now)
+            let verdict = counters.evaluate(batch.limits, sidecars: runtime.sidecars, now: now)
             service.localCounters = counters
             apply(service, batch, verdict, sentAt: now, now: now)
         }
@@ -297,10 +297,10 @@ extension ServiceExecutor {
         service.wakeUp = runtime.deadlines.schedule(at: next) { [unowned self, weak service] in
             guard let service else { return }
             let now = runtime.time.now()
-            var expired: [ServiceLimiter.Settlement] = []
+            var expired: [ServiceLimiter.Resolution] = []
             service.gate.limiter.expire(now: now, into: &expired)
             // The cost matters only for calls that can never be granted, and those do not wait.
-            for settlement in expired { deliverRefusal(service, settlement, cost: 1) }
+            for resolution in expired { deliverRefusal(service, resolution, cost: 1) }
             // The flush schedules the next wake-up; so does the verdict on a batch in progress.
             scheduleFlush(of: service)
         }
@@ -372,7 +372,9 @@ extension ServiceExecutor {
         let definitions = service.gate.definition.limits
         let applicable = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
         guard !applicable.isEmpty else { return completion(.success([])) }
-        let subject = subject.map(SubjectRegistry.counted).map { service.subjects.hasRoom(for: $0) ? $0 : SubjectRegistry.crowd }
+        let subject = subject.map(SubjectRegistry.counted).map {
+            service.subjects.hasCapacity(for: $0) ? $0 : SubjectRegistry.overflow
+        }
         let script = PeekScript(
             keyNames: applicable.map { index in
                 runtime.keys.rate(

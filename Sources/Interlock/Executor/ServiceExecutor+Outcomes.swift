@@ -48,7 +48,7 @@ extension ServiceExecutor {
         case .counted(.sendNow): sendSums(of: service, then: answer)
         case .counted(.sendNext): service.awaitingReport.append(answer)
         case .counted(let action):
-            carryOut(action, for: service)
+            execute(action, for: service)
             answer()
         }
     }
@@ -59,7 +59,7 @@ extension ServiceExecutor {
         let generation = service.gate.breaker.snapshot.generation
         var operation = BreakerOperation.trip(
             .retryAfter, expect: generation, openFor: settings.openFor, pause: pause)
-        if settings.isByReporters {
+        if settings.isDecidedByVotes {
             tripLocally(service, .retryAfter, forMilliseconds: pause)
             operation = .vote(.retryAfter, expect: generation, pause: pause)
         }
@@ -72,7 +72,7 @@ extension ServiceExecutor {
         }
     }
 
-    private func carryOut(_ action: Breaker.ReportAction, for service: GuardedService) {
+    private func execute(_ action: Breaker.ReportAction, for service: GuardedService) {
         switch action {
         case .none, .sendNext:
             break
@@ -80,12 +80,12 @@ extension ServiceExecutor {
             sendSums(of: service) {}
         case .sendAt(let instant):
             runtime.deadlines.schedule(at: instant) { [unowned self] in
-                carryOut(service.gate.breaker.plannedReportIsDue(now: runtime.time.now()), for: service)
+                execute(service.gate.breaker.plannedReportIsDue(now: runtime.time.now()), for: service)
             }
         case .vote(let cause):
             trippedLocally(service, cause)
             run(.vote(cause, expect: service.gate.breaker.snapshot.generation, pause: nil), on: service) { _ in }
-            carryOut(service.gate.breaker.planReport(now: runtime.time.now()), for: service)
+            execute(service.gate.breaker.planReport(now: runtime.time.now()), for: service)
         }
     }
 
@@ -100,7 +100,7 @@ extension ServiceExecutor {
             var lost: OutcomeSums?
             if case .failure(let error) = result {
                 if !error.isOutcomeUnknown { lost = sums }
-                if error.isUnavailability, let cause = service.gate.breaker.judgeLocally(now: now) {
+                if error.isUnavailability, let cause = service.gate.breaker.evaluateLocally(now: now) {
                     trippedLocally(service, cause)
                 }
             }
@@ -110,7 +110,7 @@ extension ServiceExecutor {
             done()
             guard case .success = result, next == .sendNow else {
                 for answer in answers { answer() }
-                return carryOut(next, for: service)
+                return execute(next, for: service)
             }
             sendSums(of: service) { for answer in answers { answer() } }
         }

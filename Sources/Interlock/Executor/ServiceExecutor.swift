@@ -20,19 +20,19 @@ final class ServiceExecutor {
 
     // Limits
     /// The services to flush at the end of this tick.
-    var planned: [GuardedService] = []
+    var servicesToFlush: [GuardedService] = []
     /// The number of services whose limiter is backed up; see `ServiceLimiter.isBackedUp`.
-    var backedUp = 0
-    var settlements: [ServiceLimiter.Settlement] = []
+    var backedUpServices = 0
+    var resolutions: [ServiceLimiter.Resolution] = []
     /// The time at which the batch being delivered now was sent to Redis or decided without it; `nil` between
     /// deliveries.
     var limitsAskedAt: Instant?
 
     // Breakers
     /// The services whose state is still to be read, in order.
-    var unread: Deque<GuardedService> = []
-    var readingCount = 0
-    var isReadingOn = false
+    var pendingReads: Deque<GuardedService> = []
+    var readsInFlight = 0
+    var isStartingReads = false
 
     init(runtime: CoordinatorRuntime, publisher: EventPublisher) {
         self.runtime = runtime
@@ -58,7 +58,7 @@ final class ServiceExecutor {
             deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil,
             callerKey: service.permitCallers.insert(GuardedService.PermitCaller(completion: completion)))
         if call.deadline != nil { waiting[call.number] = (service, call) }
-        carryOut(service.gate.admit(call, now: now), of: service, now: now)
+        execute(service.gate.admit(call, now: now), of: service, now: now)
         return call.isOver || call.deadline == nil ? nil : call.number
     }
 
@@ -67,9 +67,9 @@ final class ServiceExecutor {
         guard let (service, call) = waiting.removeValue(forKey: number) else { return }
         if let key = call.limitsKey { cancelTake(key, of: service) }
         let now = runtime.time.now()
-        carryOut(service.gate.cancel(call, now: now), of: service, now: now)
+        execute(service.gate.cancel(call, now: now), of: service, now: now)
         _ = service.permitCallers.remove(call.callerKey)
-        carryOut(service.gate.ended(call, wasGranted: false, now: now), of: service, now: now)
+        execute(service.gate.ended(call, wasGranted: false, now: now), of: service, now: now)
     }
 
     /// Records the reported outcome of a call, and answers with the breaker's new state.
@@ -81,10 +81,10 @@ final class ServiceExecutor {
         guard let permit = service.gate.removePermit(id) else { return completion.refuse(unknownPermitOf: service) }
         defer {
             let held = now.millisecondsRoundedUp(since: permit.grantedAt)
-            carryOut(service.gate.freeSlot(heldForMilliseconds: held, now: now), of: service, now: now)
+            execute(service.gate.freeSlot(heldForMilliseconds: held, now: now), of: service, now: now)
         }
         guard permit.expiresAt > now else { return completion.refuse(unknownPermitOf: service) }
-        service.metrics.record(service.gate.definition.breaker.judged(report.outcome, status: report.status))
+        service.metrics.record(service.gate.definition.breaker.effectiveOutcome(report.outcome, status: report.status))
         record(report, of: permit, id: id, service, now: now, completion: completion)
     }
 
@@ -93,13 +93,13 @@ final class ServiceExecutor {
     /// Executes the steps in order. Returns whether the call keeps the amounts that it took from the limits: it does if
     /// its permit was delivered, or while it requests a trial permit.
     @discardableResult
-    func carryOut(
+    func execute(
         _ steps: GateSteps, of service: GuardedService, now: Instant, charges: () -> [CounterCharge] = { [] }
     ) -> Bool {
-        for step in steps.before { _ = carryOut(step, of: service, now: now) { [] } }
+        for step in steps.before { _ = execute(step, of: service, now: now) { [] } }
         if !service.proceeding.isEmpty { proceed(service) }
-        guard let ownStep = steps.own else { return false }
-        let isKept = carryOut(ownStep, of: service, now: now, charges: charges)
+        guard let ownStep = steps.next else { return false }
+        let isKept = execute(ownStep, of: service, now: now, charges: charges)
         if case .proceed = ownStep { proceed(service) }
         return isKept
     }
@@ -110,14 +110,14 @@ final class ServiceExecutor {
         service.isProceeding = true
         let now = runtime.time.now()
         while let call = service.proceeding.popFirst() {
-            if !call.isOver { carryOut(service.gate.proceed(call, now: now), of: service, now: now) }
+            if !call.isOver { execute(service.gate.proceed(call, now: now), of: service, now: now) }
         }
         service.isProceeding = false
         // The permits just issued may be the next to lapse.
-        if let due = service.gate.slotsDueAt { setSlotAlarm(of: service, at: due) }
+        if let due = service.gate.nextSlotAlarm { setSlotAlarm(of: service, at: due) }
     }
 
-    private func carryOut(
+    private func execute(
         _ step: GateStep, of service: GuardedService, now: Instant, charges: () -> [CounterCharge]
     ) -> Bool {
         switch step {
@@ -125,7 +125,7 @@ final class ServiceExecutor {
             service.proceeding.append(call)
         case .askTrial(let call), .askLimits(let call, _), .grant(let call), .refuse(let call, _, _),
             .refuseForUnreported(let call), .failUnconfigured(let call):
-            return !call.isOver && carryOut(step, for: call, of: service, now: now, charges: charges)
+            return !call.isOver && execute(step, for: call, of: service, now: now, charges: charges)
         case .refund(let call):
             guard let charges = service.permitCallers[call.callerKey]?.charges, !charges.isEmpty else { break }
             service.permitCallers[call.callerKey]?.charges = []
@@ -145,7 +145,7 @@ final class ServiceExecutor {
     }
 
     /// Executes a step of a call that was not answered yet.
-    private func carryOut(
+    private func execute(
         _ step: GateStep, for call: GateCall, of service: GuardedService, now: Instant, charges: () -> [CounterCharge]
     ) -> Bool {
         switch step {
@@ -169,7 +169,7 @@ final class ServiceExecutor {
 
     private func setSlotAlarm(of service: GuardedService, at instant: Instant) {
         service.slotAlarm.set(at: instant, on: runtime.deadlines) { [unowned self, unowned service] in
-            slotsAreDue(of: service)
+            slotAlarmFired(of: service)
         }
     }
 
@@ -179,7 +179,7 @@ final class ServiceExecutor {
         let lapse = now.advanced(byMilliseconds: lifetime)
         let id = PermitID(runtime.entropy.drawPair())
         guard service.gate.beginTrialRequest() else {
-            carryOut(service.gate.trialRefused(call, now: now), of: service, now: now)
+            execute(service.gate.trialRefused(call, now: now), of: service, now: now)
             return
         }
         let operation = BreakerOperation.trial(
@@ -188,7 +188,7 @@ final class ServiceExecutor {
             let now = runtime.time.now()
             let answer: ServiceGate.TrialAnswer
             switch result {
-            case .success(let reply): answer = reply.isDone ? .given : .notGiven
+            case .success(let reply): answer = reply.isDone ? .granted : .refused
             case .failure(let error):
                 guard error.isUnavailability, service.gate.definition.whenRedisIsDown != .deny else {
                     service.gate.trialRequestFailed()
@@ -197,7 +197,7 @@ final class ServiceExecutor {
                 answer = .unreachable
             }
             let steps = service.gate.trialAnswered(call, answer, id: id, lapse: lapse, now: now)
-            carryOut(steps, of: service, now: now)
+            execute(steps, of: service, now: now)
         }
     }
 
@@ -218,11 +218,11 @@ final class ServiceExecutor {
         let now = runtime.time.now()
         switch answer.outcome {
         case .taken:
-            return carryOut(service.gate.limitsGranted(call, now: now), of: service, now: now, charges: charges)
+            return execute(service.gate.limitsGranted(call, now: now), of: service, now: now, charges: charges)
         case .refused(let retryAfter):
             let steps = service.gate.limitsRefused(call, retryAfter: retryAfter, now: now)
-            carryOut(steps, of: service, now: now)
-        case .neverPossible:
+            execute(steps, of: service, now: now)
+        case .neverSatisfiable:
             service.metrics.refused(.limited)
             fail(call, of: service, .neverGranted(cost: call.cost, by: answer, of: service))
         }
@@ -241,7 +241,7 @@ final class ServiceExecutor {
         if isDelivered {
             service.metrics.permitsGranted.increment()
         } else {
-            carryOut(service.gate.withdraw(id, from: call, now: now), of: service, now: now)
+            execute(service.gate.withdraw(id, from: call, now: now), of: service, now: now)
         }
         // Last, because a withdrawn call refunds its grants.
         _ = service.permitCallers.remove(call.callerKey)
@@ -259,7 +259,7 @@ final class ServiceExecutor {
     func fail(_ call: GateCall, of service: GuardedService, _ error: InterlockError) {
         guard !call.isOver else { return }
         let now = runtime.time.now()
-        carryOut(service.gate.abandon(call, now: now), of: service, now: now)
+        execute(service.gate.abandon(call, now: now), of: service, now: now)
         answer(call, of: service, .failed(error))
     }
 
@@ -277,7 +277,7 @@ final class ServiceExecutor {
     private func ended(_ call: GateCall, of service: GuardedService, wasGranted: Bool) {
         guard call.deadline != nil else { return }
         let now = runtime.time.now()
-        carryOut(service.gate.ended(call, wasGranted: wasGranted, now: now), of: service, now: now)
+        execute(service.gate.ended(call, wasGranted: wasGranted, now: now), of: service, now: now)
     }
 
     /// Counts and logs a refusal that unreported permits have caused.
@@ -291,27 +291,27 @@ final class ServiceExecutor {
 
     // MARK: Changes
 
-    private func slotsAreDue(of service: GuardedService) {
+    private func slotAlarmFired(of service: GuardedService) {
         let now = runtime.time.now()
-        carryOut(service.gate.slotsAreDue(now: now), of: service, now: now)
+        execute(service.gate.slotAlarmFired(now: now), of: service, now: now)
     }
 
     /// Resumes or refuses paused calls after the breaker changed or when the pause may have ended.
     func resume(_ service: GuardedService) {
         let now = runtime.time.now()
-        carryOut(service.gate.reevaluatePause(now: now), of: service, now: now)
+        execute(service.gate.reevaluatePause(now: now), of: service, now: now)
     }
 
     /// Frees the slots of permits that lapsed without a report, even if no new call arrives.
     func removeLapsedPermits(of services: [GuardedService]) {
-        for service in services { slotsAreDue(of: service) }
+        for service in services { slotAlarmFired(of: service) }
     }
 
     /// Re-evaluates all waiting calls after the configuration has changed.
     func reconsider(_ service: GuardedService) {
         reconsiderLimits(of: service)
         let now = runtime.time.now()
-        carryOut(service.gate.reconsider(now: now), of: service, now: now)
+        execute(service.gate.reconsider(now: now), of: service, now: now)
     }
 
     /// Fails all waiting calls, and prevents later calls from waiting.

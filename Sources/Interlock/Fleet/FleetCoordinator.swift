@@ -72,7 +72,7 @@ final class FleetCoordinator {
     }
 
     /// Publishes the new digest after services or domains were reloaded.
-    func reconfigured(_ new: ConfigurationDigest) {
+    func publishConfiguration(_ new: ConfigurationDigest) {
         guard new != configuration else { return }
         configuration = new
         compare()
@@ -97,7 +97,7 @@ final class FleetCoordinator {
         heartbeatsUntilComparison = 0
         let fields: [(name: String, value: String)] = [
             (Field.host, runtime.host), (Field.processID, "\(runtime.processID)"), (Field.version, version),
-            (Field.started, "\(startedAt)"), (Field.configuration, configuration.whole),
+            (Field.started, "\(startedAt)"), (Field.configuration, configuration.combined),
             (Field.services, configuration.text),
         ]
         let key = runtime.keys.fleetMember(runtime.id)
@@ -111,7 +111,7 @@ final class FleetCoordinator {
     }
 
     /// Sends a heartbeat and extends this sidecar's hash.
-    func beat() {
+    func heartbeat() {
         guard runtime.pipeline.isUp else { return }
         guard isRegistered else { return register() }
         sendHeartbeat()
@@ -159,14 +159,14 @@ final class FleetCoordinator {
         digests[runtime.id] = nil
         let current = Set(digests.values)
         definitions = definitions.filter { current.contains($0.key) }
-        var unknown = current.subtracting(definitions.keys).subtracting([configuration.whole])
+        var unknown = current.subtracting(definitions.keys).subtracting([configuration.combined])
         for (id, digest) in digests where unknown.remove(digest) != nil {
             runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { [self] result in
                 guard let fields = try? result.get() else { return heartbeatsUntilComparison = 0 }
                 guard let text = fields[Field.services], let other = ConfigurationDigest(text: text) else { return }
                 // The sidecar may have reloaded in the meantime.
-                digests[id] = other.whole
-                definitions[other.whole] = other
+                digests[id] = other.combined
+                definitions[other.combined] = other
                 compare()
             }
         }
@@ -176,7 +176,7 @@ final class FleetCoordinator {
     /// Logs each service that other sidecars define differently and each that no longer differs, once per change.
     private func compare() {
         let before = differences.map(\.service)
-        let unknown = digests.filter { definitions[$0.value] == nil && $0.value != configuration.whole }.keys
+        let unknown = digests.filter { definitions[$0.value] == nil && $0.value != configuration.combined }.keys
         differences = configuration.differences(
             from: digests.compactMapValues { definitions[$0] }, keeping: differences, of: Set(unknown))
         for difference in differences where !before.contains(difference.service) {

@@ -51,7 +51,7 @@ struct GrantHistory {
         return ID(number: last)
     }
 
-    mutating func promised(_ id: ID, until deadline: Instant) {
+    mutating func updateDeadline(_ id: ID, until deadline: Instant) {
         guard let index = index(of: id) else { return }
         entries[index].deadline = deadline
         changes += 1

@@ -30,9 +30,9 @@ final class JointAcquisition {
 
     /// Returns the error in the request, or `nil` if there is none.
     static func violation(in request: JointLockRequest) -> InterlockError? {
-        guard (1...JointLockRequest.most).contains(request.names.count) else {
+        guard (1...JointLockRequest.maximumCount).contains(request.names.count) else {
             return InterlockError(
-                .invalid, "expected at most \(JointLockRequest.most) locks in one call, got \(request.names.count)")
+                .invalid, "expected at most \(JointLockRequest.maximumCount) locks in one call, got \(request.names.count)")
         }
         guard Set(request.names).count == request.names.count else {
             return InterlockError(.invalid, "a lock is named twice; locks acquired together must differ")
@@ -43,7 +43,7 @@ final class JointAcquisition {
         return nil
     }
 
-    func takeNext() {
+    func acquireNext() {
         guard acquired.count < names.count else { return finish() }
         var next = request.template
         next.name = names[acquired.count]
@@ -74,7 +74,7 @@ final class JointAcquisition {
         switch answer {
         case .granted(let lease):
             acquired.append(lease)
-            takeNext()
+            acquireNext()
         case .held:
             end(.held)
         case .failed(let error):

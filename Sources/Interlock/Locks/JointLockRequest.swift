@@ -3,7 +3,7 @@ internal import InterlockCore
 /// A request for all of several locks, or none.
 package struct JointLockRequest: Sendable {
     /// The maximum number of locks in one call.
-    package static let most = 32
+    package static let maximumCount = 32
 
     /// The names, without duplicates. The leases are returned in this order.
     package var names: [ResourceName]

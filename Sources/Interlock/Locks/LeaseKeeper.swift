@@ -77,7 +77,7 @@ final class LeaseKeeper {
 
         func remove(_ id: FollowerID) {
             if first?.id == id { first = nil } else { others.removeAll { $0.id == id } }
-            lease.isExtended = isLinked { _ in true }
+            lease.isAutoExtended = isLinked { _ in true }
         }
 
         func isLinked(where condition: (Follower) -> Bool) -> Bool {
@@ -123,13 +123,13 @@ final class LeaseKeeper {
     /// Called when a lease has a later deadline than was known.
     var onExtended: ((_ name: String, _ token: String, _ fence: Int64, _ deadline: Instant) -> Void)?
     /// Waits until the configured number of replicas has an extension, before it is relied on.
-    var replicate: ((RenewScript, @escaping (LockCoordinator.Replicated) -> Void) -> Void)?
+    var replicate: ((RenewScript, @escaping (LockCoordinator.ReplicationOutcome) -> Void) -> Void)?
 
-    init(runtime: CoordinatorRuntime, scripts: LockScripts, watch: KeyWatch, ceiling: Duration?) {
+    init(runtime: CoordinatorRuntime, scripts: LockScripts, watch: KeyWatch, maximumHold: Duration?) {
         self.runtime = runtime
         self.scripts = scripts
         self.watch = watch
-        ceilingMilliseconds = ceiling?.wholeMilliseconds
+        ceilingMilliseconds = maximumHold?.wholeMilliseconds
     }
 
     /// Returns whether the limit for this kind of lease, linked or only followed, is reached.
@@ -149,8 +149,8 @@ final class LeaseKeeper {
     ) -> FollowerID {
         let now = runtime.time.now()
         let existing = existingEntry(for: lease, client: client)
-        if let existing, isLinked, !existing.lease.isExtended {
-            existing.lease.isExtended = true
+        if let existing, isLinked, !existing.lease.isAutoExtended {
+            existing.lease.isAutoExtended = true
             linkedCount += 1
         }
         if let existing, let client, let id = existing.followerID(of: client, isLinked: isLinked) {
@@ -166,7 +166,7 @@ final class LeaseKeeper {
             entry.add(follower)
         } else {
             let held = HeldLease(
-                ttl: lease.ttlMilliseconds, deadline: lease.deadline, isExtended: isLinked,
+                ttl: lease.ttlMilliseconds, deadline: lease.deadline, isAutoExtended: isLinked,
                 ceilingMilliseconds: ceilingMilliseconds, now: now
             )
             entry = Entry(lease, held: held, follower: follower)
@@ -180,12 +180,12 @@ final class LeaseKeeper {
     /// Stops following a lease. A linked lease then expires unless another follower is linked to it.
     func unfollow(_ id: FollowerID) {
         guard let entry = followed.removeValue(forKey: id) else { return }
-        let wasLinked = entry.lease.isExtended
+        let wasLinked = entry.lease.isAutoExtended
         entry.remove(id)
         if entry.followers.isEmpty {
-            entry.lease.isExtended = wasLinked
+            entry.lease.isAutoExtended = wasLinked
             drop(entry)
-        } else if wasLinked, !entry.lease.isExtended {
+        } else if wasLinked, !entry.lease.isAutoExtended {
             linkedCount -= 1
         }
     }
@@ -230,7 +230,7 @@ final class LeaseKeeper {
 
     /// Notifies the holders of linked leases that the sidecar is shutting down and no longer extends them.
     func shutDown() {
-        for entry in all where entry.lease.isExtended { end(entry, .shutdown) }
+        for entry in all where entry.lease.isAutoExtended { end(entry, .shutdown) }
     }
 
     /// Ends all following when the sidecar stops. Followers are notified of that loss.
@@ -275,7 +275,7 @@ final class LeaseKeeper {
 
     private func insert(_ entry: Entry) {
         count += 1
-        if entry.lease.isExtended { linkedCount += 1 }
+        if entry.lease.isAutoExtended { linkedCount += 1 }
         let name = ExactText(entry.name)
         let token = ExactText(entry.token)
         switch leases.removeValue(forKey: name) {
@@ -291,7 +291,7 @@ final class LeaseKeeper {
         entry.next?.cancel()
         for follower in entry.followers { followed[follower.id] = nil }
         count -= 1
-        if entry.lease.isExtended { linkedCount -= 1 }
+        if entry.lease.isAutoExtended { linkedCount -= 1 }
         let name = ExactText(entry.name)
         guard case .many(var entries) = leases.removeValue(forKey: name) else { return }
         entries[ExactText(entry.token)] = nil
@@ -311,7 +311,7 @@ final class LeaseKeeper {
         check(entries(of: name))
     }
 
-    func anythingChanged(where isAffected: (_ name: String) -> Bool = { _ in true }) {
+    func recheckLeases(where isAffected: (_ name: String) -> Bool = { _ in true }) {
         // Each lock is checked once, in the order of its first lease.
         var checked: Set<ExactText> = []
         for entry in all where checked.insert(ExactText(entry.name)).inserted && isAffected(entry.name) {
@@ -336,7 +336,7 @@ final class LeaseKeeper {
             instant = until
             // Rounded down so that extensions that are due close together are sent in one write.
             let batch = HeldLease.batchMilliseconds * 1_000_000
-            if entry.lease.isExtended, until < entry.lease.deadline, until.nanoseconds - now.nanoseconds > batch {
+            if entry.lease.isAutoExtended, until < entry.lease.deadline, until.nanoseconds - now.nanoseconds > batch {
                 instant = Instant(nanoseconds: until.nanoseconds / batch * batch)
             }
         }
@@ -449,7 +449,7 @@ final class LeaseKeeper {
     /// Ends a lease that has expired by the local clock, unless its holder has extended it through another sidecar. For
     /// a lease of a group, the lock's key does not show such an extension.
     private func expire(_ entry: Entry) {
-        guard !entry.lease.isExtended, entry.group == nil, !entry.isTTLRequested else { return end(entry, .expired) }
+        guard !entry.lease.isAutoExtended, entry.group == nil, !entry.isTTLRequested else { return end(entry, .expired) }
         entry.isTTLRequested = true
         let key = runtime.keys.lock(entry.name)
         let sentAt = runtime.time.now()

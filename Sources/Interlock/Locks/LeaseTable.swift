@@ -30,7 +30,7 @@ struct LeaseTable {
     }
 
     /// A grant on the list.
-    struct Listed {
+    struct ListedLease {
         let name: String
         let token: String
         let fence: Int64
@@ -47,9 +47,9 @@ struct LeaseTable {
     /// The finding of a review.
     enum LeaseState {
         /// The grant no longer holds the lock.
-        case over
+        case ended
         /// The remaining time; `nil` for a lease that never expires.
-        case lasts(milliseconds: Int64?)
+        case remaining(milliseconds: Int64?)
     }
 
     fileprivate struct Entry {
@@ -104,7 +104,7 @@ struct LeaseTable {
             let deadline = max(existing.deadline, lease.deadline)
             entries[key]?.deadline = deadline
             if let label { entries[key]?.label = label }
-            return history.promised(existing.grant, until: deadline)
+            return history.updateDeadline(existing.grant, until: deadline)
         }
         // A new grant to the same owner proves that the previous one has ended.
         if let existing { history.ended(existing.grant, .lost, at: now) }
@@ -128,7 +128,7 @@ struct LeaseTable {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
         entries[key]?.deadline = deadline
-        history.promised(entry.grant, until: deadline)
+        history.updateDeadline(entry.grant, until: deadline)
     }
 
     mutating func ended(_ name: String, token: String, fence: Int64? = nil, _ end: GrantEnd, now: Instant) {
@@ -152,7 +152,7 @@ struct LeaseTable {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence, entry.deadline > deadline else { return }
         entries[key]?.deadline = deadline
-        history.promised(entry.grant, until: deadline)
+        history.updateDeadline(entry.grant, until: deadline)
     }
 
     /// Returns the deadline that the holder relies on, or `nil` if the lease is not listed.
@@ -213,15 +213,15 @@ struct LeaseTable {
 
     /// Returns the leases to read again now: first those of locks reported broken, in order of grant.
     /// - Parameter isFollowed: whether a lease has followers, which extend it or are notified of its end anyway.
-    mutating func due(now: Instant, isFollowed: (Listed) -> Bool) -> [Listed] {
-        var due: [Listed] = []
+    mutating func due(now: Instant, isFollowed: (ListedLease) -> Bool) -> [ListedLease] {
+        var due: [ListedLease] = []
         if !suspects.isEmpty {
             let suspected = reviews.filter {
                 (areAllSuspect || suspects.contains($0.key.lock)) && entries[$0.key]?.grant == $0.grant
             }
             let first = suspected.sorted { $0.review.grant < $1.review.grant }.prefix(Self.maximumReviewed)
             due = first.compactMap { review, index in
-                entries[review.key].map { Listed($0, names: reviews.names(of: review, at: index)) }
+                entries[review.key].map { ListedLease($0, names: reviews.names(of: review, at: index)) }
             }
             suspects = []
             areAllSuspect = false
@@ -233,7 +233,7 @@ struct LeaseTable {
                 continue
             }
             let names = reviews.removeFirst()
-            let listed = Listed(entry, names: names)
+            let listed = ListedLease(entry, names: names)
             if !isFollowed(listed) { due.append(listed) }
             let remaining = (entry.deadline.nanoseconds - now.nanoseconds) / 1_000_000
             let pause = max(minimumPause, min(Self.maximumPause, remaining / 2))
@@ -246,13 +246,13 @@ struct LeaseTable {
     /// Applies the reply of Redis about a lease to a request sent at `sentAt`.
     /// - Parameter isReplicated: whether the state that was read needs no replicas or enough have it. If not, a later
     ///   deadline is ignored, because a failover may lose it.
-    mutating func reviewed(_ lease: Listed, _ state: LeaseState, isReplicated: Bool = true, sentAt: Instant, now: Instant) {
+    mutating func reviewed(_ lease: ListedLease, _ state: LeaseState, isReplicated: Bool = true, sentAt: Instant, now: Instant) {
         let key = Key(name: lease.name, token: lease.token)
         guard let entry = entries[key], entry.fence == lease.fence, entry.grantedAt <= sentAt else { return }
         switch state {
-        case .over: ended(lease.name, token: lease.token, fence: lease.fence, .lost, now: now)
-        case .lasts(nil): break
-        case .lasts(let milliseconds?):
+        case .ended: ended(lease.name, token: lease.token, fence: lease.fence, .lost, now: now)
+        case .remaining(nil): break
+        case .remaining(let milliseconds?):
             // For Redis, an unchanged lease lasts slightly longer than its holder relies on it.
             let found = LeaseValidity.deadline(ttl: milliseconds, sentAt: sentAt)
             let slack = Self.slackMilliseconds + milliseconds / 50

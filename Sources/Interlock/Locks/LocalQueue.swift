@@ -42,7 +42,7 @@ final class LocalQueue {
     }
 
     /// Returns whether an attempt or a release in progress may grant the lock to one of these waiters.
-    func isAnythingInFlight(for waiters: [LockWaiter]) -> Bool {
+    func hasCommandInFlight(for waiters: [LockWaiter]) -> Bool {
         waiters.contains { decisions.isAttempting($0.id) || decisions.isSuccessor($0.id) }
     }
 

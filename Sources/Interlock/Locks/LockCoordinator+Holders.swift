@@ -50,7 +50,7 @@ extension LockCoordinator {
 
     /// Answers a renewal with the time for which its holder can rely on the lease.
     private func confirmRenewal(
-        _ script: RenewScript, of name: String, sentAt: Instant, _ replicated: Replicated,
+        _ script: RenewScript, of name: String, sentAt: Instant, _ replicated: ReplicationOutcome,
         _ completion: Completion<RenewAnswer>
     ) {
         let (ttl, token, fence) = (script.ttl, script.token, script.fence)

@@ -14,7 +14,7 @@ extension LockCoordinator {
     private static let retryDelays: [Int64] = [20, 80]
 
     /// The maximum number of locks that one command inspects, on one server.
-    static let maximumAtOnce = 50
+    static let maximumLocksPerCommand = 50
     private static let maximumUnresponsive = 1000
 
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
@@ -41,8 +41,8 @@ extension LockCoordinator {
                 return completion(result)
             }
             let again = now.advanced(byMilliseconds: delay)
-            lastCheck += 1
-            let id = lastCheck
+            lastInspectionID += 1
+            let id = lastInspectionID
             let timer = runtime.deadlines.schedule(at: again) { [unowned self] in
                 pendingInspections[id] = nil
                 inspect(incomplete.map { names[$0] }, retryDelays: retryDelays.dropFirst()) { retried in
@@ -58,17 +58,17 @@ extension LockCoordinator {
 
     /// Returns whether a sidecar that is expected to respond has not yet reported its waiters.
     private func shouldInspectAgain(_ lock: LockInformation?, now: Instant) -> Bool {
-        lock?.queue.contains { $0.waiters == nil && silent[$0.id] ?? now <= now } ?? false
+        lock?.queue.contains { $0.waiters == nil && unresponsiveSidecars[$0.id] ?? now <= now } ?? false
     }
 
     /// Notes the sidecars that did not report, so that later inspections do not wait for them. They may be down or run
     /// an older version.
     private func noteUnresponsive(_ locks: [LockInformation], now: Instant) {
         guard !locks.isEmpty else { return }
-        silent = silent.filter { $0.value > now }
+        unresponsiveSidecars = unresponsiveSidecars.filter { $0.value > now }
         let until = now.advanced(byMilliseconds: WaiterCounts.lifetime)
         for sidecar in locks.flatMap(\.queue) where sidecar.waiters == nil {
-            if silent.count < Self.maximumUnresponsive { silent[sidecar.id] = until }
+            if unresponsiveSidecars.count < Self.maximumUnresponsive { unresponsiveSidecars[sidecar.id] = until }
         }
     }
 
@@ -76,7 +76,7 @@ extension LockCoordinator {
     private func sendInspections(
         _ names: [String], _ completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
     ) {
-        let size = runtime.keys.isOnCluster ? 1 : Self.maximumAtOnce
+        let size = runtime.keys.isOnCluster ? 1 : Self.maximumLocksPerCommand
         var found = [LockInformation?](repeating: nil, count: names.count)
         var failure: InterlockError?
         let starts = stride(from: 0, to: names.count, by: size)
@@ -113,7 +113,7 @@ extension LockCoordinator {
     }
 
     /// Returns the state of a lock, or `nil` if it has no holder and no waiters.
-    private func information(on name: String, _ reply: InspectScript.Found) -> LockInformation? {
+    private func information(on name: String, _ reply: InspectScript.LockState) -> LockInformation? {
         let queue = waitingSidecars(for: name, reply)
         let waiters = waiting(for: name) + reply.otherSidecars
         guard reply.token != nil || waiters > 0 else { return nil }
@@ -144,7 +144,7 @@ extension LockCoordinator {
 
     /// Returns the waiting sidecars in the order of their turns. This sidecar comes last if its ticket is not in Redis
     /// yet.
-    private func waitingSidecars(for name: String, _ reply: InspectScript.Found) -> [WaitingSidecar] {
+    private func waitingSidecars(for name: String, _ reply: InspectScript.LockState) -> [WaitingSidecar] {
         let localQueue = queue(name)
         var sidecars = reply.waiting.map { ticket, waiters in
             WaitingSidecar(

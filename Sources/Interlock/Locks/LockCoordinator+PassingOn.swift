@@ -77,17 +77,17 @@ extension LockCoordinator {
                 releaseGrant(waiter)
             }
             perform(next, on: queue)
-            askForCopies(of: waiter, in: queue)
-        case .success(.released(let isFirst)):
-            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isAttempting(waiter.id))
-            perform(queue.decisions.passedBy(isFirst: isFirst, now: now), on: queue)
+            serveCopies(of: waiter, in: queue)
+        case .success(.released(let becameFirst)):
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isAttempting(waiter.id))
+            perform(queue.decisions.bypassed(becameFirst: becameFirst, now: now), on: queue)
         case .failure(let error) where error.mayHaveGranted:
             queue.failure = error
-            doubt(waiter)
-            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isAttempting(waiter.id))
+            markAsPossibleHolder(waiter)
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.releaseUnanswered(), on: queue)
         case .success(.lost), .success(.heldByGroup), .failure:
-            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isAttempting(waiter.id))
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.releaseFailed(), on: queue)
         }
     }
@@ -103,17 +103,17 @@ extension LockCoordinator {
     func release(_ name: String, token: String, ttl: Int64, over connection: (any RedisSender)? = nil) {
         let until = runtime.time.now().advanced(byMilliseconds: ttl)
         passOn(name, token: token, over: connection ?? runtime.pipeline) { [self] result in
-            if case .failure = result { remember(name, token: token, until: until) }
+            if case .failure = result { addLeftover(name, token: token, until: until) }
         }
     }
 
-    func remember(_ waiter: LockWaiter) {
+    func addLeftover(_ waiter: LockWaiter) {
         guard waiter.request.owner == nil else { return }
         let until = runtime.time.now().advanced(byMilliseconds: waiter.request.ttl)
-        remember(waiter.request.name.text, token: waiter.token, until: until)
+        addLeftover(waiter.request.name.text, token: waiter.token, until: until)
     }
 
-    private func remember(_ name: String, token: String, until: Instant) {
+    private func addLeftover(_ name: String, token: String, until: Instant) {
         guard leftovers.count < Self.leftoverCapacity else { return }
         leftovers.append((name, token, until))
         // A connection that lost a command may stay up, so a retry is scheduled as well.
@@ -131,7 +131,7 @@ extension LockCoordinator {
         leftovers = []
         for (name, token, until) in pending {
             passOn(name, token: token, over: pipeline) { [self] result in
-                if case .failure = result { remember(name, token: token, until: until) }
+                if case .failure = result { addLeftover(name, token: token, until: until) }
             }
         }
     }

@@ -15,7 +15,7 @@ protocol LeaseReviewer: AnyObject {
 
 extension LeaseReviewer {
     /// Schedules the next review after a lease was listed.
-    func planReview() {
+    func scheduleReview() {
         guard nextReview == nil else { return }
         scheduleReview(at: runtime.time.now().advanced(byMilliseconds: LeaseTable.reviewMilliseconds))
     }
@@ -30,7 +30,7 @@ extension LeaseReviewer {
         nextReview = runtime.deadlines.schedule(at: instant) { [unowned self] in
             nextReview = nil
             review()
-            if !leases.isEmpty { planReview() }
+            if !leases.isEmpty { scheduleReview() }
         }
     }
 }
@@ -45,7 +45,7 @@ extension LockCoordinator: LeaseReviewer {
     func review() {
         let sentAt = runtime.time.now()
         let due = leases.due(now: sentAt) { keeper.follows($0.name, token: $0.token) }
-        let size = runtime.keys.isOnCluster ? 1 : Self.maximumAtOnce
+        let size = runtime.keys.isOnCluster ? 1 : Self.maximumLocksPerCommand
         for start in stride(from: 0, to: due.count, by: size) {
             let grants = due[start..<min(start + size, due.count)].map { (keys: keys($0.name), lease: $0) }
             runtime.pipeline.send(LeaseStateScript(grants: grants)) { [self] result in

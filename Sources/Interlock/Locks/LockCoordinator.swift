@@ -26,10 +26,10 @@ final class LockCoordinator {
     var leases = LeaseTable()
     private var lastID: WaiterID = 0
     var pendingInspections: [UInt64: PendingInspection] = [:]
-    var lastCheck: UInt64 = 0
+    var lastInspectionID: UInt64 = 0
     var isShuttingDown = false
     /// The sidecars that did not report their waiters, and the time until which no inspection waits for them. Bounded.
-    var silent: [String: Instant] = [:]
+    var unresponsiveSidecars: [String: Instant] = [:]
     /// Leases that an unanswered acquire may have left behind, until their end is confirmed. Bounded.
     var leftovers: [(name: String, token: String, until: Instant)] = []
     static let leftoverCapacity = 10_000
@@ -51,7 +51,7 @@ final class LockCoordinator {
         self.watch = watch
         wakeChannels = WakeChannels(keys: runtime.keys, id: runtime.id)
         counts = WaiterCounts(runtime: runtime, scripts: scripts)
-        keeper = LeaseKeeper(runtime: runtime, scripts: scripts, watch: watch, ceiling: settings.maximumHold)
+        keeper = LeaseKeeper(runtime: runtime, scripts: scripts, watch: watch, maximumHold: settings.maximumHold)
         keeper.onLost = { [unowned self] name, token, fence in
             leases.ended(name, token: token, fence: fence, .lost, now: runtime.time.now())
         }
@@ -65,13 +65,13 @@ final class LockCoordinator {
     func held(now: Instant) -> Int { leases.count(now: now) }
     var history: GrantHistory { leases.history }
     /// The number of commands sent on connections other than the runtime's.
-    var commandsSentApart: Int64 {
+    var commandsOnOtherConnections: Int64 {
         watch.commandsSent + (pipeline === runtime.pipeline ? 0 : pipeline.commandsSent)
     }
     /// See `RedisPipeline`; covers the connection that locks are granted on.
     var recentRefusal: RedisError? { pipeline.recentRefusal }
-    var awaited: Int { pipeline.awaited }
-    var refusalsApart: Int64 { pipeline === runtime.pipeline ? 0 : pipeline.refusals }
+    var pendingCount: Int { pipeline.pendingCount }
+    var refusalsOnOtherConnections: Int64 { pipeline === runtime.pipeline ? 0 : pipeline.refusals }
     func waiting(for name: String) -> Int { queue(name)?.decisions.count ?? 0 }
     func queue(_ name: String) -> LocalQueue? { queues.isEmpty ? nil : queues[ExactText(name)] }
     /// All queues in the order in which they were created. O(n log n).
@@ -93,12 +93,12 @@ final class LockCoordinator {
         let hasWaiters = queue(request.name.text) != nil
         switch (hasWaiters, request.wait > 0, request.owner != nil) {
         case (false, false, _):
-            attemptOnce(waiter, by: .anybody)
+            attemptOnce(waiter, by: .anyCaller)
         case (true, false, false):
             refuse(waiter)
         case (true, let mayWait, true):
             // The owner may hold the lock already. If not, those already waiting go first.
-            attemptOnce(waiter, by: .presentOwner, mayWait: mayWait)
+            attemptOnce(waiter, by: .currentOwner, mayWait: mayWait)
         case (_, true, _):
             enqueue(waiter)
         }
@@ -138,7 +138,7 @@ final class LockCoordinator {
     }
 
     private func script(
-        for waiter: LockWaiter, by candidate: AcquireScript.Candidate = .anybody, ticket: AcquireScript.Ticket? = nil
+        for waiter: LockWaiter, by candidate: AcquireScript.Candidate = .anyCaller, ticket: AcquireScript.Ticket? = nil
     ) -> AcquireScript {
         let request = waiter.request
         let group = request.mode.groupLabel.map { OwnerToken.make(label: $0, random: runtime.entropy.drawPair()) }
@@ -166,7 +166,7 @@ final class LockCoordinator {
     /// - Parameter consequence: the change, and the consequence if replicas lack it; used in the error text.
     private func awaitReplicas(_ consequence: String, then done: @escaping (InterlockError?) -> Void) {
         // On a cluster, this is the server that ran the script.
-        guard let server = pipeline.answering else {
+        guard let server = pipeline.replyingConnection else {
             preconditionFailure("replicas must be awaited while the reply is handled")
         }
         replication.acknowledged(at: server) { [settings] result in
@@ -180,7 +180,7 @@ final class LockCoordinator {
     }
 
     /// Whether replicas have a change that the primary has made.
-    enum Replicated {
+    enum ReplicationOutcome {
         case enough
         case tooFew(InterlockError)
         /// The lease has ended in the meantime.
@@ -189,7 +189,7 @@ final class LockCoordinator {
 
     /// Repeats a renewal on the connection that waits for replicas. The renewal itself used another connection, so it
     /// never queues behind a `WAIT`; only the answer to the caller does.
-    func replicate(_ script: RenewScript, then done: @escaping (Replicated) -> Void) {
+    func replicate(_ script: RenewScript, then done: @escaping (ReplicationOutcome) -> Void) {
         guard settings.waitReplicas > 0 else { return done(.enough) }
         var script = script
         script.purpose = .replicate
@@ -221,7 +221,7 @@ final class LockCoordinator {
             deadline: deadline, group: grant.group, hasOwnerToken: request.owner != nil)
         // Recorded before the answer, because the caller may immediately ask to be notified of its loss.
         leases.granted(lease, to: request, startedAt: waiter.startedAt, now: now, host: runtime.host)
-        planReview()
+        scheduleReview()
         if lease.hasOwnerToken {
             // The lease may already be followed on behalf of an earlier call of the same owner.
             keeper.grantedAgain(lease, until: deadline)
@@ -269,22 +269,22 @@ final class LockCoordinator {
 
     private func forget(_ queue: LocalQueue) {
         queues[ExactText(queue.name)] = nil
-        wakeChannels.waitIsOver(for: queue.name)
+        wakeChannels.unsubscribeLater(for: queue.name)
     }
 
     /// Ends a wait whose deadline has passed. If a command is in progress for this waiter or for another copy of its
     /// call, the reply, which arrives within `redis.timeout`, decides the outcome.
     private func timeOut(_ waiter: LockWaiter) {
-        guard let queue = queue(waiter.request.name.text), queue.isAnythingInFlight(for: [waiter] + queue.copies(of: waiter))
+        guard let queue = queue(waiter.request.name.text), queue.hasCommandInFlight(for: [waiter] + queue.copies(of: waiter))
         else { return giveUp(waiter) }
         waiter.isOverdue = true
     }
 
     /// Ends the overdue waits of this waiter and of the other copies of its call, unless a command in progress may
     /// still grant them the lock.
-    func stayed(_ waiter: LockWaiter, in queue: LocalQueue, isAnythingInFlight: Bool) {
+    func endOverdueWaits(_ waiter: LockWaiter, in queue: LocalQueue, hasCommandInFlight: Bool) {
         let copies = queue.copies(of: waiter)
-        guard !isAnythingInFlight, !queue.isAnythingInFlight(for: copies) else { return }
+        guard !hasCommandInFlight, !queue.hasCommandInFlight(for: copies) else { return }
         for overdue in copies + [waiter] where overdue.isOverdue { giveUp(overdue) }
     }
 
@@ -395,48 +395,48 @@ final class LockCoordinator {
                 releaseGrant(waiter)
             }
             perform(next, on: queue)
-            askForCopies(of: waiter, in: queue)
+            serveCopies(of: waiter, in: queue)
         case .success(.held(let ttl, let position)):
             waiter.mayHold = false
-            if self.queue(queue.name) === queue { wakeChannels.waits(for: queue.name) }
-            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
+            if self.queue(queue.name) === queue { wakeChannels.subscribe(for: queue.name) }
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.refused(waiter.id, ttl: ttl, position: position, now: now), on: queue)
         case .success(.heldInAnotherMode(let mode)):
             if serve(waiter) { fail(waiter, .heldInAnotherMode(waiter.request, mode)) }
-            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.failed(waiter.id), on: queue)
-        case .failure(let error) where error.isPostponement || error.code == .answerLost:
+        case .failure(let error) where error.isRetryable || error.code == .answerLost:
             queue.failure = error
             // If this attempt was granted, the next attempt with the same token finds the grant.
-            if error.isOutcomeUnknown { doubt(waiter) }
-            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
+            if error.isOutcomeUnknown { markAsPossibleHolder(waiter) }
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isSuccessor(waiter.id))
             // A cluster that rejected the script may accept it at any moment, without notice.
             perform(queue.decisions.unanswered(waiter.id, isRefused: error.code != .answerLost, now: now), on: queue)
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
             if error.mayHaveGranted || waiter.mayHold { releaseGrant(waiter) }
             queue.failure = error
-            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
+            endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.failed(waiter.id), on: queue)
         }
     }
 
     /// Serves the other copies of a granted call: a retry shares the grant instead of waiting behind other callers.
-    func askForCopies(of waiter: LockWaiter, in queue: LocalQueue) {
+    func serveCopies(of waiter: LockWaiter, in queue: LocalQueue) {
         for copy in queue.copies(of: waiter) {
             // A command in progress for this copy finds the grant by itself.
-            guard !queue.isAnythingInFlight(for: [copy]) else { continue }
+            guard !queue.hasCommandInFlight(for: [copy]) else { continue }
             waiters[copy.id] = nil
             copy.timeout?.cancel()
             queue.left(copy)
             perform(queue.decisions.remove(copy.id).next, on: queue)
-            attemptOnce(copy, by: .presentOwner, mayWait: true)
+            attemptOnce(copy, by: .currentOwner, mayWait: true)
         }
     }
 
     /// Notes that an attempt of this waiter has an unknown outcome, so that a possible grant is released when it
     /// leaves.
-    func doubt(_ waiter: LockWaiter) {
+    func markAsPossibleHolder(_ waiter: LockWaiter) {
         if waiter.state == .left { releaseGrant(waiter) } else { waiter.mayHold = true }
     }
 
@@ -460,18 +460,18 @@ final class LockCoordinator {
             // No waiter is behind this ticket; withdrawing it lets the next sidecar proceed.
             return pipeline.send(LeaveScript(keys: keys(name), ticket: message.ticket, sidecar: runtime.id)) { _ in }
         }
-        switch message.what {
+        switch message.kind {
         case .turn:
             perform(queue.decisions.wake(), on: queue)
         case .first:
             let now = runtime.time.now()
             // The lock's TTL says nothing about a slot that is reserved for another waiter.
             let isForSlot = headMode(of: queue).isSemaphore
-            perform(isForSlot ? queue.decisions.isFirstForSlot(now: now) : queue.decisions.isFirst(now: now), on: queue)
+            perform(isForSlot ? queue.decisions.becameFirstForSlot(now: now) : queue.decisions.becameFirst(now: now), on: queue)
         case .check:
             perform(queue.decisions.wake(), on: queue)
         case .count:
-            counts.asked(for: queue)
+            counts.startPublishing(for: queue)
         }
     }
 
@@ -480,7 +480,7 @@ final class LockCoordinator {
         for queue in queuesInOrder where isAffected(runtime.keys.lock(queue.name)) {
             perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
         }
-        keeper.anythingChanged { isAffected(runtime.keys.lock($0)) }
+        keeper.recheckLeases { isAffected(runtime.keys.lock($0)) }
     }
 
     /// Retries for the locks whose keys satisfy `isAffected` and have moved to another server. Leases are checked when
@@ -522,7 +522,7 @@ final class LockCoordinator {
             waiter.state = .left
             waiter.timeout?.cancel()
             fail(waiter, error)
-            if waiter.mayHold { remember(waiter) }
+            if waiter.mayHold { addLeftover(waiter) }
         }
     }
 }

@@ -37,7 +37,7 @@ extension LockCoordinator: LockProvider {}
 
 extension InterlockError {
     /// Creates the error for a feature that needs a single Redis.
-    static func notOnQuorum(_ feature: String) -> InterlockError {
+    static func unsupportedOnQuorum(_ feature: String) -> InterlockError {
         InterlockError(
             .invalid, "\(feature) is not supported with redis.urls: quorum locks are exclusive and are not renewed automatically"
         )
@@ -82,7 +82,7 @@ extension InterlockError {
     static let stopped = InterlockError(
         .unavailable, "this coordinator was stopped and cannot be restarted; create a new one")
 
-    static func ownKey(_ name: ResourceName, _ keys: KeySpace) -> InterlockError {
+    static func keyCollision(_ name: ResourceName, _ keys: KeySpace) -> InterlockError {
         InterlockError(
             .invalid,
             "with locks.key_prefix, the key of the lock \"\(name)\" would start with the fleet's own prefix "

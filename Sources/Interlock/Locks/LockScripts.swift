@@ -10,7 +10,7 @@ final class LockScripts: Sendable {
     let leaseState, counts: RedisScript
     /// The maximum TTL, in milliseconds, of a lease whose fence the counter may issue. The counter lasts at least as
     /// long.
-    let longestCounted: Int64
+    let maximumCountedTTL: Int64
 
     /// - Parameter isOnCluster: whether `PUBLISH` counts only the subscribers of the server that runs a script.
     init(_ settings: LockSettings, isOnCluster: Bool) {
@@ -34,7 +34,7 @@ final class LockScripts: Sendable {
         fencedShareRelease = script("fenced-share-release")
         leaseState = script("lease-state")
         counts = script("counts")
-        longestCounted = (settings.fenceLifetime - CoordinatorRuntime.clockDelay).wholeMilliseconds
+        maximumCountedTTL = (settings.fenceLifetime - CoordinatorRuntime.fenceTolerance).wholeMilliseconds
     }
 
     /// The values on which the scripts and the Swift code must agree, by their names in Lua.
@@ -43,7 +43,7 @@ final class LockScripts: Sendable {
             "claim_window": "\(LockQueue.claimWindowMilliseconds)",
             "counts_listeners": "\(!isOnCluster)",
             "fence_lifetime": "\(settings.fenceLifetime.wholeMilliseconds)",
-            "fence_slack": "\(CoordinatorRuntime.clockDelay.wholeMilliseconds * 1000)",
+            "fence_slack": "\(CoordinatorRuntime.fenceTolerance.wholeMilliseconds * 1000)",
             "recheck_delay": "\(LockQueue.recheckMilliseconds)",
             "max_slots": "\(LockMode.slots.upperBound)",
         ]
@@ -60,17 +60,17 @@ struct LockKeys {
     var space: KeySpace
     var name: String
 
-    func encodeThree(into encoder: inout CommandEncoder) {
+    func encodeBasicKeys(into encoder: inout CommandEncoder) {
         appendBasicKeys(into: &encoder)
         encodeMigrationGuard(into: &encoder)
     }
 
-    func encodeFive(into encoder: inout CommandEncoder) {
+    func encodeGroupKeys(into encoder: inout CommandEncoder) {
         appendGroupKeys(into: &encoder)
         encodeMigrationGuard(into: &encoder)
     }
 
-    func encodeSix(into encoder: inout CommandEncoder) {
+    func encodeInspectionKeys(into encoder: inout CommandEncoder) {
         appendGroupKeys(into: &encoder)
         encodeCounts(into: &encoder)
     }
@@ -92,7 +92,7 @@ struct LockKeys {
     }
 
     /// A read-only script does not need the key that never exists.
-    func encodeStanding(into encoder: inout CommandEncoder) {
+    func encodeLeaseStateKeys(into encoder: inout CommandEncoder) {
         encoder.append(parts: space.lockStart, name, space.lockEnd)
         encoder.append(parts: space.fenceStart, name, "}")
         encoder.append(parts: space.holdersStart, name, "}")
@@ -103,16 +103,16 @@ struct LockKeys {
         if space.isOnCluster { encoder.append(parts: space.guardStart, name, "}") }
     }
 
-    var three: Int { space.isOnCluster ? 4 : 3 }
-    var five: Int { space.isOnCluster ? 6 : 5 }
+    var basicKeyCount: Int { space.isOnCluster ? 4 : 3 }
+    var groupKeyCount: Int { space.isOnCluster ? 6 : 5 }
 }
 
 /// See `acquire.lua`, and `share.lua` for shared locks and semaphores.
 struct AcquireScript: ScriptCommand {
     /// Whether any caller may acquire the lock, or only its current owner.
     enum Candidate: String {
-        case anybody = "take"
-        case presentOwner = "own"
+        case anyCaller = "take"
+        case currentOwner = "own"
     }
 
     /// The entry of this sidecar in the queue of sidecars.
@@ -145,14 +145,14 @@ struct AcquireScript: ScriptCommand {
     var token: String
     var ttl: Int64
     var mode: LockMode
-    var candidate = Candidate.anybody
+    var candidate = Candidate.anyCaller
     /// The ticket of a caller that waits; `nil` if the caller does not wait.
     var ticket: Ticket?
     /// The name of the group if this lease starts one.
     var group = ""
 
     var script: RedisScript { mode == .exclusive ? keys.scripts.acquire : keys.scripts.share }
-    var keyCount: Int { mode == .exclusive && ticket == nil ? keys.three : keys.five }
+    var keyCount: Int { mode == .exclusive && ticket == nil ? keys.basicKeyCount : keys.groupKeyCount }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         let slots: Int
@@ -161,7 +161,7 @@ struct AcquireScript: ScriptCommand {
         case .shared: slots = 0
         case .permits(let count): slots = count
         }
-        keys.encodeFive(into: &encoder)
+        keys.encodeGroupKeys(into: &encoder)
         encodeCommon(into: &encoder)
         encoder.append(candidate.rawValue)
         if let ticket {
@@ -174,15 +174,15 @@ struct AcquireScript: ScriptCommand {
     }
 
     private func encodeExclusive(into encoder: inout CommandEncoder) {
-        if ticket == nil { keys.encodeThree(into: &encoder) } else { keys.encodeFive(into: &encoder) }
+        if ticket == nil { keys.encodeBasicKeys(into: &encoder) } else { keys.encodeGroupKeys(into: &encoder) }
         encodeCommon(into: &encoder)
-        if candidate == .anybody, ttl <= keys.scripts.longestCounted {
+        if candidate == .anyCaller, ttl <= keys.scripts.maximumCountedTTL {
             encoder.appendServerTime()
         } else {
             encoder.append(CommandEncoder.unknownServerTime)
         }
         // Each argument costs both sides time, so arguments with default values are omitted.
-        guard candidate != .anybody || ticket != nil else { return }
+        guard candidate != .anyCaller || ticket != nil else { return }
         encoder.append(candidate.rawValue)
         if let ticket { encode(ticket, into: &encoder) }
     }
@@ -210,13 +210,13 @@ struct AcquireScript: ScriptCommand {
             return .granted(
                 Grant(
                     fence: value, group: parts.count > 2 ? parts[2].text : nil,
-                    nextEnd: nextEnd.flatMap { $0 < 0 ? nil : min($0, ScriptNumber.mostExact) }))
+                    nextEnd: nextEnd.flatMap { $0 < 0 ? nil : min($0, ScriptNumber.largestExact) }))
         case 3:
             return .heldInAnotherMode(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
         default:
             let position = parts.count > 2 ? parts[2].integer : nil
             return .held(
-                ttl: value == -1 ? nil : max(0, min(value, ScriptNumber.mostExact)),
+                ttl: value == -1 ? nil : max(0, min(value, ScriptNumber.largestExact)),
                 position: position.flatMap { $0 < 0 ? nil : Int($0) })
         }
     }
@@ -247,11 +247,11 @@ struct RenewScript: ScriptCommand {
     /// The fence of the only grant to extend; `nil` for the token's current grant.
     var fence: Int64?
     var isGroup = false
-    var purpose = Purpose.asked
+    var purpose = Purpose.requested
 
     enum Purpose: String {
         /// The holder asked for it.
-        case asked
+        case requested
         /// The sidecar extends a linked lease.
         case watch
         /// The renewal is repeated for replicas.
@@ -266,19 +266,19 @@ struct RenewScript: ScriptCommand {
         case (true, _?): keys.scripts.fencedShareRenew
         }
     }
-    var keyCount: Int { isGroup ? keys.five : fence == nil ? 1 : keys.three }
+    var keyCount: Int { isGroup ? keys.groupKeyCount : fence == nil ? 1 : keys.basicKeyCount }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         if isGroup {
-            keys.encodeFive(into: &encoder)
+            keys.encodeGroupKeys(into: &encoder)
         } else if fence == nil {
             encoder.append(parts: keys.space.lockStart, keys.name, keys.space.lockEnd)
         } else {
-            keys.encodeThree(into: &encoder)
+            keys.encodeBasicKeys(into: &encoder)
         }
         encoder.append(token)
         encoder.append(ttl)
-        if purpose != .asked { encoder.append(purpose.rawValue) }
+        if purpose != .requested { encoder.append(purpose.rawValue) }
         if let fence { encoder.append(fence) }
     }
 
@@ -315,10 +315,10 @@ struct ReleaseScript: ScriptCommand {
     var successor: Successor?
 
     var script: RedisScript { fence == nil ? keys.scripts.release : keys.scripts.fencedRelease }
-    var keyCount: Int { keys.three }
+    var keyCount: Int { keys.basicKeyCount }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        keys.encodeThree(into: &encoder)
+        keys.encodeBasicKeys(into: &encoder)
         encoder.append(token)
         encoder.append(keys.space.wakePrefix)
         encoder.append(sidecar)
@@ -333,7 +333,7 @@ struct ReleaseScript: ScriptCommand {
         encoder.append(successor.ticket.token)
         encoder.append(successor.ticket.lifetime)
         encoder.append(successor.ticket.hasOthers ? successor.ticket.lifetime : 0)
-        guard successor.continuesTurn, successor.ticket.hasOthers, successor.ttl <= keys.scripts.longestCounted else { return }
+        guard successor.continuesTurn, successor.ticket.hasOthers, successor.ttl <= keys.scripts.maximumCountedTTL else { return }
         encoder.appendServerTime()
     }
 
@@ -366,10 +366,10 @@ struct ShareReleaseScript: ScriptCommand {
     var fence: Int64?
 
     var script: RedisScript { fence == nil ? keys.scripts.shareRelease : keys.scripts.fencedShareRelease }
-    var keyCount: Int { keys.five }
+    var keyCount: Int { keys.groupKeyCount }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        keys.encodeFive(into: &encoder)
+        keys.encodeGroupKeys(into: &encoder)
         encoder.append(token)
         encoder.append(keys.space.wakePrefix)
         encoder.append(sidecar)
@@ -384,10 +384,10 @@ struct LeaveScript: ScriptCommand {
     var sidecar: String
 
     var script: RedisScript { keys.scripts.leave }
-    var keyCount: Int { keys.five }
+    var keyCount: Int { keys.groupKeyCount }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        keys.encodeFive(into: &encoder)
+        keys.encodeGroupKeys(into: &encoder)
         encoder.append(ticket)
         encoder.append(keys.space.wakePrefix)
         encoder.append(sidecar)
@@ -410,10 +410,10 @@ struct BreakScript: ScriptCommand {
     var database: Int
 
     var script: RedisScript { keys.scripts.breakLock }
-    var keyCount: Int { keys.five }
+    var keyCount: Int { keys.groupKeyCount }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        keys.encodeFive(into: &encoder)
+        keys.encodeGroupKeys(into: &encoder)
         encoder.append(keys.space.wakePrefix)
         encoder.append(keys.space.events)
         let event = LockEvent.broken(keys.name, by: by, origin: origin, database: database)
@@ -426,7 +426,7 @@ struct BreakScript: ScriptCommand {
 /// See `inspect.lua`.
 struct InspectScript: ScriptCommand {
     /// The state of one lock.
-    struct Found {
+    struct LockState {
         var token: String?
         var ttl: Int64
         var fence: Int64?
@@ -460,7 +460,7 @@ struct InspectScript: ScriptCommand {
     var keyCount: Int { 6 * locks.count + (locks[0].space.isOnCluster ? 1 : 0) }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        for keys in locks { keys.encodeSix(into: &encoder) }
+        for keys in locks { keys.encodeInspectionKeys(into: &encoder) }
         locks[0].encodeMigrationGuard(into: &encoder)
         encoder.append(sidecar)
         encoder.append(max(Self.minimumListedPerLock, Self.maximumListed / locks.count))
@@ -468,14 +468,14 @@ struct InspectScript: ScriptCommand {
         encoder.append(WaiterCounts.lifetime)
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> [Found] {
+    func decode(_ reply: RedisReply) throws(RedisError) -> [LockState] {
         guard let replies = reply.array, replies.count == locks.count else { throw reply.unexpected(for: script.name) }
-        var found: [Found] = []
+        var found: [LockState] = []
         for reply in replies { found.append(try decodeOne(reply)) }
         return found
     }
 
-    private func decodeOne(_ reply: RedisReply) throws(RedisError) -> Found {
+    private func decodeOne(_ reply: RedisReply) throws(RedisError) -> LockState {
         guard let parts = reply.array, parts.count == 8, let ttl = parts[1].integer, let others = parts[3].integer,
             let holders = parts[4].integer, let slots = parts[5].integer, let leases = parts[6].array,
             let waiting = parts[7].array
@@ -490,7 +490,7 @@ struct InspectScript: ScriptCommand {
                     (leases[$0].text ?? "", leases[$0 + 1].integer ?? 0, leases[$0 + 2].integer)
                 })
         }
-        return Found(
+        return LockState(
             token: parts[0].text, ttl: ttl, fence: parts[2].integer, otherSidecars: Int(others), group: group,
             waiting: stride(from: 0, to: waiting.count - 1, by: 2).map { (waiting[$0].text ?? "", waiting[$0 + 1].integer) })
     }
@@ -499,13 +499,13 @@ struct InspectScript: ScriptCommand {
 /// See `lease-state.lua`.
 struct LeaseStateScript: ScriptCommand {
     /// The grants to check; on a cluster exactly one, because others may be in different hash slots.
-    var grants: [(keys: LockKeys, lease: LeaseTable.Listed)]
+    var grants: [(keys: LockKeys, lease: LeaseTable.ListedLease)]
 
     var script: RedisScript { grants[0].keys.scripts.leaseState }
     var keyCount: Int { 4 * grants.count }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        for grant in grants { grant.keys.encodeStanding(into: &encoder) }
+        for grant in grants { grant.keys.encodeLeaseStateKeys(into: &encoder) }
         for grant in grants {
             encoder.append(grant.lease.token)
             encoder.append(grant.lease.fence)
@@ -517,7 +517,7 @@ struct LeaseStateScript: ScriptCommand {
         var states: [LeaseTable.LeaseState] = []
         for number in numbers {
             guard let milliseconds = number.integer else { throw reply.unexpected(for: script.name) }
-            states.append(milliseconds == -2 ? .over : .lasts(milliseconds: milliseconds < 0 ? nil : milliseconds))
+            states.append(milliseconds == -2 ? .ended : .remaining(milliseconds: milliseconds < 0 ? nil : milliseconds))
         }
         return states
     }
@@ -529,7 +529,7 @@ struct CountsScript: ScriptCommand {
         var keys: LockKeys
         var ticket: String
         /// The remaining time, in milliseconds, during which the count is refreshed.
-        var lasts: Int64
+        var remaining: Int64
         var waiters: Int
     }
 
@@ -543,7 +543,7 @@ struct CountsScript: ScriptCommand {
         for count in counts { count.keys.encodeCounts(into: &encoder) }
         for count in counts {
             encoder.append(count.ticket)
-            encoder.append(count.lasts)
+            encoder.append(count.remaining)
             encoder.append(count.waiters)
         }
     }

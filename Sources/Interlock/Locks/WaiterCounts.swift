@@ -41,7 +41,7 @@ final class WaiterCounts {
     }
 
     /// Starts to publish the count of this queue, because another sidecar inspects its lock.
-    func asked(for queue: LocalQueue) {
+    func startPublishing(for queue: LocalQueue) {
         guard watched[queue.number] != nil || watched.count < Self.maximumWatched else { return }
         let now = runtime.time.now()
         let until = now.advanced(byMilliseconds: Self.lifetime)
@@ -88,6 +88,6 @@ final class WaiterCounts {
     private func count(_ watched: Watched, now: Instant) -> CountsScript.Count {
         CountsScript.Count(
             keys: LockKeys(scripts: scripts, space: runtime.keys, name: watched.queue.name), ticket: watched.queue.ticket,
-            lasts: watched.until.millisecondsRoundedUp(since: now), waiters: watched.queue.decisions.count)
+            remaining: watched.until.millisecondsRoundedUp(since: now), waiters: watched.queue.decisions.count)
     }
 }

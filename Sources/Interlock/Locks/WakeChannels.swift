@@ -25,14 +25,14 @@ final class WakeChannels {
     }
 
     /// Subscribes to the channel of a lock that has a waiter.
-    func waits(for name: String) {
+    func subscribe(for name: String) {
         guard let listener else { return }
         guard subscribed.insert(name).inserted else { return idle.removeAll { $0 == name } }
         listener.subscribe(shardChannel: keys.wake(id, ofLock: name), true)
     }
 
     /// Unsubscribes, some time later, from the channel of a lock that no longer has waiters.
-    func waitIsOver(for name: String) {
+    func unsubscribeLater(for name: String) {
         guard let listener, subscribed.contains(name) else { return }
         idle.removeAll { $0 == name }
         idle.append(name)

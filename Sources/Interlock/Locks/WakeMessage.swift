@@ -5,7 +5,7 @@ internal import RedisClient
 /// A message from a script to a sidecar that waits for a lock. It is only a hint: it may be lost or outdated. It is
 /// sent to one sidecar, which uses one database, and each ticket is used only once, so the ticket identifies the wait.
 struct WakeMessage: Codable {
-    enum What: String, Codable {
+    enum Kind: String, Codable {
         /// The sidecar's turn: its ticket is stored in the lock until it is claimed or the claim window is over.
         case turn
         /// Another sidecar's turn, with this one next. If the other is dead, this one takes over.
@@ -20,11 +20,11 @@ struct WakeMessage: Codable {
     /// The lock's name, with `locks.key_prefix` in front if configured.
     var lock: String
     var ticket: String
-    var what: What
+    var kind: Kind
 
     private enum CodingKeys: String, CodingKey {
         case v, lock, ticket
-        case what = "what"
+        case kind = "what"
     }
 
     init?(_ payload: [UInt8]) {

@@ -15,7 +15,7 @@ struct RefundScript: ScriptCommand {
         for charge in charges {
             encoder.append(charge.limit.algorithm.scriptNumber)
             encoder.append(charge.cost)
-            encoder.append(charge.since)
+            encoder.append(charge.windowTime)
             encoder.append(charge.limit.limit)
             encoder.append(charge.limit.windowMilliseconds)
             encoder.append(charge.limit.capacity)
@@ -44,12 +44,12 @@ extension ServiceBatch {
             return CounterCharge(
                 key: keys.rate(service: service, of: limit, subject: counter.name), limit: limit,
                 definition: counter.definition, subject: counter.name, cost: requests[requestIndex].cost * Int64(calls),
-                since: Self.since(limit.algorithm, judged, verdict))
+                windowTime: Self.windowTime(limit.algorithm, judged, verdict))
         }
     }
 
-    /// See `CounterCharge.since`.
-    private static func since(
+    /// See `CounterCharge.windowTime`.
+    private static func windowTime(
         _ algorithm: LimitAlgorithm, _ judged: LimitVerdict.Counter, _ verdict: LimitVerdict
     ) -> Int64 {
         switch algorithm {

@@ -59,12 +59,12 @@ struct TakeScript: ScriptCommand {
     /// The limits and counters as `batch.lua` reads them.
     private func packedCounters() -> PackedNumbers {
         var numbers = PackedNumbers(capacity: 3 + 5 * batch.order.count + 2 * batch.counters.count)
-        numbers.append(batch.wideCount)
-        numbers.append(batch.narrowCount)
+        numbers.append(batch.sharedCount)
+        numbers.append(batch.perSubjectCount)
         for (position, index) in batch.order.enumerated() {
             let limit = batch.definitions[index]
             // Only limits with one counter each can be aligned.
-            let isAligned = position < batch.wideCount && batch.counters[position].isAligned
+            let isAligned = position < batch.sharedCount && batch.counters[position].isAligned
             numbers.append(isAligned ? 3 : limit.algorithm.scriptNumber)
             numbers.append(limit.capacity)
             numbers.append(limit.limit)
@@ -74,7 +74,7 @@ struct TakeScript: ScriptCommand {
         let base = batch.counters.reduce(Int64.max) { $1.endsAt == 0 ? $0 : min($0, $1.endsAt) }
         numbers.append(base == .max ? 0 : base)
         for counter in batch.counters { numbers.append(counter.endsAt == 0 ? 0 : counter.endsAt - base + 1) }
-        for counter in batch.counters { numbers.append(counter.asked) }
+        for counter in batch.counters { numbers.append(counter.requestedCost) }
         return numbers
     }
 

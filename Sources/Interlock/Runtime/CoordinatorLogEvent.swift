@@ -13,7 +13,7 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
     case lockBroken = "lock.broken"
     case lockPermitsDiffer = "lock.permits_differ"
     case breakerChanged = "breaker.changed"
-    case breakerLocally = "breaker.alone"
+    case breakerOpenedLocally = "breaker.alone"
     case permitsUnreported = "permits.unreported"
     case configurationDiffers = "configuration.differs"
     case configurationAgrees = "configuration.agrees"
@@ -38,7 +38,7 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
         case .lockPermitsDiffer:
             (.warning, "A semaphore was requested with a different size; it keeps its size while it is held")
         case .breakerChanged: (.notice, "A breaker changed")
-        case .breakerLocally: (.notice, "A breaker opened for this sidecar only")
+        case .breakerOpenedLocally: (.notice, "A breaker opened for this sidecar only")
         case .permitsUnreported:
             (.warning, "A service's permits are exhausted because its callers do not report outcomes")
         case .configurationDiffers:

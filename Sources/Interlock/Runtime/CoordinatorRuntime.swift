@@ -56,10 +56,10 @@ final class CoordinatorRuntime {
         redisName = configuration.redis.displayName
         redisScope = RedisScope(configuration)
         var redis = Self.named(configuration.redis, id: id, prefix: configuration.prefix)
-        redis.knowsTimeAfter = Self.clockDelay
+        redis.serverTimeDelay = Self.fenceTolerance
         self.redis = redis
         topology = RedisTopology(configuration: redis, environment: redisEnvironment)
-        pipeline = topology.sender()
+        pipeline = topology.makeSender()
         keys = KeySpace(
             prefix: configuration.prefix, lockKeyPrefix: configuration.locks.keyPrefix, isOnCluster: topology.cluster != nil)
         deadlines = Deadlines(eventLoop: eventLoop, time: time)
@@ -77,7 +77,7 @@ final class CoordinatorRuntime {
     /// The tolerance by which a lock's fences may trail the clock of Redis. Scripts read the clock themselves for this
     /// long after a connection is first verified. After that, fences that a previous primary granted, and that this
     /// server may have missed in a failover, trail its clock by more than the tolerance.
-    static let clockDelay = Duration.milliseconds(100)
+    static let fenceTolerance = Duration.milliseconds(100)
 
     /// Returns the wall-clock time of an instant, in milliseconds since 1970. Returns the same time for the same
     /// instant unless the wall clock is set.

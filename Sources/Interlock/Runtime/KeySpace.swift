@@ -70,7 +70,7 @@ package final class KeySpace: Sendable {
 
     /// Returns whether the key of a lock with this name would collide with the fleet's keys. That is possible with
     /// `locks.key_prefix`.
-    func isTaken(lockName name: String) -> Bool {
+    func isReserved(lockName name: String) -> Bool {
         guard let lockKeyPrefix else { return false }
         return (lockKeyPrefix + name).utf8.starts(with: prefix.utf8)
     }

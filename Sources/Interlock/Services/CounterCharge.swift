@@ -11,16 +11,16 @@ package struct CounterCharge: Hashable, Sendable {
     /// The window from which the amount was taken, by Redis' clock. For a fixed window: its end, in milliseconds. For a
     /// sliding window: the time of the take, in microseconds. For `gcra`: the time at which the limit will have
     /// recovered the amount, in microseconds.
-    package var since: Int64
+    package var windowTime: Int64
 
     package init(
-        key: String, limit: LimitDefinition, definition: Int, subject: String?, cost: Int64, since: Int64
+        key: String, limit: LimitDefinition, definition: Int, subject: String?, cost: Int64, windowTime: Int64
     ) {
         self.key = key
         self.limit = limit
         self.definition = definition
         self.subject = subject
         self.cost = cost
-        self.since = since
+        self.windowTime = windowTime
     }
 }

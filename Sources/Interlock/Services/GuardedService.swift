@@ -26,7 +26,7 @@ final class GuardedService {
     /// The counters that replace Redis while it is down. They are kept until their grants no longer count.
     var localCounters: LocalCounters?
     /// Whether the service is flushed at the end of this tick.
-    var isFlushPlanned = false
+    var isFlushScheduled = false
     /// Whether the limiter was backed up at the last check.
     var isBackedUp = false
     /// The amounts to refund at the end of this tick.
@@ -37,7 +37,7 @@ final class GuardedService {
     /// Whether the calls in `proceeding` are being continued now.
     var isProceeding = false
     /// The reason why calls can no longer wait for the limits; `nil` if they can.
-    var waitingEnd: InterlockError?
+    var waitFailure: InterlockError?
 
     /// Half-opens the breaker when the open time is over.
     var reopening: Deadlines.Entry?
@@ -46,14 +46,14 @@ final class GuardedService {
     /// The answers to reports that would trip the breaker, delayed until Redis has answered the report in progress.
     var awaitingReport: [() -> Void] = []
     /// Whether the service is queued to have its breaker's state read again.
-    var isToBeRead = false
+    var isReadPending = false
     /// Whether the breaker's state is being restored in Redis.
     var isRestoring = false
     /// The digest of the definition.
     private(set) var digest: String
     /// The error for a call without a subject (the tenant that the call is for); `nil` if the service accepts such
     /// calls.
-    private(set) var subjectDemand: InterlockError?
+    private(set) var missingSubjectError: InterlockError?
     /// Whether the digest is in the breaker's hash, where sidecars of 0.1.0 compare it with theirs.
     var isDeclared = false
     /// The subjects that have their own counters.
@@ -71,7 +71,7 @@ final class GuardedService {
         subjects = SubjectRegistry(capacity: definition.maximumSubjects)
         metrics = ServiceMetrics(service: definition.name)
         digest = definition.digest
-        subjectDemand = definition.subjectDemand
+        missingSubjectError = definition.missingSubjectError
     }
 
     /// Returns the subject under which a call counts: its own, or the shared overflow subject if the service has too
@@ -79,14 +79,14 @@ final class GuardedService {
     func counted(_ subject: String?, now: Instant) -> String? {
         let subject = subject.map(SubjectRegistry.counted)
         guard let subject, let retention = gate.definition.maximumSubjectRetention,
-            !subjects.takeIn(subject, windowMilliseconds: retention, now: now)
+            !subjects.register(subject, windowMilliseconds: retention, now: now)
         else { return subject }
         metrics.subjectOverflows.increment()
-        return SubjectRegistry.crowd
+        return SubjectRegistry.overflow
     }
 
     /// Returns the number of subjects that have their own counters.
-    func subjectsKnown(now: Instant) -> Int {
+    func knownSubjects(now: Instant) -> Int {
         subjects.count(windowMilliseconds: gate.definition.maximumSubjectRetention ?? 0, now: now)
     }
 
@@ -96,7 +96,7 @@ final class GuardedService {
         // Strings that are equal in Swift may differ in their bytes, and so may their digests.
         digest = new.digest
         subjects.capacity = new.maximumSubjects
-        subjectDemand = new.subjectDemand
+        missingSubjectError = new.missingSubjectError
         isDeclared = false
     }
 }
@@ -105,12 +105,12 @@ extension ServiceDefinition {
     /// The maximum time, in milliseconds, for which a limit per subject remembers usage; `nil` if there is no such
     /// limit.
     fileprivate var maximumSubjectRetention: Int64? {
-        limits.lazy.filter(\.isPerSubject).map(\.memoryMilliseconds).max()
+        limits.lazy.filter(\.isPerSubject).map(\.retentionMilliseconds).max()
     }
 
     /// The error for a call without a subject, if a limit requires one. The text explains how to pass the subject in
     /// each API.
-    fileprivate var subjectDemand: InterlockError? {
+    fileprivate var missingSubjectError: InterlockError? {
         limits.first(where: \.requiresSubject).map { limit in
             InterlockError(
                 .invalid,
@@ -158,7 +158,7 @@ extension [CounterCharge] {
     /// Merges the amount with a recent one from the same window of the same counter, or appends it.
     mutating func add(_ charge: CounterCharge) {
         let index = suffix(Self.mergeDistance).lastIndex {
-            $0.since == charge.since && $0.definition == charge.definition && $0.key == charge.key
+            $0.windowTime == charge.windowTime && $0.definition == charge.definition && $0.key == charge.key
                 && $0.limit == charge.limit
         }
         if let index { self[index].cost += charge.cost } else { append(charge) }

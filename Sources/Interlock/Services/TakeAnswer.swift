@@ -4,6 +4,6 @@ package import InterlockCore
 package enum TakeAnswer: Sendable {
     case decided(LimitAnswer)
     /// The answer to the first of `count` calls that were made as one. Each further call leaves `step` less.
-    case decidedAlike(LimitAnswer, count: Int, step: Int64)
+    case decidedBatch(LimitAnswer, count: Int, step: Int64)
     case failed(InterlockError)
 }

@@ -63,7 +63,7 @@ final class ProgramSpan: StepSpan {
 
     var now: Int64 { Self.wallNanoseconds }
 
-    func part(_ name: String, from start: Int64) -> ProgramSpan {
+    func childSpan(_ name: String, from start: Int64) -> ProgramSpan {
         ProgramSpan(name, kind: .internal, in: span.context, from: start, tracer: tracer)
     }
 

@@ -7,7 +7,7 @@ package protocol StepSpan: AnyObject {
     var startedAt: Int64 { get }
     var now: Int64 { get }
     /// Returns a span for a part of this step that began at `start`.
-    func part(_ name: String, from start: Int64) -> Self
+    func childSpan(_ name: String, from start: Int64) -> Self
     func set(_ name: String, _ value: String)
     func set(_ name: String, _ value: Int64)
     /// Marks the step as failed.

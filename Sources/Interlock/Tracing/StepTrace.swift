@@ -69,7 +69,7 @@ package final class StepTrace {
 
     package func answered(_ answer: TakeAnswer) {
         switch answer {
-        case .decided(let answer), .decidedAlike(let answer, _, _):
+        case .decided(let answer), .decidedBatch(let answer, _, _):
             decided(answer.isTaken ? "taken" : "limited", waitedUntil: limitsAskedAt)
             if let name = answer.limitName { span.set("interlock.limit", name) }
         case .failed(let error): failed(error)
@@ -89,7 +89,7 @@ package final class StepTrace {
         case .failed(let error): failed(error)
         }
         if let sentAt {
-            let take = span.part(Step.take.rawValue, from: time(of: sentAt))
+            let take = span.childSpan(Step.take.rawValue, from: time(of: sentAt))
             take.set("interlock.service", subject)
             take.end(at: nil)
         }
@@ -106,7 +106,7 @@ package final class StepTrace {
         let end = sentAt.map(time) ?? span.now
         guard end - span.startedAt >= Self.minimumWait else { return }
         // A step that was answered without a request has waited for its whole duration.
-        span.part("wait", from: span.startedAt).end(at: end)
+        span.childSpan("wait", from: span.startedAt).end(at: end)
     }
 
     private func failed(_ error: InterlockError) {

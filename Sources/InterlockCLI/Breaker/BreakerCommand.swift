@@ -41,7 +41,7 @@ extension BreakerCommand {
 
         func run() async throws {
             let breakers = try await sidecar.withClient("breaker list") { try await $0.breakers.all() }
-            try Terminal.show(BreakerListing(services: breakers.map { BreakerReading($0) }), asJSON: output.json)
+            try Terminal.show(BreakerListing(services: breakers.map { BreakerDetails($0) }), asJSON: output.json)
         }
     }
 }
@@ -68,7 +68,7 @@ extension BreakerCommand {
 
         func run() async throws {
             let breaker = try await sidecar.withClient("breaker show \(service)") { try await $0.breakers.status(of: service) }
-            try Terminal.show(BreakerReading(breaker), asJSON: output.json)
+            try Terminal.show(BreakerDetails(breaker), asJSON: output.json)
         }
     }
 }

@@ -3,7 +3,7 @@ import InterlockCore
 
 /// The breakers of all services.
 struct BreakerListing: Answer {
-    var services: [BreakerReading]
+    var services: [BreakerDetails]
 
     var table: String {
         var table = Table(["SERVICE", "STATE", "FLEET", "FORCED", "CAUSE", "CALLS", "FAILED", "SLOW", "TRIPS", "SINCE"])

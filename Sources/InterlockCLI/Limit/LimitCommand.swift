@@ -58,7 +58,7 @@ extension LimitCommand {
                     from: service, cost: cost, subject: subject, wait: wait.duration)
                 return (limit, limit.isTaken ? nil : await WaitSummary(wait.duration, at: client))
             }
-            let details = LimitReading(limit, of: service)
+            let details = LimitDetails(limit, of: service)
             try Terminal.show(details, asJSON: output.json)
             guard !limit.isTaken else { return }
             guard limit.retryAfter != nil else {

@@ -48,7 +48,7 @@ extension LockCommand {
             else {
                 throw Failure("the lock \(name) is not held, and no one is waiting for it", .no)
             }
-            try Terminal.show(LockReading(lock), asJSON: output.json)
+            try Terminal.show(LockDetails(lock), asJSON: output.json)
         }
     }
 }
@@ -85,7 +85,7 @@ extension LockCommand {
             let listing = try await sidecar.withClient("lock list") { client in
                 let (names, isComplete) = try await client.locks.names(matching: match, limit: limit)
                 let locks = try await client.locks.information(about: names)
-                return LockListing(locks: locks.map { LockReading($0) }, isComplete: isComplete)
+                return LockListing(locks: locks.map { LockDetails($0) }, isComplete: isComplete)
             }
             try Terminal.show(listing, asJSON: output.json)
             if !listing.isComplete {
@@ -121,7 +121,7 @@ extension LockCommand {
 
         func run() async throws {
             let grants = try await sidecar.withClient("lock grants") { try await $0.locks.grants(of: name) }
-            try Terminal.show(GrantListing(grants: grants.map { GrantReading($0) }), asJSON: output.json)
+            try Terminal.show(GrantListing(grants: grants.map { GrantDetails($0) }), asJSON: output.json)
         }
     }
 }

@@ -3,7 +3,7 @@ import InterlockCore
 
 /// The locks that are held.
 struct LockListing: Answer {
-    var locks: [LockReading]
+    var locks: [LockDetails]
     /// Whether the listing contains all locks that match.
     var isComplete: Bool
 

@@ -13,7 +13,7 @@ struct Candidacy: Equatable, Sendable {
     }
 
     enum Action: Equatable, Sendable {
-        case ask(Request)
+        case request(Request)
         /// Run the command. The lease counts from the time at which the granted request was sent.
         case start
         /// Give up, because another client holds the lock and the wait is over.
@@ -60,7 +60,7 @@ struct Candidacy: Equatable, Sendable {
     }
 
     /// The failures for which a retry is pointless, because the same request would fail again.
-    static let refusals: Set<ExitStatus> = [.invalid, .denied, .notSidecar, .otherVersion]
+    static let refusals: Set<ExitStatus> = [.invalid, .denied, .notSidecar, .versionMismatch]
 
     /// Returns whether a failure may be temporary, because the sidecar or its Redis is unreachable. Once a sidecar has
     /// answered, another server at its address also counts as temporary.
@@ -83,10 +83,10 @@ struct Candidacy: Equatable, Sendable {
             // second request of the same owner extends the lease immediately.
             let isFresh = age <= ttl / 3
             let isUsable = request.wait == 0 && LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now) > 0
-            return isFresh || isUsable ? .start : .ask(Request(wait: 0, at: now))
+            return isFresh || isUsable ? .start : .request(Request(wait: 0, at: now))
         }
         guard now < waitDeadline else { return .giveUp }
-        return .ask(self.request(at: age < Self.minimumPause ? now.advanced(byMilliseconds: Self.minimumPause) : now))
+        return .request(self.request(at: age < Self.minimumPause ? now.advanced(byMilliseconds: Self.minimumPause) : now))
     }
 
     /// Handles a failure to reach the sidecar or its Redis.

@@ -45,7 +45,7 @@ struct GuardedCommand: Sendable {
         let parent = getpid()
         var words = ["--pdeathsig", "KILL", "--", "/proc/\(parent)/exe", RunChild.name, "--parent", "\(parent)"]
         words.append("--program=\(program.path)")
-        if JobTerminal.isOurs { words.append("--foreground") }
+        if JobTerminal.isInForeground { words.append("--foreground") }
         for signal in ignoredSignals { words += ["--ignoring", "\(signal)"] }
         words.append("--")
         // The command's arguments are passed as bytes, because they need not be UTF-8.

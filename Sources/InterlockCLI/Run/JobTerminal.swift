@@ -4,7 +4,7 @@ import Glibc
 /// signals of Ctrl-C and Ctrl-Z.
 enum JobTerminal {
     /// Whether standard input is a terminal and this process's group is in the foreground.
-    static var isOurs: Bool {
+    static var isInForeground: Bool {
         isatty(STDIN_FILENO) == 1 && isHeld(by: getpgrp())
     }
 

@@ -8,7 +8,7 @@ import Subprocess
 /// Performs an `interlock run`: acquires the lock, runs the command under it, and releases the lock.
 struct RunSession {
     /// The result of a term: one attempt to acquire the lock and run the command.
-    enum Term: Sendable {
+    enum TermResult: Sendable {
         /// The command ended by itself.
         case finished(ExitCode)
         /// The lease was lost while the command ran.
@@ -67,7 +67,7 @@ struct RunSession {
     }
 
     /// Runs one term, from the first request for a lease until the lease is released or lost.
-    private func term() async throws -> Term {
+    private func term() async throws -> TermResult {
         var candidacy = Candidacy(plan.purpose, ttl: plan.ttl, now: clock.now())
         let token = plan.drawToken()
         while true {
@@ -105,7 +105,7 @@ struct RunSession {
 
     private func term(
         token: String, candidacy: inout Candidacy, over client: SidecarClient
-    ) async throws -> Term {
+    ) async throws -> TermResult {
         // The status is requested first, so its answer is known when the lock is granted. It is not awaited yet, so
         // that signals are handled meanwhile.
         let notice = Task { await RedisNotice.text(from: client) }
@@ -139,7 +139,7 @@ struct RunSession {
             let grant = try answer?.get()
             let action = candidacy.answered(isGranted: grant != nil, request: request, sentAt: sentAt, now: clock.now())
             switch (action, grant) {
-            case (.ask(let next), _): request = next
+            case (.request(let next), _): request = next
             case (.start, let grant?): return .granted(grant, sentAt: sentAt)
             case (.start, nil), (.giveUp, _): return .held
             }
@@ -172,7 +172,7 @@ struct RunSession {
                     label: plan.label)
                 mailbox.post(.acquired(.success(lease), sentAt: sentAt))
             } catch let error as InterlockError {
-                let failure = Failure(error, asking: Self.requestName(plan.name), at: client.configuration.address)
+                let failure = Failure(error, performing: Self.requestName(plan.name), at: client.configuration.address)
                 mailbox.post(.acquired(.failure(failure), sentAt: sentAt))
             } catch {
                 mailbox.post(.acquired(.failure(Failure("\(error)", .unavailable)), sentAt: sentAt))
@@ -181,7 +181,7 @@ struct RunSession {
     }
 
     /// Runs the command under the lease, then releases it.
-    private func runCommand(_ grant: Lease, sentAt: Instant, over client: SidecarClient) async throws -> Term {
+    private func runCommand(_ grant: Lease, sentAt: Instant, over client: SidecarClient) async throws -> TermResult {
         if plan.purpose == .lead { Terminal.report("interlock: leading \(plan.name), fence \(grant.fence)") }
         let watch = LeaseWatch(ttl: plan.ttl.wholeMilliseconds, sentAt: sentAt, isStrict: plan.isStrict)
         let end: Supervision.End

@@ -97,7 +97,7 @@ struct Supervision {
     /// Continues a stopped command unless its lease has ended meanwhile.
     private func continueCommand() {
         guard watch.isHeld(at: clock.now()) else { return }
-        if JobTerminal.isOurs { JobTerminal.give(to: group.id) }
+        if JobTerminal.isInForeground { JobTerminal.give(to: group.id) }
         group.send(SIGCONT)
     }
 

@@ -33,7 +33,7 @@ extension Failure {
     }
 
     /// Describes a call that failed or got no answer.
-    init(_ error: InterlockError, asking purpose: String, at address: SidecarAddress) {
+    init(_ error: InterlockError, performing purpose: String, at address: SidecarAddress) {
         let status = ExitStatus(error)
         switch error.code {
         case .unavailable:
@@ -71,9 +71,9 @@ extension ExitStatus {
         case .invalid, .unknownService: self = .invalid
         case .noKey, .wrongKey, .notPermitted: self = .denied
         case .leaseLost, .held, .waitTimedOut: self = .no
-        case .unreadable: self = .otherVersion
+        case .unreadable: self = .versionMismatch
         // The default covers errors that only a newer sidecar reports.
-        default: self = error.isUnknownCommand ? .otherVersion : .unavailable
+        default: self = error.isUnknownCommand ? .versionMismatch : .unavailable
         }
     }
 }

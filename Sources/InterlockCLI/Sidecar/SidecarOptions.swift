@@ -60,7 +60,7 @@ struct SidecarOptions: ParsableArguments {
                 await client.close()
             }
         } catch let error as InterlockError {
-            throw Failure(error, asking: purpose, at: configuration.address)
+            throw Failure(error, performing: purpose, at: configuration.address)
         }
     }
 
@@ -73,7 +73,7 @@ struct SidecarOptions: ParsableArguments {
         var configuration = SidecarClientConfiguration(
             address: address, apiKey: Self.value(of: "INTERLOCK_API_KEY", in: environment))
         let allowsPlaintext = allowPlaintext || Self.value(of: "INTERLOCK_ALLOW_PLAINTEXT", in: environment) == "1"
-        guard configuration.apiKey == nil || !address.isOpenToOthers || allowsPlaintext else {
+        guard configuration.apiKey == nil || !address.isUnencryptedRemote || allowsPlaintext else {
             throw Failure(
                 "the API key would cross the network to \(address) unencrypted; use rediss://\(address), or "
                     + "--allow-plaintext in a private network",

@@ -28,7 +28,7 @@ struct Status: AsyncParsableCommand {
 
     func run() async throws {
         let summary = try await sidecar.withClient("status") {
-            try await SidecarReading(from: $0, countsFleet: !live)
+            try await SidecarSummary(from: $0, countsFleet: !live)
         }
         try Terminal.show(summary, asJSON: output.json)
         for warning in summary.warnings { Terminal.report("interlock: warning: \(warning)") }
@@ -41,10 +41,10 @@ struct Status: AsyncParsableCommand {
 }
 
 /// A summary of a sidecar and its fleet.
-struct SidecarReading: Answer {
+struct SidecarSummary: Answer {
     let address: String
     let status: SidecarStatus
-    private let services: [BreakerReading]
+    private let services: [BreakerDetails]
     /// The number of locks held in the fleet, and whether all were counted; `nil` if Redis is down or the count was not
     /// requested.
     private var locksInFleet: (held: Int, areAll: Bool)?
@@ -63,7 +63,7 @@ struct SidecarReading: Answer {
         } catch let error as InterlockError where error.code == .unreadable {
             throw Failure("\(address) is not a sidecar: check --sidecar", .unavailable)
         }
-        services = try await client.breakers.all().map { BreakerReading($0) }
+        services = try await client.breakers.all().map { BreakerDetails($0) }
         guard status.redis.isUp, countsFleet else { return }
         // Costs one command to Redis for each sidecar.
         members = (try? await client.fleet()) ?? []

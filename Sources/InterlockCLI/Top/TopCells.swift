@@ -27,7 +27,7 @@ struct TopCells {
     }
 
     /// Returns the sort key of a row: a number, then the text.
-    func order(of column: ViewModel.Column, in row: JSONValue) -> (Double, String) {
+    func sortKey(of column: ViewModel.Column, in row: JSONValue) -> (Double, String) {
         (amount(of: column, in: row) ?? -1, text(of: column, in: row).lowercased())
     }
 

@@ -179,8 +179,8 @@ private struct TopSession {
     let pause: Duration
 
     func run(beginningWith first: String, until signals: UnixSignalsSequence) async throws {
-        let terminal = try TopTerminal.taken()
-        defer { terminal.leave() }
+        let terminal = try TopTerminal.open()
+        defer { terminal.restore() }
         let (stream, continuation) = AsyncStream.makeStream(of: Signal.self, bufferingPolicy: .unbounded)
         // Periodic signals are pending at most once, so that they do not pile up while the loop is busy.
         let (isDue, hasTicked) = (PendingFlag(), PendingFlag())
@@ -244,11 +244,11 @@ private struct TopSession {
                         if let frame = try? TopFrame(text) {
                             screen.show(frame)
                         } else {
-                            screen.trouble =
+                            screen.errorMessage =
                                 "Cannot read the sidecar's answer: compare its version with `interlock --version`."
                         }
                     case .failure(let error):
-                        screen.trouble = error.isAnswer ? error.message : "The sidecar does not answer: \(error.message)"
+                        screen.errorMessage = error.isAnswer ? error.message : "The sidecar does not answer: \(error.message)"
                     }
                 case .typed(let bytes):
                     for key in TopKey.keys(bytes) where screen.press(key, rows: TopTerminal.size.rows) { break events }

@@ -21,7 +21,7 @@ struct TopScreen: Sendable {
     /// The latest state of the sidecar, which is shown above every view.
     private var sidecar: JSONValue?
     /// The reason why the last query failed; `nil` if it succeeded.
-    var trouble: String?
+    var errorMessage: String?
     /// The index of the column to sort by; `nil` if rows keep the order of the frame.
     private var sort: Int?
     private var isReversed: Bool
@@ -51,7 +51,7 @@ struct TopScreen: Sendable {
     mutating func show(_ frame: TopFrame) {
         self.frame = frame
         sidecar = frame.object["sidecar"]
-        trouble = nil
+        errorMessage = nil
         selected = max(0, min(selected, table.rows.count - 1))
     }
 
@@ -196,7 +196,7 @@ extension TopScreen {
             rows = rows.filter { row in columns.contains { cells.text(of: $0, in: row).contains(query.search) } }
         }
         if let sort, columns.indices.contains(sort) {
-            let sortKeys = rows.map { cells.order(of: columns[sort], in: $0) }
+            let sortKeys = rows.map { cells.sortKey(of: columns[sort], in: $0) }
             rows = rows.indices.sorted { one, other in
                 sortKeys[one] == sortKeys[other] ? one < other : (sortKeys[one] < sortKeys[other]) != isReversed
             }.map { rows[$0] }
@@ -211,7 +211,7 @@ extension TopScreen {
     func page(columns: Int?) -> [String] {
         let (model, rows) = table
         let lines = head(columns) + [Line(text: "")] + above(columns) + rendered(model, rows, selectedRow: nil) + below
-        return lines.map { TopTerminal.fitting($0.text, columns: columns) }
+        return lines.map { TopTerminal.truncated($0.text, columns: columns) }
     }
 
     /// Returns the lines of the screen, one for each row of the terminal.
@@ -236,7 +236,7 @@ extension TopScreen {
         while lines.count < rows - 1 { lines.append(Line(text: "")) }
         lines.append(Line(text: bottom, style: .reverse))
         return lines.map { line in
-            let text = TopTerminal.fitting(line.text, columns: columns)
+            let text = TopTerminal.truncated(line.text, columns: columns)
             let fill = line.style == .reverse ? max(0, columns - TopTerminal.width(text)) : 0
             return Line(text: text + String(repeating: " ", count: fill), style: line.style)
         }
@@ -257,12 +257,12 @@ extension TopScreen {
                 Line(
                     text: "Redis \(isUp ? "up" : "DOWN") at \(redis["address"].text ?? "")\(failure)\(scope)".printable,
                     style: isUp ? .plain : .bold),
-            ] + facts(.here, sidecar, columns)
+            ] + facts(.thisSidecar, sidecar, columns)
         let differing = sidecar["services_differing"].list.compactMap { Optional($0).text }.joined(separator: ", ")
         if !differing.isEmpty {
             lines.append(Line(text: "Sidecars have different configurations of: \(differing)".printable, style: .bold))
         }
-        if let trouble { lines.append(Line(text: trouble.printable, style: .bold)) }
+        if let errorMessage { lines.append(Line(text: errorMessage.printable, style: .bold)) }
         return lines
     }
 
@@ -364,7 +364,7 @@ extension TopScreen {
             zip(columns, zip(cells, widths)).enumerated().map { index, item in
                 let (column, (cell, width)) = item
                 let isLast = index == columns.count - 1
-                let text = isLast ? cell : TopTerminal.fitting(cell, columns: width)
+                let text = isLast ? cell : TopTerminal.truncated(cell, columns: width)
                 return text.padding(to: isLast && !column.isNumber ? 0 : width, isRight: column.isNumber)
             }.joined(separator: "  ")
         }

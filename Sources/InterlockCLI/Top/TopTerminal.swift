@@ -8,7 +8,7 @@ struct TopTerminal {
 
     /// Switches the terminal to the alternate screen.
     /// - Throws: `Failure` if standard input is not a usable terminal.
-    static func taken() throws(Failure) -> TopTerminal {
+    static func open() throws(Failure) -> TopTerminal {
         var settings = termios()
         guard tcgetattr(STDIN_FILENO, &settings) == 0 else { throw Failure("cannot use this terminal", .usage) }
         var raw = settings
@@ -22,7 +22,7 @@ struct TopTerminal {
     }
 
     /// Restores the previous state of the terminal.
-    func leave() {
+    func restore() {
         Self.write("\u{1B}[0m\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l")
         Terminal.flush()
         var settings = settings
@@ -75,16 +75,16 @@ struct TopTerminal {
     }
 
     /// Returns the longest prefix of a text that fits into the columns.
-    static func fitting(_ text: String, columns: Int?) -> String {
+    static func truncated(_ text: String, columns: Int?) -> String {
         guard let columns, width(text) > columns else { return text }
         var usedColumns = 0
-        var fitting = ""
+        var truncated = ""
         for scalar in text.unicodeScalars {
             usedColumns += width(scalar)
             guard usedColumns <= columns else { break }
-            fitting.unicodeScalars.append(scalar)
+            truncated.unicodeScalars.append(scalar)
         }
-        return fitting
+        return truncated
     }
 
     /// Returns the approximate width of a character. East Asian scripts and emoji occupy two cells (Unicode Standard

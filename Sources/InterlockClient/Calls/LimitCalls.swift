@@ -4,7 +4,7 @@ package import RedisClient
 extension LimitAnswer.Outcome {
     /// Returns the outcome that a reply reports. A wait of -1 means that the call can never be granted.
     fileprivate static func reported(isLimited: Bool, _ retryAfter: Int64) -> Self {
-        isLimited ? retryAfter < 0 ? .neverPossible : .refused(retryAfter: retryAfter) : .taken
+        isLimited ? retryAfter < 0 ? .neverSatisfiable : .refused(retryAfter: retryAfter) : .taken
     }
 }
 
@@ -71,11 +71,11 @@ package enum LimitCalls {
     package struct Take: SidecarCall {
         package var request: UpstreamCallRequest
         /// Whether the answer names the limit that determined it.
-        package var isNamed: Bool
+        package var includesLimitName: Bool
 
-        package init(_ request: UpstreamCallRequest, isNamed: Bool = false) {
+        package init(_ request: UpstreamCallRequest, includesLimitName: Bool = false) {
             self.request = request
-            self.isNamed = isNamed
+            self.includesLimitName = includesLimitName
         }
 
         package var wait: Duration { request.wait }
@@ -83,7 +83,7 @@ package enum LimitCalls {
         package func encode(into encoder: inout CommandEncoder) {
             encoder.append("LIMIT.TAKE")
             request.encode(into: &encoder)
-            if isNamed { encoder.append("NAMED") }
+            if includesLimitName { encoder.append("NAMED") }
         }
 
         package func decode(_ reply: RedisReply) throws(RedisError) -> LimitDecision {
@@ -98,14 +98,14 @@ package enum LimitCalls {
         var service: String
         var subject: String?
         var descriptor: String?
-        var isNamed: Bool
+        var includesLimitName: Bool
 
         func encode(into encoder: inout CommandEncoder) {
             encoder.append("LIMIT.PEEK")
             encoder.append(service)
             if let subject { encoder.append("SUBJECT", subject) }
             if let descriptor { encoder.append("DESCRIPTOR", descriptor) }
-            if isNamed { encoder.append("NAMED") }
+            if includesLimitName { encoder.append("NAMED") }
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> LimitDecision {

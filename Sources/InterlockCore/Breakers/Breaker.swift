@@ -51,7 +51,7 @@ package struct Breaker: ~Copyable, Sendable {
     package var openUntil: Instant? { openEnd.instant }
     /// The end of the forced state, on this sidecar's clock; `nil` if it does not end by itself.
     package var forcedUntil: Instant? { forcedEnd.instant }
-    private var ownTrip: LocalTrip?
+    private var localTrip: LocalTrip?
     /// The time until which this sidecar waits for the outcome of its local trial, after a local trip or while Redis is
     /// unreachable. It makes no other call meanwhile.
     private var localTrialUntil: Instant?
@@ -78,23 +78,23 @@ package struct Breaker: ~Copyable, Sendable {
     }
 
     /// Returns the local trip that is in effect now.
-    package func ownTrip(now: Instant) -> LocalTrip? {
-        guard let ownTrip, ownTrip.until > now else { return nil }
-        return ownTrip
+    package func localTrip(now: Instant) -> LocalTrip? {
+        guard let localTrip, localTrip.until > now else { return nil }
+        return localTrip
     }
 
     /// Returns whether a local trip for failing or slow calls has ended and no call has succeeded since. Local trips
     /// for other causes need no trial.
     private func awaitsLocalTrial(now: Instant) -> Bool {
-        guard let ownTrip, ownTrip.until <= now else { return false }
-        return [.failures, .slow, .consecutive].contains(ownTrip.cause)
+        guard let localTrip, localTrip.until <= now else { return false }
+        return [.failures, .slow, .consecutive].contains(localTrip.cause)
     }
 
     /// Returns whether a call may be made. Does no I/O.
     package func admission(now: Instant) -> Admission {
         if let forced = forced(now: now) { return admission(by: forced, now: now) }
         guard !settings.isMetricsOnly else { return .allow }
-        if let trip = ownTrip(now: now) { return .refuse(retryAfter: trip.until.millisecondsRoundedUp(since: now)) }
+        if let trip = localTrip(now: now) { return .refuse(retryAfter: trip.until.millisecondsRoundedUp(since: now)) }
         // A forced state whose end Redis has not confirmed yet counts as closed.
         guard snapshot.forced == nil else { return .allow }
         if awaitsLocalTrial(now: now), let localTrialUntil, localTrialUntil > now {
@@ -130,7 +130,7 @@ package struct Breaker: ~Copyable, Sendable {
     package func actingState(now: Instant) -> BreakerSnapshot.State {
         if let forced = forced(now: now) { return forced == .open ? .open : .closed }
         if settings.isMetricsOnly { return .closed }
-        if ownTrip(now: now) != nil { return .open }
+        if localTrip(now: now) != nil { return .open }
         if snapshot.forced != nil { return .closed }
         if snapshot.state == .closed, awaitsLocalTrial(now: now) { return .halfOpen }
         if snapshot.state == .open, let openUntil, openUntil <= now { return .halfOpen }
@@ -157,7 +157,7 @@ package struct Breaker: ~Copyable, Sendable {
         let forcedNumber = new.forced == nil ? 0 : new.forcedUntilMilliseconds
         if isChange {
             noTrialsUntil = nil
-            ownTrip = nil
+            localTrip = nil
             localTrialUntil = nil
             (localStreak, localSuccesses) = (0, 0)
             reports.generationEnded()
@@ -180,7 +180,7 @@ package struct Breaker: ~Copyable, Sendable {
     }
 
     /// Whether an end in Redis is wrong because Redis' clock has jumped.
-    package var knowsBetter: Bool { openEnd.correction != nil || forcedEnd.correction != nil }
+    package var hasCorrection: Bool { openEnd.correction != nil || forcedEnd.correction != nil }
 
     /// Records that all trial permits are taken, so that none is requested for `milliseconds`.
     package mutating func trialsAreTaken(now: Instant, forMilliseconds milliseconds: Int64) {
@@ -230,31 +230,31 @@ package struct Breaker: ~Copyable, Sendable {
             if isLocalTrial, !isFailure {
                 localSuccesses += 1
                 // As far as this sidecar can know, the service has recovered.
-                if localSuccesses >= settings.halfOpenPermits { (ownTrip, localStreak) = (nil, 0) }
+                if localSuccesses >= settings.halfOpenPermits { (localTrip, localStreak) = (nil, 0) }
             }
             return .none
         }
-        if awaitsLocalTrial(now: now), let trip = ownTrip {
+        if awaitsLocalTrial(now: now), let trip = localTrip {
             reports.add(isFailure: isFailure, isSlow: isSlow)
             // The outcome of a call that was permitted before the local trip is out of date.
             guard isLocalTrial else { return reports.plan(isUrgent: false, now: now) }
             window.removeAll()
             guard !isFailure, !(trip.cause == .slow && isSlow) else {
                 self.trip(trip.cause, now: now)
-                return settings.isByReporters ? .vote(trip.cause) : reports.plan(isUrgent: false, now: now)
+                return settings.isDecidedByVotes ? .vote(trip.cause) : reports.plan(isUrgent: false, now: now)
             }
-            ownTrip = nil
+            localTrip = nil
             localStreak = 0
             return reports.plan(isUrgent: false, now: now)
         }
-        if let ownTrip, ownTrip.until <= now {
-            self.ownTrip = nil
+        if let localTrip, localTrip.until <= now {
+            self.localTrip = nil
             window.removeAll()
         }
         window.add(isFailure: isFailure, isSlow: isSlow, now: now)
         reports.add(isFailure: isFailure, isSlow: isSlow)
         guard isFailure || isSlow, mayTrip(now: now) else { return reports.plan(isUrgent: false, now: now) }
-        guard settings.isByReporters else {
+        guard settings.isDecidedByVotes else {
             let isUrgent = fleetSums.followed(by: reports.unanswered).cause(by: settings) != nil
             return reports.plan(isUrgent: isUrgent, now: now)
         }
@@ -286,7 +286,7 @@ package struct Breaker: ~Copyable, Sendable {
             return .none
         }
         let isUrgent =
-            mayTrip(now: now) && !settings.isByReporters && fleetSums.followed(by: reports.unsent).cause(by: settings) != nil
+            mayTrip(now: now) && !settings.isDecidedByVotes && fleetSums.followed(by: reports.unsent).cause(by: settings) != nil
         return reports.plan(isUrgent: isUrgent, now: now)
     }
 
@@ -294,7 +294,7 @@ package struct Breaker: ~Copyable, Sendable {
 
     /// Evaluates this sidecar's own outcomes, for itself only, while Redis is unreachable.
     /// - Returns: the cause of the trip; `nil` if it did not trip.
-    package mutating func judgeLocally(now: Instant) -> BreakerCause? {
+    package mutating func evaluateLocally(now: Instant) -> BreakerCause? {
         guard snapshot.state == .closed, mayTrip(now: now), !awaitsLocalTrial(now: now),
             let cause = window.sums(now: now).cause(by: settings)
         else {
@@ -308,10 +308,10 @@ package struct Breaker: ~Copyable, Sendable {
     /// - Returns: whether this sidecar had no local trip before.
     @discardableResult
     package mutating func tripLocally(_ cause: BreakerCause, forMilliseconds milliseconds: Int64, now: Instant) -> Bool {
-        let before = ownTrip(now: now)
+        let before = localTrip(now: now)
         let until = now.advanced(byMilliseconds: milliseconds)
         if let before, before.until > until { return false }
-        ownTrip = LocalTrip(cause: cause, until: until)
+        localTrip = LocalTrip(cause: cause, until: until)
         localTrialUntil = nil
         localSuccesses = 0
         return before == nil
@@ -319,7 +319,7 @@ package struct Breaker: ~Copyable, Sendable {
 
     /// Ends the local trip if it has this cause.
     package mutating func recoverLocally(from cause: BreakerCause) {
-        if ownTrip?.cause == cause { ownTrip = nil }
+        if localTrip?.cause == cause { localTrip = nil }
     }
 
     private mutating func trip(_ cause: BreakerCause, now: Instant) {
@@ -331,7 +331,7 @@ package struct Breaker: ~Copyable, Sendable {
     }
 
     private func mayTrip(now: Instant) -> Bool {
-        forced(now: now) == nil && !settings.isMetricsOnly && ownTrip(now: now) == nil
+        forced(now: now) == nil && !settings.isMetricsOnly && localTrip(now: now) == nil
     }
 
     /// The fleet's sums at the last report, computed from its rates.

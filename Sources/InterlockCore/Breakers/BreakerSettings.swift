@@ -97,7 +97,7 @@ extension BreakerSettings.Window: DigestedSetting {
 extension BreakerSettings {
     /// Returns the effective outcome of a call that was reported with a status. An explicit `ignore` is never
     /// overruled.
-    package func judged(_ outcome: Outcome, status: Int?) -> Outcome {
+    package func effectiveOutcome(_ outcome: Outcome, status: Int?) -> Outcome {
         guard outcome != .ignore, let status else { return outcome }
         if ignoredStatuses.contains(status) { return .ignore }
         return failureStatuses.contains(status) ? .error : outcome
@@ -110,7 +110,7 @@ extension BreakerSettings {
     }
 
     /// The maximum time, in milliseconds, for which an upstream's `Retry-After` keeps the breaker open; trials follow.
-    package var longestPause: Int64 { openFor.upperBound.wholeMilliseconds }
+    package var maximumPause: Int64 { openFor.upperBound.wholeMilliseconds }
 
     /// Returns the milliseconds for which an upstream's `Retry-After` opens the breaker; `nil` if it does not open it.
     /// The field counts with the statuses for which RFC 9110 and RFC 6585 define it, and with a failure whose status
@@ -119,13 +119,13 @@ extension BreakerSettings {
         askedFor retryAfterMilliseconds: Int64?, outcome: Outcome, status: Int?
     ) -> Int64? {
         guard honoursRetryAfter, !isMetricsOnly, let retryAfterMilliseconds, retryAfterMilliseconds > 0 else { return nil }
-        let effective = judged(outcome, status: status)
+        let effective = effectiveOutcome(outcome, status: status)
         switch status {
         case 429, 503: guard effective != .ignore else { return nil }
         case nil: guard effective == .error else { return nil }
         default: return nil
         }
-        return min(retryAfterMilliseconds, longestPause)
+        return min(retryAfterMilliseconds, maximumPause)
     }
 
     /// Returns the milliseconds for which a sidecar's finding counts towards `reporters`, if the finding asks for
@@ -137,5 +137,5 @@ extension BreakerSettings {
 
     /// Whether each sidecar evaluates outcomes for itself and the fleet counts the sidecars that find the service
     /// failing.
-    package var isByReporters: Bool { reporters > 1 }
+    package var isDecidedByVotes: Bool { reporters > 1 }
 }

@@ -23,7 +23,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
     }
 
     /// The maximum length of `reason`, in bytes of UTF-8.
-    public static let longestReason = 256
+    public static let maximumReasonLength = 256
 
     /// Returns the first control character or line separator in a reason, which could break a line or a terminal; `nil`
     /// if there is none.

@@ -2,7 +2,7 @@
 /// Ambiguous characters are percent-encoded as in a URL, so no two descriptors have the same text.
 package struct CounterName: Sendable {
     /// The maximum length in bytes. A longer name is cut and ends in a digest of the full name.
-    package static let longest = 400
+    package static let maximumBytes = 400
 
     private var bytes: [UInt8] = []
 
@@ -33,8 +33,8 @@ package struct CounterName: Sendable {
     }
 
     package var text: String {
-        guard bytes.count > Self.longest else { return String(decoding: bytes, as: UTF8.self) }
+        guard bytes.count > Self.maximumBytes else { return String(decoding: bytes, as: UTF8.self) }
         let full = String(decoding: bytes, as: UTF8.self)
-        return String(decoding: bytes.prefix(Self.longest - 20), as: UTF8.self) + "~" + TextDigest.of(full)
+        return String(decoding: bytes.prefix(Self.maximumBytes - 20), as: UTF8.self) + "~" + TextDigest.of(full)
     }
 }

@@ -37,7 +37,7 @@ package struct DescriptorBatch: Sendable {
             requests.append(request)
             return true
         }
-        guard isEmpty || hasRoom(for: plan) else { return false }
+        guard isEmpty || hasCapacity(for: plan) else { return false }
         let first = limits.charges.count
         var repeatsCounter = false
         chargeOfItem.append(
@@ -48,7 +48,7 @@ package struct DescriptorBatch: Sendable {
                 // none.
                 if let known = limits.charges[first...].firstIndex(where: { $0.counter == counter }) {
                     repeatsCounter = true
-                    if limits.mode == .together {
+                    if limits.mode == .allOrNone {
                         limits.raiseCharge(known, by: asked.cost)
                         return known
                     }
@@ -61,7 +61,7 @@ package struct DescriptorBatch: Sendable {
         return true
     }
 
-    private func hasRoom(for plan: DescriptorPlan) -> Bool {
+    private func hasCapacity(for plan: DescriptorPlan) -> Bool {
         guard limits.counters.count + plan.items.count <= LimitBatch.maximumCounters,
             limits.charges.count + plan.items.count <= LimitBatch.maximumCharges
         else { return false }

@@ -15,7 +15,7 @@ package struct DomainLimiter: Sendable {
     }
 
     /// The answer to one request.
-    package struct Settlement: Sendable {
+    package struct Resolution: Sendable {
         package var id: Int
         package var answer: DescriptorAnswer
     }
@@ -62,9 +62,9 @@ package struct DomainLimiter: Sendable {
     // MARK: Requests
 
     /// Admits a request. O(entries of its descriptors).
-    package mutating func admit(_ asks: [DescriptorAsk], id: Int, now: Instant) -> Admission {
-        var plan = DescriptorPlan(items: asks.map { item(for: $0, now: now) })
-        dropReplaced(&plan, of: asks)
+    package mutating func admit(_ requested: [RequestedDescriptor], id: Int, now: Instant) -> Admission {
+        var plan = DescriptorPlan(items: requested.map { item(for: $0, now: now) })
+        dropReplaced(&plan, of: requested)
         let isRefused = plan.items.contains { $0.status.isOverLimit }
         // A request that is known to be refused takes nothing from its other limits.
         if isRefused, !domain.isIndependent { for index in plan.items.indices { plan.items[index].charge = nil } }
@@ -73,7 +73,7 @@ package struct DomainLimiter: Sendable {
         return .queued
     }
 
-    private mutating func item(for ask: DescriptorAsk, now: Instant) -> DescriptorPlan.Item {
+    private mutating func item(for ask: RequestedDescriptor, now: Instant) -> DescriptorPlan.Item {
         let match = index.match(ask.entries)
         if let override = ask.override { return item(for: ask, override: override, match, now: now) }
         guard let match else { return DescriptorPlan.Item(status: .init(isOverLimit: false, bound: .none, rule: nil)) }
@@ -91,7 +91,7 @@ package struct DomainLimiter: Sendable {
     /// Applies the caller's own limit. It counts by the algorithm of the rule's limit or, without one, by the domain's
     /// default.
     private mutating func item(
-        for ask: DescriptorAsk, override: DescriptorAsk.Override, _ match: DescriptorIndex.Match?, now: Instant
+        for ask: RequestedDescriptor, override: RequestedDescriptor.Override, _ match: DescriptorIndex.Match?, now: Instant
     ) -> DescriptorPlan.Item {
         guard override.limit > 0 else {
             return blocked(rule: match?.rule, isShadow: false, window: override.window, cost: ask.cost)
@@ -123,16 +123,16 @@ package struct DomainLimiter: Sendable {
     }
 
     private mutating func item(
-        for ask: DescriptorAsk, counter: String, _ limit: LimitDefinition, _ isAligned: Bool, rule: DescriptorIndex.Rule?,
+        for ask: RequestedDescriptor, counter: String, _ limit: LimitDefinition, _ isAligned: Bool, rule: DescriptorIndex.Rule?,
         isShadow: Bool,
         now: Instant
     ) -> DescriptorPlan.Item {
         var counter = counter
         let span = Self.span(of: limit)
         if !subjects[span, default: SubjectRegistry(capacity: domain.maximumCounters)]
-            .takeIn(ask.override == nil ? counter : counter + ":" + limit.name, windowMilliseconds: span, now: now)
+            .register(ask.override == nil ? counter : counter + ":" + limit.name, windowMilliseconds: span, now: now)
         {
-            counter = SubjectRegistry.crowd + (rule.map { "." + $0.path } ?? "")
+            counter = SubjectRegistry.overflow + (rule.map { "." + $0.path } ?? "")
         }
         let bound = DescriptorStatus.Bound.limited(limit: limit.limit, window: limit.window)
         let known =
@@ -161,7 +161,7 @@ package struct DomainLimiter: Sendable {
     /// two, because callers supply limits of all sizes and each distinct time has its own `SubjectRegistry`.
     private static func span(of limit: LimitDefinition) -> Int64 {
         var span = limit.windowMilliseconds
-        while span < limit.memoryMilliseconds { span *= 2 }
+        while span < limit.retentionMilliseconds { span *= 2 }
         return span
     }
 
@@ -175,9 +175,9 @@ package struct DomainLimiter: Sendable {
 
     /// Drops the rules that another rule of the request replaces. A rule under a caller's own limit neither replaces
     /// another nor is replaced.
-    private func dropReplaced(_ plan: inout DescriptorPlan, of asks: [DescriptorAsk]) {
+    private func dropReplaced(_ plan: inout DescriptorPlan, of requested: [RequestedDescriptor]) {
         guard plan.items.contains(where: { $0.status.rule?.rule.replaces.isEmpty == false }) else { return }
-        let rules = zip(asks, plan.items).map { ask, item in ask.override == nil ? item.status.rule?.rule : nil }
+        let rules = zip(requested, plan.items).map { ask, item in ask.override == nil ? item.status.rule?.rule : nil }
         let replaced = Set(rules.lazy.compactMap(\.self).flatMap(\.replaces))
         for (index, rule) in rules.enumerated() {
             guard let name = rule?.name, replaced.contains(name) else { continue }
@@ -203,7 +203,7 @@ package struct DomainLimiter: Sendable {
     /// Removes and returns the oldest requests that were not sent yet, as many as fit into one batch.
     /// - Parameter end: the latest arrival to include; `nil` for all.
     private mutating func batchOfArrivals(until end: Instant?) -> DescriptorBatch? {
-        let mode: LimitBatch.Mode = domain.countsRefused ? .always : domain.isIndependent ? .apart : .together
+        let mode: LimitBatch.Mode = domain.countsRefused ? .unconditional : domain.isIndependent ? .independent : .allOrNone
         var batch = DescriptorBatch(mode: mode)
         let taken =
             arrived.firstIndex { request in
@@ -248,7 +248,7 @@ package struct DomainLimiter: Sendable {
     ///   - sentAt: a time before the batch was sent.
     package mutating func apply(
         _ verdict: LimitVerdict, of batch: DescriptorBatch, cause: DescriptorAnswer.Cause = .limit, sentAt: Instant,
-        now: Instant, into settlements: inout [Settlement]
+        now: Instant, into resolutions: inout [Resolution]
     ) {
         var used = verdict.counters.map(\.count)
         var next = 0
@@ -261,8 +261,8 @@ package struct DomainLimiter: Sendable {
                 judged.next(&statuses, batch.limits, verdict, &used)
                 // A known refusal keeps its cause, whatever decided the rest.
                 let isKnown = cause != .limit && request.plan.items.contains { $0.status.isOverLimit }
-                settlements.append(
-                    Settlement(id: request.id, answer: answer(statuses, cause: isKnown ? .limit : cause)))
+                resolutions.append(
+                    Resolution(id: request.id, answer: answer(statuses, cause: isKnown ? .limit : cause)))
             }
         }
         remember(verdict, batch.limits, used, sentAt: sentAt, now: now)
@@ -282,14 +282,14 @@ package struct DomainLimiter: Sendable {
             charges = run.charges
             self.chargeOfItem = chargeOfItem
             fits = run.charges.map { verdict.fits.isEmpty ? run.count : verdict.fits[$0].count }
-            granted = batch.mode == .together ? verdict.decision(on: run, of: batch).granted : run.count
+            granted = batch.mode == .allOrNone ? verdict.decision(on: run, of: batch).granted : run.count
         }
 
         private func count(_ index: Int, _ batch: LimitBatch, _ used: inout [Int64]) {
             let charge = batch.charges[index]
             let fit = fits[index - charges.lowerBound]
-            let isIndependent = batch.mode != .together || batch.isShadow(charge.counter)
-            guard batch.mode == .always || number < (isIndependent ? min(fit, granted) : granted) else { return }
+            let isIndependent = batch.mode != .allOrNone || batch.isShadow(charge.counter)
+            guard batch.mode == .unconditional || number < (isIndependent ? min(fit, granted) : granted) else { return }
             let (sum, overflow) = used[charge.counter].addingReportingOverflow(charge.cost)
             used[charge.counter] = overflow ? .max : max(0, sum)
         }
@@ -297,16 +297,16 @@ package struct DomainLimiter: Sendable {
         mutating func next(
             _ statuses: inout [DescriptorStatus], _ batch: LimitBatch, _ verdict: LimitVerdict, _ used: inout [Int64]
         ) {
-            if batch.mode == .together { for index in charges { count(index, batch, &used) } }
+            if batch.mode == .allOrNone { for index in charges { count(index, batch, &used) } }
             for (item, index) in zip(statuses.indices, chargeOfItem) {
                 guard let index else { continue }
                 let counter = batch.charges[index].counter
                 let fit = fits[index - charges.lowerBound]
                 let isShadow = batch.isShadow(counter)
                 // Each descriptor has its own charge, so a second one with the same counter finds less capacity.
-                if batch.mode != .together { count(index, batch, &used) }
+                if batch.mode != .allOrNone { count(index, batch, &used) }
                 // If a request needs all its counters, only the fullest one refuses it.
-                let isOver = number >= fit && (batch.mode != .together || isShadow || fit == granted)
+                let isOver = number >= fit && (batch.mode != .allOrNone || isShadow || fit == granted)
                 statuses[item].remaining = max(0, verdict.counters[counter].capacity - used[counter])
                 statuses[item].resetAfter = max(used[counter] > 0 ? 1 : 0, verdict.counters[counter].resetAfter)
                 if isOver, !verdict.fits.isEmpty {

@@ -4,7 +4,7 @@ internal import DequeModule
 /// fill this process or Redis. A removed bucket counts until its key in Redis expires.
 package struct QuotaBudget: Sendable {
     /// The limits.
-    package struct Bounds: Sendable {
+    package struct Limits: Sendable {
         package var buckets: Int
         /// The bytes of the buckets' keys and values together.
         package var bytes: Int
@@ -24,7 +24,7 @@ package struct QuotaBudget: Sendable {
 
         var isZero: Bool { buckets == 0 && bytes == 0 && sessions == 0 }
 
-        func hasRoom(forBytes more: Int, in bounds: Bounds) -> Bool {
+        func hasCapacity(forBytes more: Int, in bounds: Limits) -> Bool {
             buckets < bounds.buckets && bytes + more <= bounds.bytes
         }
     }
@@ -48,20 +48,20 @@ package struct QuotaBudget: Sendable {
         var until: Instant
     }
 
-    package static let ofClient = Bounds(buckets: 10_000, bytes: 4 << 20, sessions: 256)
-    package static let ofAll = Bounds(buckets: 20_000, bytes: 8 << 20, sessions: 1024)
+    package static let perClient = Limits(buckets: 10_000, bytes: 4 << 20, sessions: 256)
+    package static let total = Limits(buckets: 20_000, bytes: 8 << 20, sessions: 1024)
 
-    private let ofClient: Bounds
-    private let ofAll: Bounds
+    private let perClient: Limits
+    private let total: Limits
     private var clients: [String: Usage] = [:]
     private var all = Usage()
     private var removed: [Bucket: RemovedBucket] = [:]
     /// The removed buckets in order of removal. It may contain buckets that have come back or were removed again since.
     private var removals: Deque<(bucket: Bucket, until: Instant)> = []
 
-    package init(ofClient: Bounds = Self.ofClient, ofAll: Bounds = Self.ofAll) {
-        self.ofClient = ofClient
-        self.ofAll = ofAll
+    package init(perClient: Limits = Self.perClient, total: Limits = Self.total) {
+        self.perClient = perClient
+        self.total = total
     }
 
     /// The number of buckets that count.
@@ -69,7 +69,7 @@ package struct QuotaBudget: Sendable {
 
     /// Admits a session. Returns `false` if there are too many.
     package mutating func beginSession(of client: String) -> Bool {
-        guard all.sessions < ofAll.sessions, clients[client]?.sessions ?? 0 < ofClient.sessions else { return false }
+        guard all.sessions < total.sessions, clients[client]?.sessions ?? 0 < perClient.sessions else { return false }
         change(client) { $0.sessions += 1 }
         return true
     }
@@ -83,7 +83,7 @@ package struct QuotaBudget: Sendable {
         let former = removed.removeValue(forKey: bucket)
         if let former { adjust(buckets: -1, ofBytes: former.bytes, of: former.client) }
         let usage = clients[client] ?? Usage()
-        guard all.hasRoom(forBytes: bytes, in: ofAll), usage.hasRoom(forBytes: bytes, in: ofClient) else {
+        guard all.hasCapacity(forBytes: bytes, in: total), usage.hasCapacity(forBytes: bytes, in: perClient) else {
             if let former {
                 removed[bucket] = former
                 adjust(buckets: 1, ofBytes: former.bytes, of: former.client)

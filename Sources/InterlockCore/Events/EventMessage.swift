@@ -8,7 +8,7 @@ public struct EventMessage: Hashable, Sendable {
     public let json: String
 
     /// The maximum length of a message in bytes; longer ones are ignored.
-    static let longest = 64 << 10
+    static let maximumBytes = 64 << 10
 
     package init(type: String, json: String) {
         self.type = type

@@ -41,7 +41,7 @@ public struct Events: Sendable {
     }
 
     /// Events and changes of the connection, in order.
-    package var news: EventSequence<SubscriptionMessage> { EventSequence(subscriptions) { $0 } }
+    package var messages: EventSequence<SubscriptionMessage> { EventSequence(subscriptions) { $0 } }
 
     /// The number of subscriptions.
     package var subscriptionCount: Int { subscriptions.count }

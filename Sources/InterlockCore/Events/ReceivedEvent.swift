@@ -18,7 +18,7 @@ package struct ReceivedEvent: Sendable {
     /// Decodes a message; returns `nil` if it has another version, lacks a field of its type, or is not JSON.
     package init?(_ payload: [UInt8]) {
         // JSONDecoder also accepts UTF-16, and the text that is passed on would differ from the decoded one.
-        guard payload.count <= EventMessage.longest, !payload.contains(where: { $0 < 0x20 && $0 != UInt8(ascii: "\t") }),
+        guard payload.count <= EventMessage.maximumBytes, !payload.contains(where: { $0 < 0x20 && $0 != UInt8(ascii: "\t") }),
             let json = String(validating: payload, as: UTF8.self),
             let decoded = try? JSONDecoder().decode(DecodedEvent.self, from: Data(payload))
         else { return nil }

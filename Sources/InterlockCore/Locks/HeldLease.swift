@@ -1,7 +1,7 @@
 /// Decides when to extend a held lease and when to consider it lost. Times are on a monotonic clock.
 package struct HeldLease: Sendable {
     /// The maximum delay before a failed extension is retried; short leases use a tenth of their length.
-    package static let longestRetryMilliseconds: Int64 = 500
+    package static let maximumRetryMilliseconds: Int64 = 500
     /// The time within which due extensions are sent together.
     package static let batchMilliseconds: Int64 = 20
 
@@ -18,17 +18,17 @@ package struct HeldLease: Sendable {
     /// The time at which the lease ends for its holder.
     package private(set) var deadline: Instant
     /// Whether the lease is extended automatically.
-    package var isExtended: Bool
+    package var isAutoExtended: Bool
     /// The time beyond which the lease is never extended, so that a hung client cannot hold the lock forever.
     package let ceiling: Instant?
     private var nextExtension: Instant
     private var isInFlight = false
 
     /// - Parameter ceilingMilliseconds: the maximum time to hold the lease; `nil` for no limit.
-    package init(ttl: Int64, deadline: Instant, isExtended: Bool, ceilingMilliseconds: Int64?, now: Instant) {
+    package init(ttl: Int64, deadline: Instant, isAutoExtended: Bool, ceilingMilliseconds: Int64?, now: Instant) {
         self.ttl = ttl
         self.deadline = deadline
-        self.isExtended = isExtended
+        self.isAutoExtended = isAutoExtended
         ceiling = ceilingMilliseconds.map { now.advanced(byMilliseconds: $0) }
         nextExtension = Self.third(of: min(ttl, Self.milliseconds(from: now, to: deadline)), after: now)
     }
@@ -36,7 +36,7 @@ package struct HeldLease: Sendable {
     /// Returns the next step at `now`.
     package func step(now: Instant) -> Step {
         if now >= deadline { return .over }
-        guard isExtended, !isInFlight, let length = extensionLength(at: max(now, nextExtension)) else {
+        guard isAutoExtended, !isInFlight, let length = extensionLength(at: max(now, nextExtension)) else {
             return .wait(until: deadline)
         }
         return now >= nextExtension ? .extend(ttl: length) : .wait(until: min(nextExtension, deadline))
@@ -57,7 +57,7 @@ package struct HeldLease: Sendable {
     /// Records that the extension went unanswered. It is retried until the deadline.
     package mutating func extensionFailed(now: Instant) {
         isInFlight = false
-        nextExtension = now.advanced(byMilliseconds: min(Self.longestRetryMilliseconds, max(1, ttl / 10)))
+        nextExtension = now.advanced(byMilliseconds: min(Self.maximumRetryMilliseconds, max(1, ttl / 10)))
     }
 
     /// Records that the holder itself extended or shortened the lease.

@@ -46,7 +46,7 @@ public struct Lease: Hashable, Sendable {
 
     /// The fence if the owner chose the token. Later grants reuse that token, so the fence keeps a late renewal or
     /// release from affecting them.
-    package var ownersFence: Int64? { hasOwnerToken ? fence : nil }
+    package var expectedFence: Int64? { hasOwnerToken ? fence : nil }
 
     /// The time at which Redis was asked for the lease.
     package var askedAt: Instant { LeaseValidity.sentAt(deadline: deadline, ttl: ttlMilliseconds) }

@@ -4,13 +4,13 @@ internal import DequeModule
 /// sidecars that wait for the lock.
 ///
 /// While a call waits here, this sidecar has a ticket in Redis. When its turn comes, the head claims the lock. A
-/// release through this sidecar passes the lock on to the next local waiter, up to `longestTurn` times
+/// release through this sidecar passes the lock on to the next local waiter, up to `maximumGrantsPerTurn` times
 /// while other sidecars wait. A queue exists only while a call waits in it.
 package struct LockQueue: Sendable {
     package typealias WaiterID = UInt64
 
     /// The maximum number of waiters that one turn serves while other sidecars wait.
-    package static let longestTurn = 8
+    package static let maximumGrantsPerTurn = 8
     /// The time after which a sidecar loses its turn if it has not claimed the lock.
     package static let claimWindowMilliseconds: Int64 = 300
     /// The maximum delay that a lost message can cause.
@@ -147,7 +147,7 @@ package struct LockQueue: Sendable {
         nextAttempt = nextEnd.map { now.advanced(byMilliseconds: max(0, $0) + 1) }
         // The script that granted this waiter may have sent the wake-up for the next one.
         if isWoken, let head = waiters.first { return attempt(head.id) }
-        return nextStep(orSleepFor: ttl, isFirst: true, now: now)
+        return nextStep(orSleepFor: ttl, becameFirst: true, now: now)
     }
 
     /// Records the answer to an attempt whose waiter already had the lock, from a release through this sidecar.
@@ -155,7 +155,7 @@ package struct LockQueue: Sendable {
         let isWoken = endAttempt(id)
         hasTicket = !isTicketLeaving
         if isWoken, let head = waiters.first { return attempt(head.id) }
-        return nextStep(orSleepFor: .some(nil), isFirst: true, now: now)
+        return nextStep(orSleepFor: .some(nil), becameFirst: true, now: now)
     }
 
     /// Records that the lock is held for `ttl` more milliseconds, or without end if `ttl` is `nil`.
@@ -166,7 +166,7 @@ package struct LockQueue: Sendable {
         hasTicket = true
         nextAttempt = ttl.map { now.advanced(byMilliseconds: max(0, $0) + 1) }
         if isWoken, let head = waiters.first { return attempt(head.id) }
-        return nextStep(orSleepFor: ttl, isFirst: position == 0, now: now)
+        return nextStep(orSleepFor: ttl, becameFirst: position == 0, now: now)
     }
 
     /// Removes a waiter whose attempt failed and whose caller has been answered.
@@ -200,7 +200,7 @@ package struct LockQueue: Sendable {
     package mutating func beginRelease() -> Succession? {
         guard successor == nil, let head = waiters.first else { return nil }
         successor = head.id
-        let continuesTurn = (1..<Self.longestTurn).contains(served)
+        let continuesTurn = (1..<Self.maximumGrantsPerTurn).contains(served)
         return Succession(id: head.id, continuesTurn: continuesTurn, hasOthers: waiters.count > 1)
     }
 
@@ -213,15 +213,15 @@ package struct LockQueue: Sendable {
         served = beginsTurn ? 1 : served + 1
         // While the turn continues, the ticket stays as it was, unless the last waiter made it unnecessary.
         hasTicket = succession.hasOthers && (beginsTurn || hasTicket)
-        return nextStep(orSleepFor: ttl, isFirst: true, now: now)
+        return nextStep(orSleepFor: ttl, becameFirst: true, now: now)
     }
 
     /// Records that the release named a successor, but the lock went to a sidecar that was ahead.
-    package mutating func passedBy(isFirst: Bool, now: Instant) -> Action {
+    package mutating func bypassed(becameFirst: Bool, now: Instant) -> Action {
         successor = nil
         served = 0
         hasTicket = true
-        return nextStep(orSleepFor: .some(nil), isFirst: isFirst, now: now)
+        return nextStep(orSleepFor: .some(nil), becameFirst: becameFirst, now: now)
     }
 
     /// Records that the release that named a successor had no effect.
@@ -252,14 +252,14 @@ package struct LockQueue: Sendable {
     }
 
     /// Records that this sidecar is next, while another one has the lock or is about to claim it.
-    package mutating func isFirst(now: Instant) -> Action {
+    package mutating func becameFirst(now: Instant) -> Action {
         guard case .sleeping = state, !waiters.isEmpty else { return .none }
         return planCheck(now: now)
     }
 
     /// Records that this sidecar is next, while a semaphore's slot is reserved for another one. It tries when the claim
     /// window is over.
-    package mutating func isFirstForSlot(now: Instant) -> Action {
+    package mutating func becameFirstForSlot(now: Instant) -> Action {
         guard case .sleeping = state, !waiters.isEmpty else { return .none }
         return sleep(ttl: Self.claimWindowMilliseconds, now: now)
     }
@@ -314,7 +314,7 @@ package struct LockQueue: Sendable {
     /// Drops the queue if it is empty. Without a ticket the head tries, which also adds one. Otherwise the head sleeps
     /// for `ttl`, if given.
     private mutating func nextStep(
-        attemptsImmediately: Bool = false, orSleepFor ttl: Int64?? = .none, isFirst: Bool = false, now: Instant? = nil
+        attemptsImmediately: Bool = false, orSleepFor ttl: Int64?? = .none, becameFirst: Bool = false, now: Instant? = nil
     ) -> Action {
         guard case .sleeping = state else { return .none }
         guard let head = waiters.first else {
@@ -324,7 +324,7 @@ package struct LockQueue: Sendable {
         if !hasTicket || attemptsImmediately { return attempt(head.id) }
         guard let ttl, let now else { return .none }
         // A lease that ends before the check needs none, because its own timer fires first.
-        if isFirst, ttl.map({ $0 > Self.checkMilliseconds }) ?? true { return planCheck(now: now) }
+        if becameFirst, ttl.map({ $0 > Self.checkMilliseconds }) ?? true { return planCheck(now: now) }
         return sleep(ttl: ttl, now: now)
     }
 

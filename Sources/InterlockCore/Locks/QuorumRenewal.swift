@@ -16,7 +16,7 @@ package struct QuorumRenewal: Sendable {
     package typealias Server = QuorumRound.Server
 
     /// The lock's number on a server and the server's time when it answered the renewal.
-    package struct Found: Equatable, Sendable {
+    package struct Observation: Equatable, Sendable {
         /// The number; 0 if there is none.
         package var number: Int64
         package var timeMilliseconds: Int64
@@ -29,9 +29,9 @@ package struct QuorumRenewal: Sendable {
 
     /// The answer of a server.
     package enum Vote: Equatable, Sendable {
-        case extended(Found)
+        case extended(Observation)
         /// The lock has another token or none.
-        case missing(Found)
+        case missing(Observation)
         /// The server is unreachable, or its answer is an error.
         case failed
     }
@@ -48,11 +48,11 @@ package struct QuorumRenewal: Sendable {
     package struct Restore: Equatable, Sendable {
         package var server: Server
         package var fence: Int64
-        package var found: Found
+        package var found: Observation
         /// The time after `found` within which the server may still execute the restore, in milliseconds.
         package var windowMilliseconds: Int64
 
-        package init(server: Server, fence: Int64, found: Found, windowMilliseconds: Int64) {
+        package init(server: Server, fence: Int64, found: Observation, windowMilliseconds: Int64) {
             self.server = server
             self.fence = fence
             self.found = found
@@ -81,7 +81,7 @@ package struct QuorumRenewal: Sendable {
 
     private let ttl: Int64
     private let startedAt: Instant
-    private let patience: Int64
+    private let timeout: Int64
     private var votes: [Vote?]
     private var phase = Phase.collecting
     private let fence: Int64?
@@ -91,11 +91,11 @@ package struct QuorumRenewal: Sendable {
     ///   - ttl: the lease's new length in milliseconds.
     ///   - startedAt: a time before the first request was sent.
     ///   - timeout: the time that the servers have to answer, in milliseconds.
-    package init(servers: Int, ttl: Int64, fence: Int64? = nil, startedAt: Instant, patience: Int64) {
+    package init(servers: Int, ttl: Int64, fence: Int64? = nil, startedAt: Instant, timeout: Int64) {
         self.ttl = ttl
         self.fence = fence
         self.startedAt = startedAt
-        self.patience = patience
+        self.timeout = timeout
         votes = Array(repeating: nil, count: servers)
     }
 
@@ -181,7 +181,7 @@ package struct QuorumRenewal: Sendable {
     /// Returns the time that a restore may take from `now`, in milliseconds.
     private func window(now: Instant) -> Int64 {
         let valid = LeaseValidity.remaining(ttl: ttl, sentAt: startedAt, now: now)
-        let roundEnd = startedAt.advanced(byMilliseconds: 2 * patience)
-        return min(patience, valid, (roundEnd.nanoseconds - now.nanoseconds) / 1_000_000)
+        let roundEnd = startedAt.advanced(byMilliseconds: 2 * timeout)
+        return min(timeout, valid, (roundEnd.nanoseconds - now.nanoseconds) / 1_000_000)
     }
 }

@@ -17,7 +17,7 @@ package enum QuorumRetry {
     }
 
     /// The maximum number of attempts by a caller that does not wait, when concurrent callers block each other.
-    package static let maximumTries = 4
+    package static let maximumAttempts = 4
 
     /// Returns the next attempt of a caller that does not wait. Two callers that blocked each other both took about
     /// `took` nanoseconds. The pause is random in a span several times that, which doubles with each attempt, so that
@@ -25,14 +25,14 @@ package enum QuorumRetry {
     /// - Parameters:
     ///   - attempts: the number of attempts so far, 1 or more.
     ///   - random: a number in 0…1.
-    package static func nextTry(after now: Instant, took: Int64, tries: Int, random: Double) -> Instant {
-        let span = min(Double(max(took, 1_000_000)) * 4 * Double(1 << min(tries - 1, 8)), Double(pauses.upperBound) * 1e6)
+    package static func nextAttempt(after now: Instant, took: Int64, attempts: Int, random: Double) -> Instant {
+        let span = min(Double(max(took, 1_000_000)) * 4 * Double(1 << min(attempts - 1, 8)), Double(pauses.upperBound) * 1e6)
         return now.advanced(byMilliseconds: Int64((span * random / 1e6).rounded(.up)))
     }
 
     /// Returns the timeout of the servers' answers for a lease of `ttl` milliseconds, in milliseconds. It is far below
     /// the TTL, so that waiting for an unreachable server uses up little of the lease.
-    package static func timeout(ttl: Int64, longest: Int64) -> Int64 {
-        min(longest, max(10, ttl / 10))
+    package static func timeout(ttl: Int64, maximum: Int64) -> Int64 {
+        min(maximum, max(10, ttl / 10))
     }
 }

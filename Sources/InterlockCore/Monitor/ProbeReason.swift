@@ -1,7 +1,7 @@
 /// The human-readable reason for a probe's finding, short and printable, whatever the service sent.
 package struct ProbeReason: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringInterpolation {
     /// The maximum length in bytes of UTF-8.
-    package static let longest = 200
+    package static let maximumBytes = 200
 
     package let description: String
 
@@ -13,7 +13,7 @@ package struct ProbeReason: Hashable, Sendable, CustomStringConvertible, Express
         for character in text {
             let shown = character.unicodeScalars.allSatisfy(Self.isVisible) ? character : " "
             bytes += shown.utf8.count
-            guard bytes <= Self.longest - ellipsis.utf8.count else {
+            guard bytes <= Self.maximumBytes - ellipsis.utf8.count else {
                 visible += ellipsis
                 break
             }

@@ -5,7 +5,7 @@ package struct LimitAnswer: Hashable, Sendable {
         /// The same call can be granted after `retryAfter` milliseconds.
         case refused(retryAfter: Int64)
         /// The cost exceeds the limit's capacity, so the call can never be granted.
-        case neverPossible
+        case neverSatisfiable
     }
 
     package var outcome: Outcome

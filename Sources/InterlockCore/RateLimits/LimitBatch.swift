@@ -6,11 +6,11 @@ package struct LimitBatch: Sendable {
     /// The rule by which a request takes from its counters.
     package enum Mode: Int, Sendable {
         /// Takes from all of them or from none.
-        case together
+        case allOrNone
         /// Takes from each of them independently.
-        case apart
+        case independent
         /// Takes from each of them, even if that one refuses it.
-        case always
+        case unconditional
     }
 
     /// One counter as the script sees it.
@@ -23,7 +23,7 @@ package struct LimitBatch: Sendable {
         /// The end of its fixed window, in ms of Redis' clock; 0 if unknown.
         package var endsAt: Int64 = 0
         /// The total cost that all requests take from it, refunds excluded.
-        package var asked: Int64 = 0
+        package var requestedCost: Int64 = 0
     }
 
     /// The amount that a request takes from one counter; a negative cost is a refund.
@@ -51,7 +51,7 @@ package struct LimitBatch: Sendable {
     /// that repeat for each subject.
     package private(set) var order: [Int]
     /// The number of definitions in `order` that apply to every request.
-    package private(set) var wideCount: Int
+    package private(set) var sharedCount: Int
     /// The counters in the order of the script's keys.
     package private(set) var counters: [Counter]
     /// The charges of all runs, one run after the other.
@@ -63,15 +63,15 @@ package struct LimitBatch: Sendable {
     /// - Parameters:
     ///   - shared: the indices of the definitions that apply to every request. Each gets its counter now.
     ///   - perSubject: the indices of the definitions that have counters per subject.
-    init(mode: Mode = .together, definitions: [LimitDefinition] = [], wide: [Int] = [], narrow: [Int] = []) {
+    init(mode: Mode = .allOrNone, definitions: [LimitDefinition] = [], shared: [Int] = [], perSubject: [Int] = []) {
         self.mode = mode
         self.definitions = definitions
-        order = wide + narrow
-        wideCount = wide.count
-        counters = wide.map { Counter(definition: $0) }
+        order = shared + perSubject
+        sharedCount = shared.count
+        counters = shared.map { Counter(definition: $0) }
     }
 
-    package var narrowCount: Int { order.count - wideCount }
+    package var perSubjectCount: Int { order.count - sharedCount }
     var isFull: Bool { counters.count >= Self.maximumCounters || charges.count >= Self.maximumCharges }
 
     package func definition(of counter: Int) -> LimitDefinition { definitions[counters[counter].definition] }
@@ -85,13 +85,13 @@ package struct LimitBatch: Sendable {
 
     /// Adds the counters of one more subject.
     mutating func appendSubject(_ name: String) {
-        for definition in order[wideCount...] { counters.append(Counter(definition: definition, name: name)) }
+        for definition in order[sharedCount...] { counters.append(Counter(definition: definition, name: name)) }
     }
 
     /// Adds a counter with its own limit. Returns its index.
     mutating func appendCounter(_ definition: LimitDefinition, name: String, isAligned: Bool) -> Int {
         order.append(definitions.count)
-        wideCount += 1
+        sharedCount += 1
         counters.append(Counter(definition: definitions.count, name: name, isAligned: isAligned))
         definitions.append(definition)
         return counters.count - 1
@@ -116,7 +116,7 @@ package struct LimitBatch: Sendable {
     mutating func extendLastRun(by count: Int) {
         runs[runs.count - 1].count += count
         for charge in charges[runs[runs.count - 1].charges] {
-            if charge.cost < 0 { hasRefunds = true } else { counters[charge.counter].asked += charge.cost * Int64(count) }
+            if charge.cost < 0 { hasRefunds = true } else { counters[charge.counter].requestedCost += charge.cost * Int64(count) }
         }
     }
 

@@ -1,11 +1,11 @@
 /// One limit of a service: at most `limit` calls (or cost) in each window.
 public struct LimitDefinition: Hashable, Sendable {
     /// The largest allowed limit.
-    public static let largestLimit: Int64 = 1_000_000_000_000_000
+    public static let maximumLimit: Int64 = 1_000_000_000_000_000
     /// The largest `sliding` limit: each grant is remembered for one window.
-    public static let largestSlidingLimit: Int64 = 10_000
+    public static let maximumSlidingLimit: Int64 = 10_000
     /// The largest `gcra` limit: beyond it, the arithmetic would not be exact.
-    public static let largestSmoothLimit: Int64 = 1_000_000_000
+    public static let maximumGCRALimit: Int64 = 1_000_000_000
     /// The largest `burst` of a `gcra` limit.
     public static let largestBurst: Int64 = 1_000_000
 
@@ -45,7 +45,7 @@ public struct LimitDefinition: Hashable, Sendable {
 
     /// The time after which no grant counts, in milliseconds: the window, or for `gcra` the refill time of the capacity
     /// if that is longer.
-    package var memoryMilliseconds: Int64 {
+    package var retentionMilliseconds: Int64 {
         guard case .gcra = algorithm else { return windowMilliseconds }
         return max(windowMilliseconds, cellRate.time(of: capacity).microseconds / 1000 + 1)
     }

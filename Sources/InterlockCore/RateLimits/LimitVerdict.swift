@@ -12,7 +12,7 @@ package struct LimitVerdict: Equatable, Sendable {
         package var excess: Int64
 
         package init(count: Int64, capacity: Int64, resetAfter: Int64, excess: Int64 = 0) {
-            self.count = max(-ScriptNumber.mostExact, min(count, ScriptNumber.mostExact))
+            self.count = max(-ScriptNumber.largestExact, min(count, ScriptNumber.largestExact))
             self.capacity = capacity
             self.resetAfter = resetAfter
             self.excess = excess

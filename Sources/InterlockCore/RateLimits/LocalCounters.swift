@@ -28,11 +28,11 @@ package struct LocalCounters: Sendable {
 
     /// Returns whether all grants have lapsed. Counters with grants outlive an outage, because Redis may fail again and
     /// no quota may be granted twice in a window.
-    package func mayBeForgotten(at now: Instant) -> Bool { countsUntil <= now }
+    package func haveLapsed(at now: Instant) -> Bool { countsUntil <= now }
 
     /// Evaluates a batch as `take.lua` does. Ignores refunds, since their counters are in Redis.
     /// - Parameter sidecars: the number of sidecars known to divide the limits.
-    package mutating func judge(_ batch: LimitBatch, sidecars: Int = 1, now: Instant) -> LimitVerdict {
+    package mutating func evaluate(_ batch: LimitBatch, sidecars: Int = 1, now: Instant) -> LimitVerdict {
         var evaluation = self.evaluation(of: batch, sidecars: sidecars, now: now)
         // The wait for each counter that a waiting request found full: no later request may overtake it.
         var blocked = batch.counters.map { _ in Int64(0) }
@@ -44,7 +44,7 @@ package struct LocalCounters: Sendable {
             for charge in charges {
                 let fit = blocked[charge.counter] > 0 ? 0 : evaluation.fit(charge, of: run.count)
                 fits.append(LimitVerdict.Fit(count: fit))
-                if batch.mode != .together {
+                if batch.mode != .allOrNone {
                     evaluation.take(charge.cost * Int64(fit), from: charge.counter, now: now)
                 } else if !batch.isShadow(charge.counter) {
                     granted = min(granted, fit)
@@ -52,7 +52,7 @@ package struct LocalCounters: Sendable {
             }
             for (index, charge) in zip(run.charges, charges) {
                 let (counter, fit) = (charge.counter, fits[index].count)
-                if batch.mode == .together {
+                if batch.mode == .allOrNone {
                     evaluation.take(charge.cost * Int64(min(fit, granted)), from: counter, now: now)
                 }
                 if batch.isShadow(counter) { evaluation.counters[counter].excess += Int64(max(0, granted - fit)) }
@@ -138,7 +138,7 @@ package struct LocalCounters: Sendable {
 
     private mutating func store(_ quota: LocalQuota, as id: CounterID, now: Instant) {
         if quotas.updateValue(quota, forKey: id) == nil, id.subject != nil { subjectCount += 1 }
-        countsUntil = max(countsUntil, now.advanced(byMilliseconds: quota.memoryMilliseconds(now: now)))
+        countsUntil = max(countsUntil, now.advanced(byMilliseconds: quota.retentionMilliseconds(now: now)))
     }
 
     /// Drops lapsed counters. Returns whether there is capacity for another subject.

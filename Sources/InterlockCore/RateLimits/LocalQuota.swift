@@ -108,7 +108,7 @@ package struct LocalQuota: Sendable {
     }
 
     /// Returns the maximum time for which current usage still counts, in milliseconds.
-    func memoryMilliseconds(now: Instant) -> Int64 {
+    func retentionMilliseconds(now: Instant) -> Int64 {
         switch state {
         case .fixed, .sliding: period
         case .cells(let bucket): bucket.wait(until: 0, now: now.microseconds) / 1000 + 1

@@ -14,8 +14,8 @@ package struct ServiceBatch: Sendable {
     private var last = (subject: 0, cost: Int64(0))
 
     /// - Parameters: see `LimitBatch`.
-    init(definitions: [LimitDefinition], wide: [Int], narrow: [Int]) {
-        limits = LimitBatch(definitions: definitions, wide: wide, narrow: narrow)
+    init(definitions: [LimitDefinition], shared: [Int], perSubject: [Int]) {
+        limits = LimitBatch(definitions: definitions, shared: shared, perSubject: perSubject)
     }
 
     package var isEmpty: Bool { requests.isEmpty }
@@ -41,13 +41,13 @@ package struct ServiceBatch: Sendable {
             return limits.extendLastRun(by: request.count)
         }
         last = (subject, request.cost)
-        for counter in 0..<limits.wideCount { limits.appendCharge(request.cost, to: counter) }
+        for counter in 0..<limits.sharedCount { limits.appendCharge(request.cost, to: counter) }
         for counter in counters(ofSubject: subject) { limits.appendCharge(request.cost, to: counter) }
         limits.appendRun(count: request.count, waits: waits)
     }
 
     private mutating func number(of subject: String?) -> Int {
-        guard let subject, limits.narrowCount > 0 else { return 0 }
+        guard let subject, limits.perSubjectCount > 0 else { return 0 }
         let known = subjects.count
         let number = Self.value(&subjects[ExactText(subject), default: known + 1])
         if number > known { limits.appendSubject(subject) }
@@ -59,20 +59,20 @@ package struct ServiceBatch: Sendable {
 
     private func counters(ofSubject number: Int) -> Range<Int> {
         guard number > 0 else { return 0..<0 }
-        let start = limits.wideCount + (number - 1) * limits.narrowCount
-        return start..<(start + limits.narrowCount)
+        let start = limits.sharedCount + (number - 1) * limits.perSubjectCount
+        return start..<(start + limits.perSubjectCount)
     }
 
     /// Returns the indices of the counters that bind the request at `index`.
     package func counters(ofRequestAt index: Int) -> [Int] {
         let subject = requests[index].subject.flatMap { subjects[ExactText($0)] } ?? 0
-        return Array(0..<limits.wideCount) + Array(counters(ofSubject: subject))
+        return Array(0..<limits.sharedCount) + Array(counters(ofSubject: subject))
     }
 
     /// Returns whether the limits of the whole service have capacity for one more call after `granted` calls of this
     /// batch.
-    package func hasRoom(after granted: Int64, by verdict: LimitVerdict) -> Bool {
-        (0..<limits.wideCount).allSatisfy { index in
+    package func hasCapacity(after granted: Int64, by verdict: LimitVerdict) -> Bool {
+        (0..<limits.sharedCount).allSatisfy { index in
             limits.isShadow(index) || verdict.counters[index].count + granted < verdict.counters[index].capacity
         }
     }

@@ -31,7 +31,7 @@ extension ServiceLimiter {
     ///   - sentAt: a time before the batch was sent.
     package mutating func apply(
         _ verdict: LimitVerdict, of batch: ServiceBatch, sentAt: Instant, now: Instant, sidecars: Int = 1,
-        into settlements: inout [Settlement]
+        into resolutions: inout [Resolution]
     ) {
         guard removeInFlight(batch) else { return }
         var evaluation = Evaluation(
@@ -49,8 +49,8 @@ extension ServiceLimiter {
                 grantsLeft -= granted
                 if granted > 0 {
                     let answer = grant(granted, cost: request.cost, run.charges, &evaluation)
-                    settlements.append(
-                        Settlement(
+                    resolutions.append(
+                        Resolution(
                             id: request.id, answer: answer, requestIndex: requestIndex, calls: 0..<granted,
                             isLast: granted == request.count, step: request.cost))
                 }
@@ -58,7 +58,7 @@ extension ServiceLimiter {
                     refuse(
                         request, from: granted, sequence: batch.sequences[requestIndex], requestIndex: requestIndex, decided,
                         &evaluation,
-                        into: &settlements)
+                        into: &resolutions)
                 }
                 requestIndex += 1
             }
@@ -67,7 +67,7 @@ extension ServiceLimiter {
         guard evaluation.isCurrent else { return }
         windowEnds.note(batch.limits, verdict)
         note(evaluation)
-        if !evaluation.ahead.isEmpty, hasArrivals { reconsiderArrivals(now: now, into: &settlements) }
+        if !evaluation.ahead.isEmpty, hasArrivals { reconsiderArrivals(now: now, into: &resolutions) }
     }
 
     /// Counts the first calls of a request as granted. Returns the answer to the first of them.
@@ -99,7 +99,7 @@ extension ServiceLimiter {
     /// get a refusal.
     private mutating func refuse(
         _ request: LimitRequest, from first: Int, sequence: UInt64, requestIndex: Int, _ decided: LimitVerdict.Decision,
-        _ evaluation: inout Evaluation, into settlements: inout [Settlement]
+        _ evaluation: inout Evaluation, into resolutions: inout [Resolution]
     ) {
         let index = decided.binding
         let counter = evaluation.batch.limits.counters[index]
@@ -129,7 +129,7 @@ extension ServiceLimiter {
         var earliest = refusal.retryAt
         // A call that costs more than this sidecar's quota can never be granted here.
         var mayWait = isSatisfiable && request.cost <= judged.capacity
-        mayWait = mayWait && hasRoom(for: request)
+        mayWait = mayWait && hasCapacity(for: request)
         if evaluation.isCurrent, isSatisfiable {
             let ahead = (evaluation.ahead[index] ?? 0)
             if isFirst || ahead == 0 {
@@ -150,14 +150,14 @@ extension ServiceLimiter {
             return
         }
         var answer = LimitAnswer(
-            .neverPossible, limit: Self.bound(of: index, evaluation), remaining: remaining,
+            .neverSatisfiable, limit: Self.bound(of: index, evaluation), remaining: remaining,
             resetAfter: 0, limitName: definition.name)
         if isSatisfiable {
             let wait = Self.wait(until: earliest, now: evaluation.now)
             answer.outcome = .refused(retryAfter: wait)
             answer.resetAfter = max(wait, judged.resetAfter)
         }
-        settlements.append(Settlement(id: request.id, answer: answer, requestIndex: requestIndex, calls: first..<request.count))
+        resolutions.append(Resolution(id: request.id, answer: answer, requestIndex: requestIndex, calls: first..<request.count))
     }
 
     private mutating func remember(
@@ -204,7 +204,7 @@ extension ServiceLimiter {
     }
 
     /// Applies the refusals to calls that arrived meanwhile: each one waits behind earlier calls or is refused.
-    private mutating func reconsiderArrivals(now: Instant, into settlements: inout [Settlement]) {
+    private mutating func reconsiderArrivals(now: Instant, into resolutions: inout [Resolution]) {
         for (request, sequence) in removeArrivals().calls {
             // A call that arrived before every waiting call does not queue behind them.
             let isFirst = !waiting.isEmpty && waiting.allSatisfy { $0.sequence > sequence }
@@ -212,11 +212,11 @@ extension ServiceLimiter {
                 arrived.append(request, sequence: sequence)
                 continue
             }
-            if let deadline = request.deadline, known.until <= deadline, hasRoom(for: request) {
+            if let deadline = request.deadline, known.until <= deadline, hasCapacity(for: request) {
                 insert(Waiter(request: request, deadline: deadline, binding: known.counter, sequence: sequence))
             } else {
-                settlements.append(
-                    Settlement(id: request.id, answer: known.answer, requestIndex: nil, calls: 0..<request.count))
+                resolutions.append(
+                    Resolution(id: request.id, answer: known.answer, requestIndex: nil, calls: 0..<request.count))
             }
         }
     }
@@ -253,7 +253,7 @@ extension ServiceLimiter {
 
 extension ServiceLimiter {
     /// The result for some or all calls of a request.
-    package struct Settlement: Equatable, Sendable {
+    package struct Resolution: Equatable, Sendable {
         package var id: Int
         /// The answer to the first of these calls.
         package var answer: LimitAnswer

@@ -60,7 +60,7 @@ package struct ServiceLimiter: Sendable {
         perSubject = definitions.indices.filter { definitions[$0].isPerSubject }
         bindingLimits = definitions.indices.filter { !definitions[$0].isShadow }
             .map { BindingLimit(definition: $0, isPerSubject: definitions[$0].isPerSubject) }
-        emptyBatch = ServiceBatch(definitions: definitions, wide: serviceWide, narrow: perSubject)
+        emptyBatch = ServiceBatch(definitions: definitions, shared: serviceWide, perSubject: perSubject)
         arrived = emptyBatch
         notices = LimitNotices(definitions: definitions)
     }
@@ -87,7 +87,7 @@ package struct ServiceLimiter: Sendable {
         guard !serviceWide.isEmpty || hasSubject else { return .unlimited }
         if let answer = unsatisfiable(request, hasSubject: hasSubject) { return .answered(answer) }
         if !refusals.isEmpty, let known = knownRefusal(of: request, now: now) {
-            if let deadline = request.deadline, known.until <= deadline, hasRoom(for: request) {
+            if let deadline = request.deadline, known.until <= deadline, hasCapacity(for: request) {
                 insert(Waiter(request: request, deadline: deadline, binding: known.counter, sequence: takeSequence()))
                 return .waiting(known.answer)
             }
@@ -133,7 +133,7 @@ package struct ServiceLimiter: Sendable {
     }
 
     /// Answers the waiting calls whose deadline has passed. O(waiting).
-    package mutating func expire(now: Instant, into settlements: inout [Settlement]) {
+    package mutating func expire(now: Instant, into resolutions: inout [Resolution]) {
         guard waiting.contains(where: { $0.deadline <= now }) else { return }
         let leaving = waiting.filter { $0.deadline <= now }
         waiting.removeAll { $0.deadline <= now }
@@ -143,7 +143,7 @@ package struct ServiceLimiter: Sendable {
             departedCosts[waiter.binding] = max(departedCosts[waiter.binding] ?? 0, waiter.request.cost)
         }
         for waiter in leaving {
-            settlements.append(Settlement(id: waiter.request.id, answer: answerAfterExpiry(waiter, now: now), requestIndex: nil))
+            resolutions.append(Resolution(id: waiter.request.id, answer: answerAfterExpiry(waiter, now: now), requestIndex: nil))
         }
         releaseWaiters(behind: departedCosts)
     }
@@ -211,8 +211,8 @@ extension ServiceLimiter {
     }
 
     /// Returns whether one more call may wait.
-    func hasRoom(for request: LimitRequest) -> Bool {
-        waiting.count < maximumWaiting && waitingSubjects.hasRoom(for: request.subject, of: maximumWaiting)
+    func hasCapacity(for request: LimitRequest) -> Bool {
+        waiting.count < maximumWaiting && waitingSubjects.hasCapacity(for: request.subject, of: maximumWaiting)
     }
 
     /// Inserts a waiter in order of arrival. O(1) for the newest.
@@ -337,7 +337,7 @@ extension ServiceLimiter {
                 continue
             }
             return LimitAnswer(
-                .neverPossible, limit: definition.limit, remaining: definition.capacity, resetAfter: 0,
+                .neverSatisfiable, limit: definition.limit, remaining: definition.capacity, resetAfter: 0,
                 limitName: definition.name)
         }
         return nil

@@ -5,13 +5,13 @@
 /// stores 64-bit digests: two subjects with the same digest count as one known subject.
 package struct SubjectRegistry: Sendable {
     /// The overflow subject, under which all subjects beyond the capacity are counted.
-    package static let crowd = "~crowd"
+    package static let overflow = "~crowd"
 
     /// Returns the name under which a caller's subject is counted. A subject that is spelled like the overflow subject
     /// is escaped with an extra `~`.
     package static func counted(_ subject: String) -> String {
-        guard subject.utf8.first == UInt8(ascii: "~"), subject.hasSuffix(crowd) else { return subject }
-        return subject.utf8.dropLast(crowd.utf8.count).allSatisfy { $0 == UInt8(ascii: "~") } ? "~" + subject : subject
+        guard subject.utf8.first == UInt8(ascii: "~"), subject.hasSuffix(overflow) else { return subject }
+        return subject.utf8.dropLast(overflow.utf8.count).allSatisfy { $0 == UInt8(ascii: "~") } ? "~" + subject : subject
     }
 
     package var capacity: Int
@@ -27,7 +27,7 @@ package struct SubjectRegistry: Sendable {
     package var count: Int { current.count + previous.count }
 
     /// Returns the number of subjects known at `now`. Subjects are forgotten even without calls.
-    /// - Parameter window: see `takeIn`.
+    /// - Parameter window: see `register`.
     package func count(windowMilliseconds window: Int64, now: Instant) -> Int {
         guard windowEnd <= now else { return count }
         return windowEnd.advanced(byMilliseconds: window) <= now ? 0 : current.count
@@ -35,7 +35,7 @@ package struct SubjectRegistry: Sendable {
 
     /// Adds a subject if it is known or the capacity allows. Returns `false` otherwise.
     /// - Parameter window: the time within which every limit forgets, in milliseconds.
-    package mutating func takeIn(_ subject: String, windowMilliseconds window: Int64, now: Instant) -> Bool {
+    package mutating func register(_ subject: String, windowMilliseconds window: Int64, now: Instant) -> Bool {
         if windowEnd <= now {
             // The current subjects are forgotten as well if another whole window has passed.
             previous = windowEnd.advanced(byMilliseconds: window) <= now ? [] : current
@@ -49,8 +49,8 @@ package struct SubjectRegistry: Sendable {
         return true
     }
 
-    /// Returns whether `takeIn` would accept the subject.
-    package func hasRoom(for subject: String) -> Bool {
+    /// Returns whether `register` would accept the subject.
+    package func hasCapacity(for subject: String) -> Bool {
         guard count >= capacity else { return true }
         let digest = ExactText(subject).hashValue
         return current.contains(digest) || previous.contains(digest)

@@ -8,7 +8,7 @@ struct SubjectTally: Sendable {
 
     /// Returns whether one more call of the subject may wait in a queue of `capacity`. Calls without a subject are not
     /// limited here.
-    func hasRoom(for subject: String?, of capacity: Int) -> Bool {
+    func hasCapacity(for subject: String?, of capacity: Int) -> Bool {
         guard let subject, let count = counts[ExactText(subject)] else { return true }
         return count < max(1, capacity / Self.divisor)
     }

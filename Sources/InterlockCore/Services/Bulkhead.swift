@@ -15,7 +15,7 @@ package struct Bulkhead: Sendable {
     }
 
     /// The calls whose wait has ended.
-    package struct Settlement: Equatable, Sendable {
+    package struct Assignment: Equatable, Sendable {
         /// The calls that own a slot now, in this order.
         package var admitted: [UInt64] = []
         /// The calls whose deadline has passed.
@@ -28,8 +28,8 @@ package struct Bulkhead: Sendable {
     }
 
     /// The retry delay given to a refused caller before the duration of calls is known.
-    package static let shortestRetryMilliseconds: Int64 = 50
-    package static let longestRetryMilliseconds: Int64 = 5000
+    package static let minimumRetryMilliseconds: Int64 = 50
+    package static let maximumRetryMilliseconds: Int64 = 5000
 
     /// The number of slots; `nil` for no limit.
     package private(set) var slots: Int?
@@ -57,7 +57,7 @@ package struct Bulkhead: Sendable {
     /// of waiting calls.
     package var retryMilliseconds: Int64 {
         let turns = meanHold * Double(queue.count + 1) / Double(max(1, slots ?? 1))
-        return min(max(Int64(turns.rounded(.up)), Self.shortestRetryMilliseconds), Self.longestRetryMilliseconds)
+        return min(max(Int64(turns.rounded(.up)), Self.minimumRetryMilliseconds), Self.maximumRetryMilliseconds)
     }
 
     /// Requests a slot for a call.
@@ -67,14 +67,14 @@ package struct Bulkhead: Sendable {
     ///   - hasWaited: whether the call has waited before and so is exempt from its subject's limit.
     ///   - deadline: the end of the call's wait; `nil` if it does not wait.
     package mutating func enter(
-        _ number: UInt64, of subject: String? = nil, isBack: Bool = false, deadline: Instant?, now: Instant
+        _ number: UInt64, of subject: String? = nil, hasWaited: Bool = false, deadline: Instant?, now: Instant
     ) -> Entry {
         guard isFull else {
             taken += 1
             return .taken
         }
         guard let deadline, deadline > now,
-            queue.insert(.init(number: number, deadline: deadline, earliest: now, subject: subject, isBack: isBack))
+            queue.insert(.init(number: number, deadline: deadline, earliest: now, subject: subject, hasWaited: hasWaited))
         else {
             return .full
         }
@@ -90,12 +90,12 @@ package struct Bulkhead: Sendable {
     }
 
     /// Removes a waiting call. Returns `false` if it does not wait here.
-    package mutating func leave(_ number: UInt64) -> Bool {
+    package mutating func remove(_ number: UInt64) -> Bool {
         queue.remove(number)
     }
 
     /// Removes all waiting calls and returns their numbers.
-    package mutating func leaveAll() -> [UInt64] {
+    package mutating func removeAll() -> [UInt64] {
         queue.removeAll { _ in true }.map(\.number)
     }
 
@@ -107,16 +107,16 @@ package struct Bulkhead: Sendable {
 
     /// Grants free slots to waiting calls and ends expired waits. O(n) in waiters if one has expired, otherwise in the
     /// calls that get a slot.
-    package mutating func assignSlots(now: Instant) -> Settlement {
-        var settlement = Settlement()
-        guard !queue.isEmpty else { return settlement }
-        settlement.expired = queue.removeAll { $0.deadline <= now }.map(\.number)
+    package mutating func assignSlots(now: Instant) -> Assignment {
+        var assignment = Assignment()
+        guard !queue.isEmpty else { return assignment }
+        assignment.expired = queue.removeAll { $0.deadline <= now }.map(\.number)
         while let next = queue.first, slots.map({ taken < $0 }) ?? true {
             queue.removeFirst()
             taken += 1
-            settlement.admitted.append(next.number)
+            assignment.admitted.append(next.number)
         }
-        return settlement
+        return assignment
     }
 
     /// The earliest deadline, at which `assignSlots` must run; `nil` if no call waits. O(n).

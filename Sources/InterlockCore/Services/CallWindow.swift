@@ -8,19 +8,19 @@ package struct CallWindow: Sendable {
     /// The length of a tick, in nanoseconds, above which the window shrinks. It grows with ticks shorter than half of
     /// that.
     package static let longTick: Int64 = 500_000
-    package static let least = 4
-    package static let most = 1 << 14
+    package static let minimumSize = 4
+    package static let maximumSize = 1 << 14
 
-    package private(set) var size = most
+    package private(set) var size = maximumSize
 
     package init() {}
 
     /// Adapts the window to the length of a tick, with the maximum number of calls in flight during it.
     package mutating func noteTick(nanoseconds: Int64, inFlight: Int) {
         if nanoseconds > Self.longTick {
-            size = max(Self.least, min(size, inFlight) * 7 / 8)
+            size = max(Self.minimumSize, min(size, inFlight) * 7 / 8)
         } else if nanoseconds < Self.longTick / 2 {
-            size = min(Self.most, size + max(1, size / 8))
+            size = min(Self.maximumSize, size + max(1, size / 8))
         }
     }
 }

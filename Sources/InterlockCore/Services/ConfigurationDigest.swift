@@ -7,7 +7,7 @@ package struct ConfigurationDigest: Hashable, Sendable {
     package let services: [String: String]
     /// The digest of all definitions: sidecars with the same one run the same services and domains. 16 hexadecimal
     /// digits.
-    package let whole: String
+    package let combined: String
 
     /// - Parameter domains: the digests of domains by name.
     package init(_ definitions: [ServiceDefinition], domains: [String: String] = [:]) {
@@ -19,7 +19,7 @@ package struct ConfigurationDigest: Hashable, Sendable {
         var digests = services
         for (name, digest) in domains { digests[Self.domainPrefix + name] = digest }
         self.services = digests
-        whole = TextDigest.of(Self.text(of: digests))
+        combined = TextDigest.of(Self.text(of: digests))
     }
 
     /// The names, each followed by its digest, separated by spaces and sorted by name; names contain no spaces.
@@ -45,7 +45,7 @@ package struct ConfigurationDigest: Hashable, Sendable {
         from others: [String: ConfigurationDigest], keeping former: [ConfigurationDifference] = [], of unknown: Set<String> = []
     ) -> [ConfigurationDifference] {
         var sidecars: [String: [String]] = [:]
-        for (id, other) in others where other.whole != whole {
+        for (id, other) in others where other.combined != combined {
             for (service, digest) in other.services where services[service].map({ $0 != digest }) ?? false {
                 sidecars[service, default: []].append(id)
             }

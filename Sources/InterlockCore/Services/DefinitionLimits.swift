@@ -2,13 +2,13 @@
 /// names the property.
 
 extension ServiceDefinition {
-    package static let concurrencies = 1...1_000_000
+    package static let slotCounts = 1...1_000_000
     package static let subjectCounts = 1...10_000_000
     package static let permitLifetimes: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
 }
 
 extension LimitDefinition {
-    package static let limits: ClosedRange<Int64> = 1...largestLimit
+    package static let limits: ClosedRange<Int64> = 1...maximumLimit
     package static let windows: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
     package static let bursts: ClosedRange<Int64> = 0...largestBurst
 
@@ -25,13 +25,13 @@ extension LimitDefinition {
         case .fixed:
             return nil
         case .sliding:
-            guard limit > Self.largestSlidingLimit else { return nil }
+            guard limit > Self.maximumSlidingLimit else { return nil }
             return
-                "expected a limit of \(Self.largestSlidingLimit) or less with the algorithm sliding, which remembers each grant "
+                "expected a limit of \(Self.maximumSlidingLimit) or less with the algorithm sliding, which remembers each grant "
                 + "for its window, got \(limit); use fixed or gcra"
         case .gcra(let burst):
-            guard limit <= Self.largestSmoothLimit else {
-                return "expected a limit of \(Self.largestSmoothLimit) or less with the algorithm gcra, got \(limit)"
+            guard limit <= Self.maximumGCRALimit else {
+                return "expected a limit of \(Self.maximumGCRALimit) or less with the algorithm gcra, got \(limit)"
             }
             guard !cellRate.isExact else { return nil }
             return "expected a burst that refills within a hundred years, got \(burst)"
@@ -41,7 +41,7 @@ extension LimitDefinition {
 
 extension LimitPolicy {
     package static let pauses: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
-    package static let patiences: ClosedRange<Duration> = .zero ... .seconds(86_400)
+    package static let waitTimes: ClosedRange<Duration> = .zero ... .seconds(86_400)
     package static let waitingCounts = 0...100_000
 }
 
@@ -56,11 +56,11 @@ extension BreakerSettings {
 }
 
 extension LockSettings {
-    package static let shortestLeases: ClosedRange<Duration> = shortestTTL ... .seconds(86_400)
-    package static let leases: ClosedRange<Duration> = .milliseconds(10) ... .seconds(366 * 86_400)
+    package static let minimumTTLs: ClosedRange<Duration> = shortestTTL ... .seconds(86_400)
+    package static let ttls: ClosedRange<Duration> = .milliseconds(10) ... .seconds(366 * 86_400)
     package static let waits: ClosedRange<Duration> = .zero ... .seconds(86_400)
     package static let replicas = 0...100
-    package static let fences: ClosedRange<Duration> = .seconds(3600) ... .seconds(366 * 86_400)
+    package static let fenceLifetimes: ClosedRange<Duration> = .seconds(3600) ... .seconds(366 * 86_400)
 }
 
 extension [ServiceDefinition] {
@@ -82,11 +82,11 @@ extension ServiceDefinition {
             throw DefinitionError("a service's name: expected \(expected), got \"\(Excerpt(name))\"")
         }
         let checks = DefinitionChecks(of: "the service \"\(name)\"")
-        try checks.check("concurrency", concurrency, in: Self.concurrencies)
+        try checks.check("concurrency", concurrency, in: Self.slotCounts)
         try checks.check("maximumSubjects", maximumSubjects, in: Self.subjectCounts)
         try checks.check("permitLifetime", permitLifetime, in: Self.permitLifetimes)
         try checks.check("onLimit.pause", onLimit.pause, in: LimitPolicy.pauses)
-        try checks.check("onLimit.patience", onLimit.patience, in: LimitPolicy.patiences)
+        try checks.check("onLimit.patience", onLimit.patience, in: LimitPolicy.waitTimes)
         try checks.check("onLimit.maximumWaiting", onLimit.maximumWaiting, in: LimitPolicy.waitingCounts)
         try breaker.check(checks)
         var names: Set<ExactText> = []
@@ -142,12 +142,12 @@ extension LockSettings {
         if let keyPrefix, let expected = ResourceName.expectedPrefix(insteadOf: keyPrefix, isEmptyAllowed: true) {
             throw checks.error("keyPrefix: expected \(expected), got \"\(Excerpt(keyPrefix))\"")
         }
-        try checks.check("maximumTTL", maximumTTL, in: Self.leases)
-        try checks.check("minimumTTL", minimumTTL, in: Self.shortestTTL...min(maximumTTL, Self.shortestLeases.upperBound))
+        try checks.check("maximumTTL", maximumTTL, in: Self.ttls)
+        try checks.check("minimumTTL", minimumTTL, in: Self.shortestTTL...min(maximumTTL, Self.minimumTTLs.upperBound))
         try checks.check("maximumWait", maximumWait, in: Self.waits)
-        try checks.check("maximumHold", maximumHold, in: Self.leases)
+        try checks.check("maximumHold", maximumHold, in: Self.ttls)
         try checks.check("waitReplicas", waitReplicas, in: Self.replicas)
-        try checks.check("fenceLifetime", fenceLifetime, in: Self.fences)
+        try checks.check("fenceLifetime", fenceLifetime, in: Self.fenceLifetimes)
     }
 }
 

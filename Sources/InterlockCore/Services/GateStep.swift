@@ -20,7 +20,7 @@ package enum GateStep {
     case returnTrial(PermitID, generation: Int64)
     /// Close the breaker if only a limit keeps it half-open.
     case closeAfterLimit
-    /// Call `slotsAreDue` at this time.
+    /// Call `slotAlarmFired` at this time.
     case wakeForSlots(at: Instant)
     /// Call `reevaluatePause` at this time.
     case wakeForPause(at: Instant)

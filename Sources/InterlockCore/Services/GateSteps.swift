@@ -3,5 +3,5 @@ package struct GateSteps {
     /// The steps to take first: those of other calls, refunds and alarms.
     package var before: [GateStep] = []
     /// The next step of the call itself; `nil` if there is none yet.
-    package var own: GateStep?
+    package var next: GateStep?
 }

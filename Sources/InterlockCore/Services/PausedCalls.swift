@@ -76,10 +76,10 @@ package struct PausedCalls: Sendable {
     ///   - earliest: the time before which the call would be refused again.
     ///   - hasWaited: whether the call has waited before and so is exempt from its subject's limit.
     package mutating func insert(
-        _ number: UInt64, of subject: String? = nil, isBack: Bool = false, deadline: Instant, earliest: Instant
+        _ number: UInt64, of subject: String? = nil, hasWaited: Bool = false, deadline: Instant, earliest: Instant
     ) -> Bool {
         guard earliest <= deadline,
-            queue.insert(.init(number: number, deadline: deadline, earliest: earliest, subject: subject, isBack: isBack))
+            queue.insert(.init(number: number, deadline: deadline, earliest: earliest, subject: subject, hasWaited: hasWaited))
         else {
             return false
         }
@@ -88,12 +88,12 @@ package struct PausedCalls: Sendable {
     }
 
     /// Removes a waiting call. Returns `false` if it does not wait here.
-    package mutating func leave(_ number: UInt64) -> Bool {
+    package mutating func remove(_ number: UInt64) -> Bool {
         queue.remove(number)
     }
 
     /// Removes all waiting calls and returns their numbers.
-    package mutating func leaveAll() -> [UInt64] {
+    package mutating func removeAll() -> [UInt64] {
         queue.removeAll { _ in true }.map(\.number)
     }
 
@@ -102,10 +102,10 @@ package struct PausedCalls: Sendable {
     ///   - wasGranted: whether the call was granted, which is about to close the breaker.
     ///   - retryAt: the time at which the next trial begins if the breaker has not closed.
     /// - Returns: whether the call was the trial.
-    package mutating func returned(_ number: UInt64, wasGranted: Bool, patience: Instant) -> Bool {
+    package mutating func returned(_ number: UInt64, wasGranted: Bool, retryAt: Instant) -> Bool {
         guard trialCall == number else { return false }
         trialCall = nil
-        nextTrialAt = wasGranted ? patience : nil
+        nextTrialAt = wasGranted ? retryAt : nil
         return true
     }
 

@@ -4,7 +4,7 @@
 /// other at the minimum rate. Both are bounded, so that the savings of a quiet hour cannot all be spent at once.
 package struct RetryBudget: Sendable {
     /// The maximum number of retries that calls can save up.
-    package static let largestSavings = 100.0
+    package static let maximumSavings = 100.0
 
     private let settings: RetrySettings
     private var savings = 0.0
@@ -18,7 +18,7 @@ package struct RetryBudget: Sendable {
 
     /// Counts a call that is not a retry itself.
     package mutating func noteCall() {
-        savings = min(Self.largestSavings, savings + settings.budget)
+        savings = min(Self.maximumSavings, savings + settings.budget)
     }
 
     /// Takes one retry. Returns `false` if there is none.

@@ -24,10 +24,10 @@ extension ServiceGate {
             if report.isUnfinished, isSlow {
                 permit.isTrial || permit.isLocalTrial ? .error : .ok
             } else {
-                settings.judged(report.outcome, status: report.status)
+                settings.effectiveOutcome(report.outcome, status: report.status)
             }
         if outcome == .error, settings.honoursRetryAfter, let retryAfter = report.retryAfterMilliseconds {
-            let until = now.advanced(byMilliseconds: min(retryAfter, settings.longestPause))
+            let until = now.advanced(byMilliseconds: min(retryAfter, settings.maximumPause))
             upstreamRetryAt = max(upstreamRetryAt ?? until, until)
         }
         var pause = settings.pause(
@@ -55,7 +55,7 @@ extension ServiceGate {
     private func mayTripForPause(generation: Int64, now: Instant) -> Bool {
         let snapshot = breaker.snapshot
         return generation == snapshot.generation && snapshot.state != .open && snapshot.forced == nil && !isBreakerChangePending
-            && breaker.ownTrip(now: now) == nil
+            && breaker.localTrip(now: now) == nil
     }
 
     /// Returns the remaining part of the wait that the upstream asked for, in milliseconds; `nil` if there is none.

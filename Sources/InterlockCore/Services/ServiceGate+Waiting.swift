@@ -14,7 +14,7 @@ extension ServiceGate {
     mutating func queueForSlot(_ call: GateCall, now: Instant) -> GateStep? {
         release(call, now: now)
         switch bulkhead.enter(
-            call.number, of: call.subject, isBack: call.hasWaited, deadline: deadline(of: call), now: now)
+            call.number, of: call.subject, hasWaited: call.hasWaited, deadline: deadline(of: call), now: now)
         {
         case .taken:
             call.hasSlot = true
@@ -31,11 +31,11 @@ extension ServiceGate {
     /// Grants free slots to waiting calls, and refuses the calls whose deadline has passed.
     mutating func assignSlots(now: Instant) {
         guard bulkhead.waitingCount > 0 else { return }
-        let settlement = bulkhead.assignSlots(now: now)
-        for call in settlement.expired.compactMap({ waitingCalls.removeValue(forKey: $0) }) {
+        let assignment = bulkhead.assignSlots(now: now)
+        for call in assignment.expired.compactMap({ waitingCalls.removeValue(forKey: $0) }) {
             effects.append(.refuse(call, .busy, retryAfter: bulkhead.retryMilliseconds))
         }
-        for call in settlement.admitted.compactMap({ waitingCalls.removeValue(forKey: $0) }) {
+        for call in assignment.admitted.compactMap({ waitingCalls.removeValue(forKey: $0) }) {
             call.hasSlot = true
             effects.append(.proceed(call))
         }
@@ -43,16 +43,16 @@ extension ServiceGate {
     }
 
     private mutating func scheduleSlotAlarm() {
-        if let due = slotsDueAt { effects.append(.wakeForSlots(at: due)) }
+        if let due = nextSlotAlarm { effects.append(.wakeForSlots(at: due)) }
     }
 
     /// The next time at which a wait for a slot ends or a permit may lapse; `nil` if no call waits. O(waiting).
-    package var slotsDueAt: Instant? {
+    package var nextSlotAlarm: Instant? {
         bulkhead.nextDeadline.map { min($0, permits.nextLapse ?? $0) }
     }
 
     /// Handles the alarm that `wakeForSlots` set: a deadline may have passed, or a permit may have lapsed.
-    package mutating func slotsAreDue(now: Instant) -> GateSteps {
+    package mutating func slotAlarmFired(now: Instant) -> GateSteps {
         removeLapsed(now: now)
         assignSlots(now: now)
         return steps(nil)
@@ -86,7 +86,7 @@ extension ServiceGate {
     mutating func pause(_ call: GateCall, earliest: Instant, now: Instant) -> Bool {
         guard let deadline = deadline(of: call),
             paused.insert(
-                call.number, of: call.subject, isBack: call.hasWaited, deadline: deadline, earliest: earliest)
+                call.number, of: call.subject, hasWaited: call.hasWaited, deadline: deadline, earliest: earliest)
         else { return false }
         enqueue(call, in: .pause)
         schedulePauseAlarm(now: now)
@@ -143,7 +143,7 @@ extension ServiceGate {
     }
 
     private func isPausedByLimit(now: Instant) -> Bool {
-        if let trip = breaker.ownTrip(now: now) { trip.cause == .limit } else { breaker.isOpenByLimit }
+        if let trip = breaker.localTrip(now: now) { trip.cause == .limit } else { breaker.isOpenByLimit }
     }
 }
 

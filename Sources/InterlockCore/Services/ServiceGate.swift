@@ -129,8 +129,8 @@ package struct ServiceGate: ~Copyable {
 
     /// The result of a request to Redis for a trial permit.
     package enum TrialAnswer: Equatable, Sendable {
-        case given
-        case notGiven
+        case granted
+        case refused
         /// Redis is unreachable, and `whenRedisIsDown` lets calls continue without it.
         case unreachable
     }
@@ -143,10 +143,10 @@ package struct ServiceGate: ~Copyable {
         pendingTrialRequests -= 1
         let trial: GateCall.Trial
         switch answer {
-        case .given:
+        case .granted:
             // The breaker may no longer be half-open. The permit is void then, and `takeSlot` checks the breaker again.
             trial = breaker.snapshot.state == .halfOpen ? .fleet(id, until: lapse) : .none
-        case .notGiven:
+        case .refused:
             if breaker.snapshot.state == .halfOpen {
                 breaker.trialsAreTaken(now: now, forMilliseconds: Breaker.trialRetryMilliseconds)
             }
@@ -304,8 +304,8 @@ package struct ServiceGate: ~Copyable {
     /// Cancels a call and releases what it holds. The executor first removes a call in stage `limits` from the limiter.
     package mutating func cancel(_ call: GateCall, now: Instant) -> GateSteps {
         switch call.stage {
-        case .slot: _ = bulkhead.leave(call.number)
-        case .pause: _ = paused.leave(call.number)
+        case .slot: _ = bulkhead.remove(call.number)
+        case .pause: _ = paused.remove(call.number)
         case .ready, .trial, .limits, .over: break
         }
         waitingCalls[call.number] = nil
@@ -317,7 +317,7 @@ package struct ServiceGate: ~Copyable {
     /// Handles the end of a call that had a deadline. If it was the trial after a pause, schedules the next one.
     package mutating func ended(_ call: GateCall, wasGranted: Bool, now: Instant) -> GateSteps {
         let nextTrialAt = now.advanced(byMilliseconds: Self.closingMilliseconds)
-        if paused.returned(call.number, wasGranted: wasGranted, patience: nextTrialAt) {
+        if paused.returned(call.number, wasGranted: wasGranted, retryAt: nextTrialAt) {
             effects.append(.wakeForPause(at: wasGranted ? nextTrialAt : now))
         }
         return steps(nil)
@@ -325,7 +325,7 @@ package struct ServiceGate: ~Copyable {
 
     /// Removes and returns all calls that wait for a slot or through a pause. The executor fails them.
     package mutating func removeWaiting() -> [GateCall] {
-        (bulkhead.leaveAll() + paused.leaveAll()).compactMap { waitingCalls.removeValue(forKey: $0) }
+        (bulkhead.removeAll() + paused.removeAll()).compactMap { waitingCalls.removeValue(forKey: $0) }
     }
 
     /// Closes the gate of a service that was removed from the configuration. Returns the calls that wait for a slot or
@@ -353,9 +353,9 @@ package struct ServiceGate: ~Copyable {
     }
 
     mutating func steps(_ next: GateStep?) -> GateSteps {
-        guard !effects.isEmpty else { return GateSteps(own: next) }
+        guard !effects.isEmpty else { return GateSteps(next: next) }
         let before = effects
         effects = []
-        return GateSteps(before: before, own: next)
+        return GateSteps(before: before, next: next)
     }
 }

@@ -10,7 +10,7 @@ struct WaitingQueue: Sendable {
         var earliest: Instant
         var subject: String?
         /// Whether the call has waited before and so is exempt from its subject's part of the queue.
-        var isBack = false
+        var hasWaited = false
     }
 
     var capacity: Int
@@ -27,7 +27,7 @@ struct WaitingQueue: Sendable {
 
     /// Inserts a call. Returns `false` if the queue or its subject's part of it is full. O(1) for a newcomer.
     mutating func insert(_ entry: Entry) -> Bool {
-        guard entries.count < capacity, entry.isBack || subjects.hasRoom(for: entry.subject, of: capacity) else {
+        guard entries.count < capacity, entry.hasWaited || subjects.hasCapacity(for: entry.subject, of: capacity) else {
             return false
         }
         subjects.add(entry.subject)

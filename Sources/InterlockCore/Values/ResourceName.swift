@@ -7,9 +7,9 @@ internal import Glibc
 /// unreadable in `redis-cli`.
 package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
     /// The maximum length in bytes of UTF-8.
-    package static let longest = 256
+    package static let maximumBytes = 256
     /// The rule for names, in words.
-    package static let rule = "1-\(longest) bytes of UTF-8 without control characters, spaces or braces"
+    package static let rule = "1-\(maximumBytes) bytes of UTF-8 without control characters, spaces or braces"
 
     /// The name as given.
     package let text: String
@@ -19,7 +19,7 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
     package init(_ text: String) throws(Violation) {
         let bytes = text.utf8.count
         guard bytes > 0 else { throw .empty }
-        guard bytes <= Self.longest else { throw .tooLong(bytes: bytes) }
+        guard bytes <= Self.maximumBytes else { throw .tooLong(bytes: bytes) }
         // Nearly every name is plain ASCII, which needs no decoding.
         let isPlain = text.utf8.withContiguousStorageIfAvailable { $0.allSatisfy(Self.isPlain) } ?? false
         if !isPlain {

@@ -2,12 +2,12 @@
 /// as arguments, in nanoseconds.
 ///
 /// Clients run in slices. A slice ends when its client has nothing left to do, when it has used `maximumSlice`, or when
-/// all slices of the tick have used `longestTick`; the remaining work waits for another tick. A single piece of work is
+/// all slices of the tick have used `maximumTick`; the remaining work waits for another tick. A single piece of work is
 /// never interrupted, so a slice may exceed its limit by one piece.
 package struct TickBudget {
     /// The limit leaves room for unmeasured time (the rest of the last piece, the system's part of reads) in a tick of
     /// a millisecond.
-    package static let longestTick: Int64 = 500_000
+    package static let maximumTick: Int64 = 500_000
     package static let maximumSlice: Int64 = 250_000
     /// The charge for each slice, because the system call that read the client's bytes precedes the first reading of
     /// the clock.
@@ -20,15 +20,15 @@ package struct TickBudget {
     package init() {}
 
     /// Whether a slice may begin.
-    package var hasRoom: Bool { spent < Self.longestTick }
+    package var hasTimeLeft: Bool { spent < Self.maximumTick }
 
     package mutating func begin(now: Int64) { sliceBegan = now }
 
     /// Returns whether the slice may continue.
-    package func mayGoOn(now: Int64) -> Bool {
+    package func mayContinue(now: Int64) -> Bool {
         guard let sliceBegan else { return false }
         let used = now - sliceBegan
-        return used < Self.maximumSlice && spent + used < Self.longestTick
+        return used < Self.maximumSlice && spent + used < Self.maximumTick
     }
 
     /// Ends the slice.

@@ -6,7 +6,7 @@ internal import InterlockCore
 ///
 /// Operations that never end are reported at the end of the history.
 struct AnswerChecker: HistoryChecker {
-    static let promise = Promise.answers
+    static let invariant = Invariant.answers
 
     private let patience: Int64
 
@@ -15,7 +15,7 @@ struct AnswerChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        switch step.what {
+        switch step.kind {
         case .ended(let call, _, _): judge(call, "took", at: step.at, faults: faults, into: &violations)
         case .finished(let open):
             for call in open { judge(call, "has no answer after", at: step.at, faults: faults, into: &violations) }

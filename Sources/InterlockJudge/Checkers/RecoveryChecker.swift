@@ -8,7 +8,7 @@ internal import InterlockCore
 /// breaker, prove nothing. The checker judges nothing if another fault was active at the end of the fault, and stops
 /// when another begins. Memory is bounded by sidecars.
 struct RecoveryChecker: HistoryChecker {
-    static let promise = Promise.recovery
+    static let invariant = Invariant.recovery
 
     private struct Recovery: Sendable {
         var fault: Int
@@ -32,7 +32,7 @@ struct RecoveryChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        switch step.what {
+        switch step.kind {
         case .invoked(let call, _):
             guard current != nil, current?.sidecars[call.sidecar] == nil else { return }
             current?.sidecars[call.sidecar] = .some(nil)

@@ -33,9 +33,9 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     /// Redis' script cache is flushed.
     case scripts
     /// An operator breaks a lock, or another program deletes or sets its key.
-    case lockOfOtherSoftware = "foreign-lock"
+    case externalLockChange = "foreign-lock"
     /// Another program deletes a counter.
-    case counterOfOtherSoftware = "foreign-counter"
+    case externalCounterDeletion = "foreign-counter"
     /// Another program deletes the registry of the fleet.
     case otherFleet = "foreign-fleet"
     /// A sidecar reloads its configuration.
@@ -78,7 +78,7 @@ extension FaultKind {
         case .redisRestart, .redisPause, .redisWipe, .clock, .failover, .full, .refusing: .redis
         case .reshard, .nodeJoin, .nodeLeave: .slots
         case .quorumServer, .quorumRestart: .quorum
-        case .scripts, .lockOfOtherSoftware, .counterOfOtherSoftware, .otherFleet: .data
+        case .scripts, .externalLockChange, .externalCounterDeletion, .otherFleet: .data
         case .reload: .configuration
         case .vanish: .clients
         }
@@ -89,11 +89,11 @@ extension FaultKind {
         /// The processes alone.
         case processes
         /// A Redis that writes to its append-only file before it answers.
-        case keptData
+        case durableWrites
         /// A proxy between each sidecar and Redis.
         case proxies
         /// A Redis whose clock can be adjusted.
-        case movableClock
+        case adjustableClock
         /// Clients that can be made to vanish.
         case clients
         /// A Redis whose replicas can be promoted.
@@ -105,20 +105,20 @@ extension FaultKind {
     package var requirement: Requirement? {
         switch self {
         case .kill, .pause, .redisPause, .redisWipe: .processes
-        case .redisRestart: .keptData
+        case .redisRestart: .durableWrites
         case .partition, .latency, .reset: .proxies
-        case .clock: .movableClock
+        case .clock: .adjustableClock
         case .vanish: .clients
         case .failover: .replicas
         case .reshard, .nodeJoin, .nodeLeave: .cluster
-        case .full, .refusing, .scripts, .lockOfOtherSoftware, .counterOfOtherSoftware, .otherFleet, .reload, .quorumServer,
+        case .full, .refusing, .scripts, .externalLockChange, .externalCounterDeletion, .otherFleet, .reload, .quorumServer,
             .quorumRestart:
             nil
         }
     }
 
     /// The faults that `interlock bench` can cause in real processes.
-    package static let rigged = allCases.filter { $0.requirement != nil }
+    package static let injectable = allCases.filter { $0.requirement != nil }
 }
 
 /// A possible effect of a fault. Checkers excuse the findings that it explains.
@@ -137,7 +137,7 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
     /// Redis has lost its last writes and is back in the state at the start of the fault.
     case lostWrites
     /// Messages that Redis publishes may reach no subscriber.
-    case lostNews
+    case lostMessages
     /// A sidecar may follow `when_redis_is_down`. Includes a sidecar that was stopped for longer than its Redis
     /// timeout, and one that is starting.
     case outage
@@ -156,7 +156,7 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
     /// A server of a quorum has forgotten its part of every lease.
     case forgottenVotes
     /// A sidecar may receive and publish messages late.
-    case lateNews
+    case delayedMessages
     /// Connections close and reopen while the fault lasts.
     case brokenConnections
     /// Redis' clock jumps.
@@ -179,18 +179,18 @@ extension FaultKind {
 
     package var effects: Set<FaultEffect> {
         switch self {
-        case .kill: [.outage, .silence, .newProcess, .disturbedServices, .lateNews, .anyExceptClockJump, .any]
-        case .pause: [.outage, .silence, .disturbedServices, .heldBack, .lateNews, .anyExceptClockJump, .any]
-        case .redisRestart: Self.redisOutageEffects.union([.cutOff, .lostNews])
-        case .redisPause: Self.redisOutageEffects.union([.cutOff, .heldBack, .lateNews])
+        case .kill: [.outage, .silence, .newProcess, .disturbedServices, .delayedMessages, .anyExceptClockJump, .any]
+        case .pause: [.outage, .silence, .disturbedServices, .heldBack, .delayedMessages, .anyExceptClockJump, .any]
+        case .redisRestart: Self.redisOutageEffects.union([.cutOff, .lostMessages])
+        case .redisPause: Self.redisOutageEffects.union([.cutOff, .heldBack, .delayedMessages])
         case .redisWipe:
             Self.redisOutageEffects.union([
-                .cutOff, .lostNews, .lostExclusivity, .lostLeases, .lostCounts, .lostData, .emptyRedis,
+                .cutOff, .lostMessages, .lostExclusivity, .lostLeases, .lostCounts, .lostData, .emptyRedis,
             ])
         case .failover:
-            Self.redisOutageEffects.union([.cutOff, .lostNews, .lostExclusivity, .lostCounts, .lostData, .lostWrites])
-        case .partition, .latency: Self.redisOutageEffects.union([.cutOff, .heldBack, .lateNews])
-        case .reset: Self.redisOutageEffects.union([.cutOff, .lateNews, .brokenConnections])
+            Self.redisOutageEffects.union([.cutOff, .lostMessages, .lostExclusivity, .lostCounts, .lostData, .lostWrites])
+        case .partition, .latency: Self.redisOutageEffects.union([.cutOff, .heldBack, .delayedMessages])
+        case .reset: Self.redisOutageEffects.union([.cutOff, .delayedMessages, .brokenConnections])
         case .clock:
             [
                 .clockJump, .lostExclusivity, .lostLeases, .lostCounts, .disturbedLocks, .disturbedServices, .anyExceptSilence,
@@ -199,13 +199,13 @@ extension FaultKind {
         case .full: Self.redisOutageEffects
         case .refusing: Self.redisOutageEffects.union([.cutOff])
         case .scripts, .otherFleet, .reload: Self.commonEffects.union([.disturbedServices])
-        case .lockOfOtherSoftware: Self.commonEffects.union([.lostExclusivity, .lostLeases, .disturbedLocks])
-        case .counterOfOtherSoftware: Self.commonEffects.union([.lostCounts, .disturbedServices])
+        case .externalLockChange: Self.commonEffects.union([.lostExclusivity, .lostLeases, .disturbedLocks])
+        case .externalCounterDeletion: Self.commonEffects.union([.lostCounts, .disturbedServices])
         case .vanish: [.disturbedServices, .anyExceptClockJump, .any]
         case .quorumServer: Self.commonEffects.union([.heldBack, .lostVotes, .cutOff])
         case .quorumRestart: Self.commonEffects.union([.heldBack, .lostVotes, .cutOff, .forgottenVotes])
         case .reshard, .nodeJoin, .nodeLeave:
-            Self.commonEffects.union([.disturbedLocks, .disturbedServices, .brokenConnections, .lateNews])
+            Self.commonEffects.union([.disturbedLocks, .disturbedServices, .brokenConnections, .delayedMessages])
         }
     }
 

@@ -22,7 +22,7 @@ package struct HistoryDigest: Sendable {
 
     package mutating func add(_ event: HistoryEvent) {
         add(event.at.nanoseconds)
-        switch event.what {
+        switch event.kind {
         case .invoked(let client, let sidecar, let operation):
             add(1)
             add(client)

@@ -6,9 +6,9 @@ package import InterlockCore
 package struct HistoryEvent: Hashable, Sendable, Codable {
     /// The time on the machine's monotonic clock, or on a simulated world's clock.
     package var at: Instant
-    package var what: What
+    package var kind: Kind
 
-    package enum What: Hashable, Sendable, Codable {
+    package enum Kind: Hashable, Sendable, Codable {
         /// A client sends a request to a sidecar (its number in the fleet). Recorded *before* the request leaves.
         case invoked(client: Int, sidecar: Int, Operation)
         /// An operation ended. Recorded *after* the answer was read.
@@ -33,8 +33,8 @@ package struct HistoryEvent: Hashable, Sendable, Codable {
         case faultEnded(fault: Int)
     }
 
-    package init(at: Instant, _ what: What) {
+    package init(at: Instant, _ kind: Kind) {
         self.at = at
-        self.what = what
+        self.kind = kind
     }
 }

@@ -15,8 +15,8 @@ extension HistoryLine {
         HistoryEvent(at: Instant(nanoseconds: at), try eventKind())
     }
 
-    private func eventKind() throws(HistoryLineError) -> HistoryEvent.What {
-        switch what {
+    private func eventKind() throws(HistoryLineError) -> HistoryEvent.Kind {
+        switch kind {
         case "wrote":
             return .wrote(
                 client: try field("client", client), lock: try field("lock", lock), lease: try field("lease", lease),
@@ -47,7 +47,7 @@ extension HistoryLine {
         case "mended":
             return .faultEnded(fault: try field("fault", fault))
         default:
-            if let kind = OperationKind(rawValue: what) {
+            if let kind = OperationKind(rawValue: kind) {
                 return .invoked(
                     client: try field("client", client), sidecar: try field("sidecar", sidecar), try operation(kind))
             }
@@ -76,7 +76,7 @@ extension HistoryLine {
     }
 
     private func ending() throws(HistoryLineError) -> OperationEnding {
-        switch what {
+        switch kind {
         case "granted":
             .done(
                 .granted(
@@ -95,7 +95,7 @@ extension HistoryLine {
         case "failed": .failed(code: try field("reason", reason))
         case "unknown": .unknown(reason: try field("reason", reason))
         default:
-            throw HistoryLineError("\"\(what)\" is not an event; expected acquire, granted, wrote or another one")
+            throw HistoryLineError("\"\(kind)\" is not an event; expected acquire, granted, wrote or another one")
         }
     }
 
@@ -139,7 +139,7 @@ extension HistoryLine {
     }
 
     private func field<Value>(_ name: String, _ value: Value?) throws(HistoryLineError) -> Value {
-        guard let value else { throw HistoryLineError("the field \"\(name)\" of \"\(what)\" is missing") }
+        guard let value else { throw HistoryLineError("the field \"\(name)\" of \"\(kind)\" is missing") }
         return value
     }
 

@@ -2,36 +2,36 @@ internal import InterlockCore
 
 extension HistoryLine {
     init(_ event: HistoryEvent) {
-        switch event.what {
+        switch event.kind {
         case .invoked(let client, let sidecar, let operation):
-            self.init(at: event.at, what: operation.kind.rawValue)
+            self.init(at: event.at, kind: operation.kind.rawValue)
             self.client = client
             self.sidecar = sidecar
             describe(operation)
         case .ended(let client, let ending):
-            self.init(at: event.at, what: ending.word)
+            self.init(at: event.at, kind: ending.word)
             self.client = client
             describe(ending)
         case .wrote(let client, let lock, let lease, let fence, let isAccepted):
-            self.init(at: event.at, what: "wrote")
+            self.init(at: event.at, kind: "wrote")
             self.client = client
             (self.lock, self.lease, self.fence, ok) = (lock, lease, fence, isAccepted)
         case .linked(let client, let lock, let lease, let ttl, let change):
-            self.init(at: event.at, what: "linked")
+            self.init(at: event.at, kind: "linked")
             (self.client, self.lock, self.lease, self.ttl, reason) = (client, lock, lease, ttl, change.rawValue)
         case .forced(let service, let state, let until):
-            self.init(at: event.at, what: "forced")
+            self.init(at: event.at, kind: "forced")
             (self.service, self.state, self.until) = (service, state?.rawValue, until?.nanoseconds)
         case .breakerSeen(let sidecar, let service, let state, let generation, let until):
-            self.init(at: event.at, what: "breaker")
+            self.init(at: event.at, kind: "breaker")
             self.sidecar = sidecar
             (self.service, self.state, self.generation) = (service, state.rawValue, generation)
             self.until = until?.nanoseconds
         case .faultBegan(let fault, let kind, let sidecar):
-            self.init(at: event.at, what: "fault")
+            self.init(at: event.at, kind: "fault")
             (self.fault, reason, self.sidecar) = (fault, kind.rawValue, sidecar)
         case .faultEnded(let fault):
-            self.init(at: event.at, what: "mended")
+            self.init(at: event.at, kind: "mended")
             self.fault = fault
         }
     }

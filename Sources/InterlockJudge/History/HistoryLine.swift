@@ -32,7 +32,7 @@ internal import InterlockCore
 /// `at` and `until` are in nanoseconds, all other times in milliseconds.
 struct HistoryLine: Decodable {
     var at: Int64
-    var what: String
+    var kind: String
     var client: Int?
     var sidecar: Int?
     var lock: Int?
@@ -60,15 +60,15 @@ struct HistoryLine: Decodable {
     var events: Int?
 
     enum CodingKeys: String, CodingKey {
-        case what = "what"
+        case kind = "what"
         case at, client, sidecar, lock, mode, lease, fence, ttl, wait, valid, service, cost, subject, limit, remaining,
             reset
         case permit, ok, status, state, generation, until, reason, retry, fault, events
     }
 
-    init(at instant: Instant, what: String) {
+    init(at instant: Instant, kind: String) {
         at = instant.nanoseconds
-        self.what = what
+        self.kind = kind
     }
 }
 
@@ -78,7 +78,7 @@ extension HistoryLine {
     func write(into buffer: inout [UInt8]) {
         buffer.append(UInt8(ascii: "{"))
         write(.at, at, into: &buffer)
-        write(.what, what, into: &buffer)
+        write(.kind, kind, into: &buffer)
         write(.client, client, into: &buffer)
         write(.sidecar, sidecar, into: &buffer)
         write(.lock, lock, into: &buffer)

@@ -56,7 +56,7 @@ package struct HistoryReader {
         } catch {
             throw HistoryFileError(path: path, line: lines.number, "expected an event: \(Self.summary(of: error))")
         }
-        if line.what == HistoryFileHeader.end { return try finish(line) }
+        if line.kind == HistoryFileHeader.end { return try finish(line) }
         events += 1
         do {
             return try line.event()

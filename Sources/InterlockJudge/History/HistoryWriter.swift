@@ -48,7 +48,7 @@ package struct HistoryWriter: Sendable {
     /// Marks the end and writes the buffered lines.
     /// - Parameter end: the end of the history; by default the time of its last event.
     package mutating func close(at end: Instant? = nil) throws(HistoryFileError) {
-        var line = HistoryLine(at: end ?? last, what: HistoryFileHeader.end)
+        var line = HistoryLine(at: end ?? last, kind: HistoryFileHeader.end)
         line.events = events
         line.write(into: &buffer)
         try endLine()

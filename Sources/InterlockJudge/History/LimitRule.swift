@@ -6,7 +6,7 @@ package struct LimitRule: Hashable, Sendable, Codable {
 
     /// Whether a window begins with a call and ends after its length. Otherwise the limit holds in every window,
     /// wherever it begins.
-    package var hasOwnWindows: Bool {
+    package var hasFixedWindows: Bool {
         switch algorithm {
         case .fixed: true
         case .sliding, .gcra: false

@@ -35,21 +35,21 @@ package struct FaultPlan: Hashable, Sendable, Codable {
         lease: Duration = .seconds(10), recovery: Duration = .seconds(10)
     ) {
         self.init(seed: seed, faults: [], calmFrom: max(.zero, duration - recovery))
-        var draw = FaultDraw(seed: seed, kinds: kinds, sidecars: sidecars, lease: lease)
+        var draw = FaultGenerator(seed: seed, kinds: kinds, sidecars: sidecars, lease: lease)
         // The number of consecutive draws that did not fit into the remaining time.
         var rejectedDraws = 0
-        while rejectedDraws < FaultKind.rigged.count, let (act, lasts) = draw.next() {
-            let begins = begin(of: act, gap: gap, &draw)
+        while rejectedDraws < FaultKind.injectable.count, let (action, lasts) = draw.next() {
+            let begins = begin(of: action, gap: gap, &draw)
             guard begins + lasts + Self.repairTime <= calmFrom else {
                 rejectedDraws += 1
                 continue
             }
             rejectedDraws = 0
-            faults.append(PlannedFault(number: faults.count, act: act, begins: begins, lasts: lasts))
+            faults.append(PlannedFault(number: faults.count, action: action, begins: begins, lasts: lasts))
         }
     }
 
-    private func begin(of act: FaultAct, gap: Duration, _ draw: inout FaultDraw) -> Duration {
+    private func begin(of action: FaultAction, gap: Duration, _ draw: inout FaultGenerator) -> Duration {
         let pause = gap * (0.5 + draw.unit())
         let overlaps = draw.unit() < Self.overlaps
         let fraction = draw.unit()
@@ -59,7 +59,7 @@ package struct FaultPlan: Hashable, Sendable, Codable {
             } else {
                 (faults.map(\.ends).max() ?? .zero) + pause
             }
-        let others = faults.filter { $0.act.target == act.target }.map { $0.ends + Self.minimumGap }
+        let others = faults.filter { $0.action.target == action.target }.map { $0.ends + Self.minimumGap }
         return others.reduce(wanted, max)
     }
 
@@ -83,21 +83,21 @@ extension FaultPlan: CustomStringConvertible {
 package struct PlannedFault: Hashable, Sendable, Codable {
     /// The number of the fault within the run, from 0.
     package var number: Int
-    package var act: FaultAct
+    package var action: FaultAction
     /// The start, counted from the start of the run.
     package var begins: Duration
     /// The time until the repair begins; the repair itself takes time too. Zero if the fault is instantaneous.
     package var lasts: Duration
 
-    package init(number: Int, act: FaultAct, begins: Duration, lasts: Duration) {
+    package init(number: Int, action: FaultAction, begins: Duration, lasts: Duration) {
         self.number = number
-        self.act = act
+        self.action = action
         self.begins = begins
         self.lasts = lasts
     }
 
-    package var kind: FaultKind { act.kind }
-    package var sidecar: Int? { act.sidecar }
+    package var kind: FaultKind { action.kind }
+    package var sidecar: Int? { action.sidecar }
 
     /// The start of the repair, counted from the start of the run.
     package var ends: Duration { begins + lasts }
@@ -106,6 +106,6 @@ package struct PlannedFault: Hashable, Sendable, Codable {
 extension PlannedFault: CustomStringConvertible {
     /// The fault in the form `#3 at 12480 ms for 1203 ms: kill of sidecar 2`.
     package var description: String {
-        "#\(number) at \(begins.wholeMilliseconds) ms for \(lasts.wholeMilliseconds) ms: \(act)"
+        "#\(number) at \(begins.wholeMilliseconds) ms for \(lasts.wholeMilliseconds) ms: \(action)"
     }
 }

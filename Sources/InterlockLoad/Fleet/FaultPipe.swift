@@ -96,10 +96,10 @@ final class FaultStream {
     private var pipe: FaultPipe
     private var timer: Scheduled<Void>?
     /// Whether the stream has ended: the sink has received the end, or is closed. Later bytes are read and discarded.
-    private(set) var isOver = false
+    private(set) var isFinished = false
     private var hasEnded = false
-    /// Called once, when `isOver` becomes `true`.
-    var onOver: () -> Void = {}
+    /// Called once, when `isFinished` becomes `true`.
+    var onFinish: () -> Void = {}
 
     init(from source: any Channel, pipe: FaultPipe) {
         self.source = source
@@ -112,7 +112,7 @@ final class FaultStream {
     }
 
     func received(_ bytes: ByteBuffer) {
-        guard !isOver else { return }
+        guard !isFinished else { return }
         pipe.take(bytes, at: .now())
         run()
     }
@@ -130,34 +130,34 @@ final class FaultStream {
     }
 
     /// Ends the stream and discards the remaining bytes.
-    func giveUp() {
-        guard !isOver else { return }
-        isOver = true
+    func abort() {
+        guard !isFinished else { return }
+        isFinished = true
         timer?.cancel()
         readIfWanted()
-        onOver()
+        onFinish()
     }
 
     /// Closes the output to the sink, and discards the remaining bytes.
-    func cutOff() {
+    func closeSink() {
         sink?.close(mode: .output, promise: nil)
-        giveUp()
+        abort()
     }
 
     func readIfWanted() {
-        guard source.isActive, !hasEnded, isOver || pipe.wantsMore else { return }
+        guard source.isActive, !hasEnded, isFinished || pipe.wantsMore else { return }
         source.read()
     }
 
     func run() {
         timer?.cancel()
         timer = nil
-        while !isOver, let sink, sink.isActive, sink.isWritable {
+        while !isFinished, let sink, sink.isActive, sink.isWritable {
             switch pipe.step(at: .now()) {
             case .forward(let bytes):
                 sink.writeAndFlush(bytes, promise: nil)
             case .end:
-                cutOff()
+                closeSink()
                 return
             case .wait(let due):
                 timer = source.eventLoop.assumeIsolated().scheduleTask(deadline: due) { [weak self] in self?.run() }

@@ -27,7 +27,7 @@ final class FaultRelay {
         self.random = random
         self.onClose = onClose
         requests = FaultStream(from: sidecar, pipe: FaultPipe(flow: mode.requests, random: self.random.split()))
-        requests.onOver = { [weak self] in self?.closeIfOver() }
+        requests.onFinish = { [weak self] in self?.closeIfFinished() }
     }
 
     /// Whether to connect to Redis now. While bytes are held back, the relay does not even connect.
@@ -49,7 +49,7 @@ final class FaultRelay {
             return close()
         }
         let answers = FaultStream(from: channel, pipe: FaultPipe(flow: mode.answers, random: random.split()))
-        answers.onOver = { [weak self] in self?.closeIfOver() }
+        answers.onFinish = { [weak self] in self?.closeIfFinished() }
         self.answers = answers
         answers.connect(to: sidecar)
         requests.connect(to: channel)
@@ -78,7 +78,7 @@ final class FaultRelay {
     /// Handles a closed connection. Bytes that `end` had sent before are still forwarded.
     func inactive(_ end: End) {
         ended(end)
-        stream(toward: end)?.giveUp()
+        stream(toward: end)?.abort()
     }
 
     func writabilityChanged(toward end: End) {
@@ -88,8 +88,8 @@ final class FaultRelay {
     func `break`(_ manner: ConnectionBreak) {
         switch manner {
         case .reset: reset()
-        case .endTowardSidecar: answers?.cutOff()
-        case .endTowardRedis: requests.cutOff()
+        case .endTowardSidecar: answers?.closeSink()
+        case .endTowardRedis: requests.closeSink()
         }
     }
 
@@ -105,15 +105,15 @@ final class FaultRelay {
     func close() {
         guard !isClosed else { return }
         isClosed = true
-        requests.giveUp()
-        answers?.giveUp()
+        requests.abort()
+        answers?.abort()
         sidecar.close(promise: nil)
         redis?.close(promise: nil)
         onClose()
     }
 
-    private func closeIfOver() {
-        guard requests.isOver, answers?.isOver ?? false else { return }
+    private func closeIfFinished() {
+        guard requests.isFinished, answers?.isFinished ?? false else { return }
         close()
     }
 

@@ -15,9 +15,9 @@ actor FleetClock {
     /// The tolerance of the comparison in seconds, in addition to the time between two reads of the true clock.
     private static let tolerance = 0.1
 
-    /// - Throws: `SteeredClockError` if libfaketime is not installed.
+    /// - Throws: `FakeClockError` if libfaketime is not installed.
     init(folder: String) async throws {
-        clock = try await FakeClock(file: "\(folder)/clock", isReadEachTime: false)
+        clock = try await FakeClock(file: "\(folder)/clock", isUncached: false)
         environment = clock.environment
     }
 
@@ -25,7 +25,7 @@ actor FleetClock {
     /// - Throws: `FleetError` if Redis does not show it in time; the client's error if Redis cannot be reached.
     func jump(bySeconds seconds: Int, of redis: RedisConfiguration) async throws {
         offset += seconds
-        try clock.show(secondsBesideTrueTime: offset)
+        try clock.setOffset(seconds: offset)
         let client = RedisClient(configuration: redis)
         do {
             try await attempt {

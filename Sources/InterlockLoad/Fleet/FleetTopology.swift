@@ -12,7 +12,7 @@ package enum FleetTopology: Hashable, Sendable {
     /// The kinds of faults that the topology supports. Sentinels and clusters give sidecars the addresses of the
     /// servers, so the sidecars bypass the proxies, and the loss of a server means a failover.
     package var faults: [FaultKind] {
-        FaultKind.rigged.filter { kind in
+        FaultKind.injectable.filter { kind in
             switch (self, kind.requirement) {
             case (_, .clients): true
             case (.single, let requirement): requirement != .replicas && requirement != .cluster
@@ -20,7 +20,7 @@ package enum FleetTopology: Hashable, Sendable {
             case (.cluster(_, let replicas), .replicas): replicas > 0
             case (.sentinel, .replicas): true
             case (_, .processes): kind.target == .sidecar
-            case (_, .keptData), (_, .proxies), (_, .movableClock), (_, .cluster), (_, nil): false
+            case (_, .durableWrites), (_, .proxies), (_, .adjustableClock), (_, .cluster), (_, nil): false
             }
         }
     }

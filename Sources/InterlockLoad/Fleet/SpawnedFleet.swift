@@ -14,7 +14,7 @@ package final class SpawnedFleet: Sendable {
     /// The configuration to reach Redis directly, not through a proxy, for measurements and inspection.
     package let redis: RedisConfiguration
     /// The kinds of faults that this machine cannot cause, each with the reason.
-    package let missing: [FaultKind: String]
+    package let unsupported: [FaultKind: String]
 
     /// The Redis server: with Sentinels the initial primary, in a cluster the first server.
     let server: RedisServer
@@ -31,7 +31,7 @@ package final class SpawnedFleet: Sendable {
     private init(
         redis: RedisConfiguration, server: RedisServer, sentinels: SentinelFleet?, cluster: ClusterFleet?,
         sidecars: [SpawnedSidecar],
-        proxies: [FaultProxy], clock: FleetClock?, missing: [FaultKind: String]
+        proxies: [FaultProxy], clock: FleetClock?, unsupported: [FaultKind: String]
     ) {
         self.redis = redis
         self.server = server
@@ -40,7 +40,7 @@ package final class SpawnedFleet: Sendable {
         self.sidecars = sidecars
         self.proxies = proxies
         self.clock = clock
-        self.missing = missing
+        self.unsupported = unsupported
         endpoints = sidecars.map { sidecar in
             SidecarEndpoint(
                 number: sidecar.number, resp: SidecarEndpoint.resp(at: .tcp(host: "127.0.0.1", port: sidecar.respPort)),
@@ -95,13 +95,13 @@ package final class SpawnedFleet: Sendable {
         let folder = try TemporaryFolder()
         await parts.add(folder)
         try Data(settings.configuration.utf8).write(to: URL(filePath: "\(folder.path)/interlock.yaml"))
-        var missing: [FaultKind: String] = [:]
+        var unsupported: [FaultKind: String] = [:]
         var clock: FleetClock?
         if settings.movesClock {
             do {
                 clock = try await FleetClock(folder: folder.path)
-            } catch let error as SteeredClockError {
-                missing[.clock] = error.reason
+            } catch let error as FakeClockError {
+                unsupported[.clock] = error.reason
             }
         }
         let persistence = settings.keepsData ? ["--appendonly", "yes", "--appendfsync", "always"] : []
@@ -153,7 +153,7 @@ package final class SpawnedFleet: Sendable {
         return SpawnedFleet(
             redis: redis, server: server, sentinels: sentinels, cluster: cluster, sidecars: sidecars, proxies: proxies,
             clock: clock,
-            missing: missing)
+            unsupported: unsupported)
     }
 
     /// Starts a sidecar. Retries with other ports if another process took one in the meantime.
@@ -242,9 +242,9 @@ package struct FleetSettings: Sendable {
 
     /// Whether Redis syncs every write to disk before it answers. Without restarts there is no append-only file, so a
     /// killed Redis loses its data.
-    var keepsData: Bool { requires(.keptData) }
+    var keepsData: Bool { requires(.durableWrites) }
 
-    var movesClock: Bool { requires(.movableClock) }
+    var movesClock: Bool { requires(.adjustableClock) }
 
     private func requires(_ requirement: FaultKind.Requirement) -> Bool { faults.contains { $0.requirement == requirement } }
 }

@@ -66,7 +66,7 @@ actor SpawnedSidecar {
     func kill() async throws {
         guard let process else { return }
         process.send(signal: SIGKILL)
-        try await finishing(within: Self.timeout, "sidecar \(number) is gone") { await process.waitUntilEnd() }
+        try await runToCompletion(within: Self.timeout, "sidecar \(number) is gone") { await process.waitUntilEnd() }
     }
 
     /// Stops the process with SIGSTOP. It keeps its connections.
@@ -76,7 +76,7 @@ actor SpawnedSidecar {
 
     /// Waits until the RESP API answers.
     /// - Throws: `FleetError` with the log if it does not answer within half a minute.
-    func answer() async throws {
+    func waitUntilAnswering() async throws {
         var resp = SidecarEndpoint.resp(at: .tcp(host: "127.0.0.1", port: respPort))
         resp.connectTimeout = .seconds(10)
         let client = SidecarClient(resp)
@@ -111,7 +111,7 @@ actor SpawnedSidecar {
 ///   - limit: the time to wait. After that `work` continues unattended.
 ///   - expectation: the expected result of `work`, for the error message.
 /// - Throws: `FleetError` if `work` takes longer; the error of `work`; `CancellationError`.
-func finishing<Value: Sendable>(
+func runToCompletion<Value: Sendable>(
     within limit: Duration, _ expectation: String, _ work: @escaping @Sendable () async throws -> Value
 ) async throws -> Value {
     let outcome = NIOLockedValueBox<Result<Value, any Error>?>(nil)

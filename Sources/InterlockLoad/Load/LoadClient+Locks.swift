@@ -8,21 +8,21 @@ extension LoadClient {
         let call = LockCalls.Acquire(
             name: engine.name(ofLock: lock),
             options: LockOptions(ttl: engine.plan.ttl, wait: engine.plan.wait, mode: mode.lockMode))
-        ask(.acquire(lock: lock, mode: mode, ttl: engine.ttlMilliseconds, wait: wait), call, due: due) {
+        send(.acquire(lock: lock, mode: mode, ttl: engine.ttlMilliseconds, wait: wait), call, due: due) {
             [self] granted, invocation in
             guard let granted else {
                 refused(.held, invocation)
-                return becomeFree()
+                return finishJob()
             }
             let lease = engine.nextLease()
             let validFor = granted.validity.wholeMilliseconds
             let now = done(.granted(lease: lease, fence: granted.fence, validFor: validFor), invocation)
-            guard !isGone else { return becomeFree() }
+            guard !hasVanished else { return finishJob() }
             hold(
                 lock, mode: mode, lease: lease, token: granted.token, fence: granted.fence, validFor: validFor,
                 invokedAt: invocation.at, now: now)
         }
-        guard isAsking, wait > 0, engine.random.happens(engine.plan.conduct.vanishesWaiting) else { return }
+        guard isAwaitingAnswer, wait > 0, engine.random.happens(engine.plan.clientBehavior.vanishesWaiting) else { return }
         let pause = Int64(engine.random.unit() * Double(wait))
         plan(at: engine.recorder.now().advanced(byMilliseconds: pause)) { [self] in vanish() }
     }
@@ -46,8 +46,8 @@ extension LoadClient {
             believedUntil: believedUntil)
         // Shared holders have several valid fences, so a resource cannot reject the older ones.
         if mode == .exclusive { held.writesAt = Instant(nanoseconds: now.nanoseconds + length / 2) }
-        held.planRenewal(validFor: validFor, now: now)
-        if held.renewsAt == nil, end == .release, engine.random.happens(plan.conduct.renews) {
+        held.scheduleRenewal(validFor: validFor, now: now)
+        if held.renewsAt == nil, end == .release, engine.random.happens(plan.clientBehavior.renews) {
             held.renewsAt = Instant(nanoseconds: now.nanoseconds + length / 2)
         }
         // The wait outlasted the validity of the lease, so the client must renew before it may believe in it.
@@ -57,13 +57,13 @@ extension LoadClient {
     }
 
     private func nextEnd() -> HeldLock.End {
-        let conduct = engine.plan.conduct
+        let clientBehavior = engine.plan.clientBehavior
         // One draw decides the end. A well-behaved client draws no number.
-        guard conduct.forgets + conduct.overstays + conduct.vanishesHolding > 0 else { return .release }
+        guard clientBehavior.forgets + clientBehavior.overstays + clientBehavior.vanishesHolding > 0 else { return .release }
         let point = engine.random.unit()
-        if point < conduct.forgets { return .forget }
-        if point < conduct.forgets + conduct.overstays { return .overstay }
-        return point < conduct.forgets + conduct.overstays + conduct.vanishesHolding ? .vanish : .release
+        if point < clientBehavior.forgets { return .forget }
+        if point < clientBehavior.forgets + clientBehavior.overstays { return .overstay }
+        return point < clientBehavior.forgets + clientBehavior.overstays + clientBehavior.vanishesHolding ? .vanish : .release
     }
 
     /// Executes the steps that are due, and schedules the next.
@@ -99,7 +99,7 @@ extension LoadClient {
             release(held, due: due, now: now)
         case .forget:
             recordOwnership(held, at: held.believedUntil)
-            becomeFree()
+            finishJob()
         case .overstay:
             recordOwnership(held, at: held.believedUntil)
             if held.mode == .exclusive { _ = write(held) }
@@ -120,14 +120,14 @@ extension LoadClient {
 
     private func renew(_ held: HeldLock, due: Instant) {
         let call = LockCalls.Renew(name: engine.name(ofLock: held.lock), token: held.token, ttl: engine.plan.ttl)
-        ask(.renew(lock: held.lock, lease: held.lease, ttl: engine.ttlMilliseconds), call, due: due) {
+        send(.renew(lock: held.lock, lease: held.lease, ttl: engine.ttlMilliseconds), call, due: due) {
             [self] validity, invocation in
             guard let validFor = validity?.wholeMilliseconds else {
                 lost(now: refused(.lost, invocation))
-                return becomeFree()
+                return finishJob()
             }
             let now = done(.renewed(validFor: validFor), invocation)
-            isGone ? becomeFree() : renewed(validFor: validFor, invokedAt: invocation.at, now: now)
+            hasVanished ? finishJob() : renewed(validFor: validFor, invokedAt: invocation.at, now: now)
         }
     }
 
@@ -135,15 +135,15 @@ extension LoadClient {
         recordOwnership(held, at: min(now, held.believedUntil))
         self.held = nil
         let call = LockCalls.Release(name: engine.name(ofLock: held.lock), token: held.token)
-        ask(.release(lock: held.lock, lease: held.lease), call, due: due) { [self] wasHeld, invocation in
+        send(.release(lock: held.lock, lease: held.lease), call, due: due) { [self] wasHeld, invocation in
             if wasHeld { done(.released, invocation) } else { refused(.lost, invocation) }
-            becomeFree()
+            finishJob()
         }
     }
 
     private func renewed(validFor: Int64, invokedAt: Instant, now: Instant) {
         held?.believedUntil = invokedAt.advanced(byMilliseconds: validFor)
-        held?.planRenewal(validFor: validFor, now: now)
+        held?.scheduleRenewal(validFor: validFor, now: now)
         proceed(now: now)
     }
 
@@ -155,7 +155,7 @@ extension LoadClient {
 
     /// Handles a renewal with an unknown outcome. The lease stays valid until `believedUntil`.
     func renewalFailed(now: Instant) {
-        guard var held else { return becomeFree() }
+        guard var held else { return finishJob() }
         guard now < held.believedUntil else { return release(held, due: now, now: now) }
         if held.endsAt >= held.believedUntil {
             let left = (held.believedUntil.nanoseconds - now.nanoseconds) / 3
@@ -215,7 +215,7 @@ struct HeldLock: Sendable {
     }
 
     /// Schedules a renewal at a third of the validity if the lease would expire before `endsAt`.
-    mutating func planRenewal(validFor: Int64, now: Instant) {
+    mutating func scheduleRenewal(validFor: Int64, now: Instant) {
         renewsAt = nil
         guard end != .overstay, endsAt >= believedUntil else { return }
         renewsAt = now.advanced(byMilliseconds: max(1, validFor / 3))

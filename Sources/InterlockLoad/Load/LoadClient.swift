@@ -19,12 +19,12 @@ final class LoadClient {
     /// Whether the client has a job.
     private(set) var isBusy = false
     /// Whether a command of the client awaits its answer.
-    private(set) var isAsking = false
+    private(set) var isAwaitingAnswer = false
     /// Whether an HTTP request of the client is active. The RESP connection does not affect it.
     var isProxying = false
     /// Whether the client has abandoned its job as if its process had died. Only the end of its active command is still
     /// awaited.
-    private(set) var isGone = false
+    private(set) var hasVanished = false
     /// Whether the client is in the engine's list of idle clients.
     var isListed = false
     var held: HeldLock?
@@ -69,12 +69,12 @@ final class LoadClient {
     /// - Returns: `false` if the client had no job to abandon.
     @discardableResult
     func vanish() -> Bool {
-        guard isBusy, !isGone, !isProxying, connection != nil else { return false }
-        isGone = true
+        guard isBusy, !hasVanished, !isProxying, connection != nil else { return false }
+        hasVanished = true
         held = nil
-        let isAnswerDue = isAsking
+        let isAnswerDue = isAwaitingAnswer
         reconnect()
-        if !isAnswerDue { becomeFree() }
+        if !isAnswerDue { finishJob() }
         return true
     }
 
@@ -94,11 +94,11 @@ final class LoadClient {
         }
     }
 
-    func becomeFree() {
+    func finishJob() {
         timer?.cancel()
         timer = nil
         held = nil
-        isGone = false
+        hasVanished = false
         isBusy = false
         engine.ended(by: self)
     }
@@ -121,15 +121,15 @@ final class LoadClient {
     }
 
     /// Sends one call. `answered` receives the reply and ends the operation.
-    func ask<Call: SidecarCall>(
+    func send<Call: SidecarCall>(
         _ operation: Operation, _ call: Call, due: Instant, answered: @escaping (Call.Reply, Invocation) -> Void
     ) {
-        guard let connection else { return becomeFree() }
-        isAsking = true
+        guard let connection else { return finishJob() }
+        isAwaitingAnswer = true
         let invocation = Invocation(operation: operation, due: due, at: engine.invoked(operation, by: self))
         let timeout = TimeAmount.milliseconds(operation.wait) + engine.patience
         connection.send(call, timeout: timeout) { [self] result in
-            isAsking = false
+            isAwaitingAnswer = false
             // The timer was to make the client vanish while it waits.
             timer?.cancel()
             switch result {
@@ -156,12 +156,12 @@ final class LoadClient {
     private func failed(_ invocation: Invocation, _ error: InterlockError) {
         let now = engine.ended(invocation.operation, OperationEnding(error), due: invocation.due, by: self)
         // A late answer would be mistaken for the answer to the next call.
-        if error.code == .answerTimedOut, !isGone { reconnect() }
-        isGone ? becomeFree() : failed(invocation.operation, now: now)
+        if error.code == .answerTimedOut, !hasVanished { reconnect() }
+        hasVanished ? finishJob() : failed(invocation.operation, now: now)
     }
 
     private func failed(_ operation: Operation, now: Instant) {
-        if case .renew = operation { renewalFailed(now: now) } else { becomeFree() }
+        if case .renew = operation { renewalFailed(now: now) } else { finishJob() }
     }
 }
 
@@ -171,7 +171,7 @@ extension LoadClient {
             service: engine.name(ofService: service), cost: cost, subject: subject.map { engine.name(ofSubject: $0) },
             wait: .milliseconds(wait))
         let operation = Operation.take(service: service, cost: cost, subject: subject, wait: wait)
-        ask(operation, LimitCalls.Take(request), due: due) { [self] answer, invocation in
+        send(operation, LimitCalls.Take(request), due: due) { [self] answer, invocation in
             if answer.isTaken {
                 let resetAfter = answer.resetAfter.wholeMilliseconds
                 let now = done(
@@ -180,22 +180,22 @@ extension LoadClient {
             } else {
                 refused(.limited(retryAfter: answer.retryAfter?.wholeMilliseconds ?? -1), invocation)
             }
-            becomeFree()
+            finishJob()
         }
     }
 
     private func acquirePermit(_ service: Int, wait: Int64, due: Instant) {
         let request = UpstreamCallRequest(service: engine.name(ofService: service), wait: .milliseconds(wait))
-        ask(.permit(service: service, wait: wait), PermitCalls.Acquire(request), due: due) { [self] answer, invocation in
+        send(.permit(service: service, wait: wait), PermitCalls.Acquire(request), due: due) { [self] answer, invocation in
             switch answer {
             case .success(let permit):
                 let number = engine.nextPermit()
                 let now = done(.permitted(number, state: permit.state), invocation)
-                isGone ? becomeFree() : self.call(service, permit: number, id: permit.id, now: now)
+                hasVanished ? finishJob() : self.call(service, permit: number, id: permit.id, now: now)
             case .failure(let refusal):
                 let retryAfter = refusal.retryAfter?.wholeMilliseconds ?? -1
                 refused(Refusal(reason: refusal.code.rawValue, retryAfter: retryAfter), invocation)
-                becomeFree()
+                finishJob()
             }
         }
     }
@@ -209,25 +209,25 @@ extension LoadClient {
     }
 
     private func report(_ service: Int, permit: PermitNumber, id: String, due: Instant) {
-        guard !engine.random.happens(engine.plan.conduct.leavesUnreported) else { return becomeFree() }
+        guard !engine.random.happens(engine.plan.clientBehavior.leavesUnreported) else { return finishJob() }
         let isOK = !engine.callFails(service)
         let call = PermitCalls.Report(
             service: engine.name(ofService: service), permit: id, OutcomeReport(outcome: isOK ? .ok : .error))
-        ask(.report(service: service, permit: permit, isOK: isOK), call, due: due) { [self] state, invocation in
+        send(.report(service: service, permit: permit, isOK: isOK), call, due: due) { [self] state, invocation in
             done(.reported(state: state), invocation)
-            becomeFree()
+            finishJob()
         }
     }
 
     func callProxy(_ service: Int, due: Instant) {
-        guard let resp = engine.proxy else { return becomeFree() }
+        guard let resp = engine.proxy else { return finishJob() }
         let operation = Operation.proxied(service: service)
         isProxying = true
         engine.invoked(operation, by: self)
         resp.get(service, sidecar: sidecar, timeout: engine.patience) { [self] ending in
             isProxying = false
             engine.ended(operation, ending, due: due, by: self)
-            becomeFree()
+            finishJob()
         }
     }
 }

@@ -35,7 +35,7 @@ final class LoadEngine {
     private var processes = ProcessMeter()
     private var redisCommands = RedisCommandMeter()
 
-    private var choice: JobChoice
+    private var choice: JobSampler
     private var schedule: ArrivalSchedule?
     private var start: Instant
     private var end: Instant
@@ -63,7 +63,7 @@ final class LoadEngine {
         ttlMilliseconds = plan.ttl.wholeMilliseconds
         waitMilliseconds = plan.wait.wholeMilliseconds
         var random = SeededRandom(seed: plan.seed)
-        choice = JobChoice(plan: plan, random: random.split())
+        choice = JobSampler(plan: plan, random: random.split())
         if case .openLoop(let rate) = plan.pacing { schedule = ArrivalSchedule(rate: rate, random: random.split()) }
         self.random = random.split()
         start = recorder.now()
@@ -108,7 +108,7 @@ final class LoadEngine {
     }
 
     /// The maximum time for which operations may continue after the last one has begun.
-    var longestDrain: Duration {
+    var maximumDrainTime: Duration {
         plan.wait + plan.hold.upperBound + plan.ttl + plan.ttl + plan.patience + plan.patience
     }
 
@@ -193,7 +193,7 @@ final class LoadEngine {
             guard client.isReady else { continue }
             return begin(job, by: client)
         }
-        guard backlog.count < LoadPlan.longestBacklog else { return measures.unsent(job.job.kind) }
+        guard backlog.count < LoadPlan.maximumBacklog else { return measures.unsent(job.job.kind) }
         backlog.append(job)
     }
 

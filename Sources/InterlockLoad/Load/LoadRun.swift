@@ -223,7 +223,7 @@ package actor LoadRun {
 
     private func drain() {
         guard drainContinuation != nil, engine.phase == .running else { return }
-        drainTimeout = after(TimeAmount(engine.longestDrain)) { [self] in endDrain() }
+        drainTimeout = after(TimeAmount(engine.maximumDrainTime)) { [self] in endDrain() }
         engine.drain { [self] in endDrain() }
     }
 

@@ -34,14 +34,14 @@ package final class HistoryRecorder: Sendable {
     /// Records an event with the current time. Call it on the event loop.
     /// - Returns: the time of the event.
     @discardableResult
-    package func record(_ what: HistoryEvent.What) -> Instant {
+    package func record(_ kind: HistoryEvent.Kind) -> Instant {
         let now = time.now()
-        switch what {
+        switch kind {
         case .faultBegan(let fault, let kind, _): state.value.faults[fault] = kind
         case .faultEnded(let fault): state.value.faults[fault] = nil
         case .invoked, .ended, .wrote, .linked, .forced, .breakerSeen: break
         }
-        let event = HistoryEvent(at: now, what)
+        let event = HistoryEvent(at: now, kind)
         state.value.check?.observe(event)
         for sink in sinks { sink(event) }
         return now
@@ -49,9 +49,9 @@ package final class HistoryRecorder: Sendable {
 
     /// Records an event from outside the event loop. Returns once it is recorded.
     @discardableResult
-    package func recordFromOutside(_ what: HistoryEvent.What) async -> Instant {
+    package func recordFromOutside(_ kind: HistoryEvent.Kind) async -> Instant {
         await withCheckedContinuation { continuation in
-            eventLoop.execute { continuation.resume(returning: self.record(what)) }
+            eventLoop.execute { continuation.resume(returning: self.record(kind)) }
         }
     }
 

@@ -44,7 +44,7 @@ struct RunTimeline: Sendable {
     private mutating func closeSecond() {
         current.p50 = latency.microseconds(atShare: 0.5)
         current.p99 = latency.microseconds(atShare: 0.99)
-        current.max = latency.longestMicroseconds
+        current.max = latency.maximumMicroseconds
         points.append(current)
         if latency.count > 0 { latency.reset() }
         current = TimelinePoint(second: current.second + 1)
@@ -77,7 +77,7 @@ struct LatencyRecorder: Sendable {
         count == 0 ? nil : Double(histogram.valueAtPercentile(fraction * 100))
     }
 
-    var longestMicroseconds: Double? { count == 0 ? nil : Double(histogram.maxRecorded) }
+    var maximumMicroseconds: Double? { count == 0 ? nil : Double(histogram.maxRecorded) }
 
     var report: LatencyReport? {
         guard count > 0 else { return nil }

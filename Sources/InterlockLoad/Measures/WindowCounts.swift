@@ -38,7 +38,7 @@ struct WindowCounts: Sendable {
         let time = now.nanoseconds - start.nanoseconds
         let length = rule.window * 1_000_000
         let began: Int64
-        if rule.hasOwnWindows {
+        if rule.hasFixedWindows {
             let end = time + resetAfter * 1_000_000
             // The ends that answers report for one window differ by their latencies, so a new window begins no earlier
             // than half a window later.

@@ -24,12 +24,12 @@ package struct LoadPlan: Sendable {
     /// The maximum wait of an acquire.
     package var wait = Duration.seconds(5)
     /// The maximum wait of a take or permit that waits for its turn.
-    package var turnWait = Duration.milliseconds(200)
+    package var maximumTurnWait = Duration.milliseconds(200)
     /// The fraction of takes and permits that wait for their turn.
-    package var turnWaits = 0.0
+    package var waitingFraction = 0.0
     /// The range of costs of a take.
     package var costs: ClosedRange<Int64> = 1...1
-    package var conduct = ClientBehavior.wellBehaved
+    package var clientBehavior = ClientBehavior.wellBehaved
     /// The phases in which calls to a service fail, with an entry for each service that has any.
     package var badPhases: [Int: BadPhases] = [:]
 
@@ -54,7 +54,7 @@ package struct LoadPlan: Sendable {
     /// The maximum number of clients. One process cannot open this many connections to one address.
     package static let maximumClients = 60_000
     /// The maximum number of operations that are due but have not begun. Further ones are counted as unsent.
-    package static let longestBacklog = 200_000
+    package static let maximumBacklog = 200_000
 
     /// - Throws: `LoadError` if the plan cannot run, with the remedy.
     func validate() throws(LoadError) {
@@ -65,12 +65,12 @@ package struct LoadPlan: Sendable {
         try require(
             (1...Self.maximumClients).contains(clients), "expected 1 to \(Self.maximumClients) clients, got \(clients)")
         try require(
-            (1...NameChoice.maximumNames).contains(names), "expected 1 to \(NameChoice.maximumNames) names, got \(names)")
+            (1...NameSampler.maximumNames).contains(names), "expected 1 to \(NameSampler.maximumNames) names, got \(names)")
         try require(duration > .zero, "expected a duration above 0, such as --duration 30s")
         if case .openLoop(let rate) = pacing {
             try require(rate > 0 && rate <= 1e7, "expected a rate above 0 and at most 10,000,000 per second, got \(rate)")
         }
-        try require(hold.lowerBound >= .zero && wait >= .zero && turnWait >= .zero, "expected times of at least 0")
+        try require(hold.lowerBound >= .zero && wait >= .zero && maximumTurnWait >= .zero, "expected times of at least 0")
         try require(ttl >= .milliseconds(5), "expected a lease of at least 5 ms, got \(ttl)")
         try require(costs.lowerBound >= 1, "expected a cost of at least 1")
         let indices = services.rules.indices

@@ -15,11 +15,11 @@ package enum NameSkew: Hashable, Sendable, CustomStringConvertible {
             return
         }
         guard argument.hasPrefix(Self.zipfPrefix), let exponent = Double(argument.dropFirst(Self.zipfPrefix.count)),
-            exponent > 0, exponent <= NameChoice.steepest
+            exponent > 0, exponent <= NameSampler.maximumExponent
         else {
             throw LoadArgumentError(
                 expected:
-                    "uniform, or zipf:EXPONENT with an exponent above 0 and at most \(NameChoice.steepest), such as zipf:1.1",
+                    "uniform, or zipf:EXPONENT with an exponent above 0 and at most \(NameSampler.maximumExponent), such as zipf:1.1",
                 found: argument)
         }
         self = .zipf(exponent: exponent)

@@ -11,7 +11,7 @@ package enum Figure {
         case ..<999.5: digits(microseconds) + "µs"
         case ..<999_500: digits(microseconds / 1000) + "ms"
         case ..<Double.infinity: digits(microseconds / 1_000_000) + "s"
-        default: nothing
+        default: missingValue
         }
     }
 
@@ -20,7 +20,7 @@ package enum Figure {
 
     /// Returns a time in seconds since the start of the run: `0.00s`, `12.35s`.
     package static func moment(seconds: Double) -> String {
-        seconds.isFinite ? decimals(seconds, 2) + "s" : nothing
+        seconds.isFinite ? decimals(seconds, 2) + "s" : missingValue
     }
 
     /// Returns an amount of memory: `812 KB`, `36.2 MB`; 1 KB is 1024 bytes.
@@ -36,7 +36,7 @@ package enum Figure {
     /// Returns a number with this many decimals: `0.42`.
     package static func decimals(_ value: Double, _ count: Int) -> String {
         // Above this a Double has few decimals, and the scaled number may overflow an Int.
-        guard value.isFinite, abs(value) < 1e15 else { return value.isFinite ? "\(value)" : nothing }
+        guard value.isFinite, abs(value) < 1e15 else { return value.isFinite ? "\(value)" : missingValue }
         let scale = (0..<count).reduce(1) { scale, _ in scale * 10 }
         let scaled = (value.magnitude * Double(scale)).rounded()
         guard scaled < 9e18 else { return "\(value)" }
@@ -56,7 +56,7 @@ package enum Figure {
         case ..<1e6: trimmed(decimals(value / 1e3, 3)) + "k"
         case ..<1e9: trimmed(decimals(value / 1e6, 3)) + "M"
         case ..<1e12: trimmed(decimals(value / 1e9, 3)) + "G"
-        default: value.isFinite ? "\(value)" : nothing
+        default: value.isFinite ? "\(value)" : missingValue
         }
     }
 
@@ -69,7 +69,7 @@ package enum Figure {
         return String(trimmed)
     }
 
-    static let nothing = "–"
+    static let missingValue = "–"
 
     /// Returns three digits, at most two of them decimals.
     private static func digits(_ value: Double) -> String {

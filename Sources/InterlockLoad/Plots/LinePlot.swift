@@ -68,7 +68,8 @@ struct LinePlot: Plot {
         let shown = Thinning.heaviest(all, limit: PlotNumbers.limit) { weight(of: $0.value) < weight(of: $1.value) }
         return PlotNumbers(
             columns: [frame.x.label] + lines.map(\.name),
-            rows: shown.map { x, row in [frame.x.unit.figure(x)] + row.map { $0.isFinite ? side.unit.figure($0) : Figure.nothing }
+            rows: shown.map { x, row in
+                [frame.x.unit.figure(x)] + row.map { $0.isFinite ? side.unit.figure($0) : Figure.missingValue }
             },
             total: all.count)
     }

@@ -13,7 +13,7 @@ extension Plot {
     /// Returns one `svg` element without scripts and external resources.
     /// - Parameter id: a prefix that is unique in the page. The page must include the style sheet.
     func svg(id: String) -> Markup {
-        let content = isEmpty ? frame.emptiness : drawing
+        let content = isEmpty ? frame.emptyNotice : drawing
         return """
             <svg class="plot" viewBox="0 0 \(PlotFrame.width) \(frame.height)" role="img" \
             aria-labelledby="\(id)-title \(id)-summary"><title id="\(id)-title">\(frame.title)</title>\

@@ -81,7 +81,7 @@ struct PlotFrame: Hashable, Sendable {
 
     // MARK: Drawing
 
-    var emptiness: Markup {
+    var emptyNotice: Markup {
         "<text class=\"empty\" x=\"\(Self.left + Self.areaWidth / 2)\" y=\"\(top + areaHeight / 2)\">nothing to show</text>"
     }
 

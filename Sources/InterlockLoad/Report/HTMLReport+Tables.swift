@@ -28,7 +28,7 @@ extension HTMLReport {
                 Figure.count(operation.unsent),
             ]
                 + [\LatencyReport.p50, \.p90, \.p99, \.p999, \.max].map { percentile in
-                    operation.latency.map { Figure.latency(microseconds: $0[keyPath: percentile]) } ?? Figure.nothing
+                    operation.latency.map { Figure.latency(microseconds: $0[keyPath: percentile]) } ?? Figure.missingValue
                 }
         }
         let columns = [
@@ -65,7 +65,7 @@ extension HTMLReport {
             [
                 "\(fault.number)", fault.kind.rawValue, fault.target, Figure.moment(seconds: fault.began),
                 Figure.moment(seconds: fault.ended),
-                fault.recoveredAfter.map { Figure.span(seconds: $0) } ?? Figure.nothing,
+                fault.recoveredAfter.map { Figure.span(seconds: $0) } ?? Figure.missingValue,
             ]
         }
         let more = report.faults.count - rows.count
@@ -78,10 +78,10 @@ extension HTMLReport {
     var checks: Markup {
         let check = report.check
         let rows = [
-            ["operations", Figure.count(check.operations)], ["lock grants", Figure.count(check.lockCycles)],
+            ["operations", Figure.count(check.operations)], ["lock grants", Figure.count(check.lockGrants)],
             ["limit decisions", Figure.count(check.limitDecisions)],
             ["stale writes rejected", Figure.count(check.staleWritesRefused)],
-            ["leases lost to failovers", Figure.count(check.leasesLost)],
+            ["leases lost to failovers", Figure.count(check.lostLeaseCount)],
             ["violations", Figure.count(check.total)],
         ]
         return HTMLPage.table("checks", ["what", "count"], rows)

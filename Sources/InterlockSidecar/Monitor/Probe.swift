@@ -7,7 +7,7 @@ internal import NIOHTTP1
 internal import NIOPosix
 internal import SidecarSettings
 
-/// A service's probe. Each call to `ask` probes once.
+/// A service's probe. Each call to `run` probes once.
 struct Probe: Sendable {
     private enum Method: Sendable {
         case http(HTTPProbe)
@@ -42,11 +42,11 @@ struct Probe: Sendable {
     }
 
     /// Probes once, within the probe's timeout.
-    func ask() async -> ProbeFinding {
+    func run() async -> ProbeFinding {
         await deadline.within {
             switch method {
-            case .http(let probe): try await probe.ask()
-            case .tcp(let probe): try await probe.ask()
+            case .http(let probe): try await probe.run()
+            case .tcp(let probe): try await probe.run()
             }
         }
     }
@@ -80,7 +80,7 @@ struct HTTPProbe: Sendable {
 
     /// Sends the request and judges the answer.
     /// - Throws: the error that prevented a complete answer.
-    func ask() async throws -> ProbeFinding {
+    func run() async throws -> ProbeFinding {
         guard let url = URL(string: url), let scheme = url.scheme?.lowercased(), let host = url.host, !host.isEmpty
         else { return .unjudged("the probe's URL cannot be used") }
         let isTLS = scheme == "https"
@@ -98,7 +98,7 @@ struct HTTPProbe: Sendable {
         return judge.judge(
             ProbeAnswer(
                 status: Int(answer.head.status.code), headers: answer.head.headers.map { ($0.name, $0.value) },
-                body: Array(answer.body.readableBytesView), isCut: answer.isCut))
+                body: Array(answer.body.readableBytesView), isTruncated: answer.isTruncated))
     }
 
     private static func request(_ url: URL, _ origin: HTTPOrigin) -> HTTPRequestHead {
@@ -124,7 +124,7 @@ struct TCPProbe: Sendable {
 
     /// Connects and closes the connection.
     /// - Throws: the error that prevented the connection.
-    func ask() async throws -> ProbeFinding {
+    func run() async throws -> ProbeFinding {
         let attempts = ConnectionAttempts()
         // A separate promise lets cancellation take effect during name resolution, which cannot be stopped.
         let ended = eventLoopGroup.any().makePromise(of: (any Channel).self)
@@ -182,13 +182,13 @@ package struct ProbeAnswer: Sendable {
     /// The beginning of the body, up to `ProbeExpectation.inspectedBytes`.
     var body: [UInt8]
     /// Whether the body was longer.
-    var isCut: Bool
+    var isTruncated: Bool
 
-    package init(status: Int, headers: [(name: String, value: String)], body: [UInt8], isCut: Bool) {
+    package init(status: Int, headers: [(name: String, value: String)], body: [UInt8], isTruncated: Bool) {
         self.status = status
         self.headers = headers
         self.body = body
-        self.isCut = isCut
+        self.isTruncated = isTruncated
     }
 
     /// Returns the values of a header, one for each occurrence.

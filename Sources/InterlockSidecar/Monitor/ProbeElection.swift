@@ -18,7 +18,7 @@ struct ProbeElection: Sendable {
     /// - Throws: `SidecarError` if the service's name is too long.
     init(service: String, interval: Duration, locks: LockSettings, coordinator: Coordinator) throws(SidecarError) {
         guard let lock = ProbeLock.name(ofService: service) else {
-            throw SidecarError("the service's name has more than \(ProbeLock.longestService) bytes")
+            throw SidecarError("the service's name has more than \(ProbeLock.maximumServiceBytes) bytes")
         }
         self.lock = lock
         self.coordinator = coordinator
@@ -31,7 +31,7 @@ struct ProbeElection: Sendable {
     /// - Parameter waits: whether to wait for the lock, for `locks.max_wait`, but at least for a quarter of the lease.
     /// - Returns: the lease if this sidecar is elected, or `nil` if another is.
     /// - Throws: `InterlockError` if no election is possible now.
-    func stand(waits: Bool) async throws -> Lease? {
+    func campaign(waits: Bool) async throws -> Lease? {
         // If `locks.max_wait` is short, repeated requests without a pause would keep Redis busy.
         if waits, wait < pause { try? await Task.sleep(for: .milliseconds(pause - wait), clock: .continuous) }
         return try await coordinator.acquireLock(LockRequest(name: lock, ttl: ttl, wait: waits ? wait : 0))
@@ -42,7 +42,7 @@ struct ProbeElection: Sendable {
 
     /// The time within which every other candidate stands for election again; zero if all of them wait in the lock's
     /// queue continuously.
-    var turnTime: Duration { .milliseconds(wait < pause ? 2 * pause : 0) }
+    var candidacyInterval: Duration { .milliseconds(wait < pause ? 2 * pause : 0) }
 
     /// Whether an election is possible: it requires a connection to Redis.
     var isPossible: Bool {
@@ -78,7 +78,8 @@ struct ProbeElection: Sendable {
         let clock = TimeSource.system
         var now = clock.now()
         var held = HeldLease(
-            ttl: ttl, deadline: now.advanced(byMilliseconds: lease.validMilliseconds), isExtended: true, ceilingMilliseconds: nil,
+            ttl: ttl, deadline: now.advanced(byMilliseconds: lease.validMilliseconds), isAutoExtended: true,
+            ceilingMilliseconds: nil,
             now: now)
         while !Task.isCancelled {
             now = clock.now()

@@ -30,7 +30,7 @@ extension ProbeFinding {
         switch error {
         case .cancelled: self = .unjudged("the probe was stopped")
         case .timedOut: self = .bad("no complete response in time")
-        case .notConnected(let error), .brokenOff(let error): self.init(error)
+        case .notConnected(let error), .interrupted(let error): self.init(error)
         }
     }
 

@@ -57,13 +57,13 @@ package struct ProbeJudge: Sendable {
     }
 
     private func violation(of path: JSONPath, _ name: String, _ text: String, in answer: ProbeAnswer) -> ProbeReason? {
-        guard !answer.isCut else {
+        guard !answer.isTruncated else {
             return "the body is longer than \(ProbeExpectation.inspectedBytes / 1024) KiB, too long to check as JSON"
         }
-        guard let document = try? JSONValue(reading: answer.body, deepest: Self.maximumJSONDepth) else {
+        guard let document = try? JSONValue(reading: answer.body, maximumDepth: Self.maximumJSONDepth) else {
             return "the body is not JSON"
         }
-        let repeated = RepeatedMembers.names(in: answer.body)
+        let repeated = DuplicateMembers.names(in: answer.body)
         if let member = path.steps.compactMap(\.member).first(where: repeated.contains) {
             return "\(name.prefix(80)): an object in the body repeats the member \"\(member.prefix(40))\""
         }

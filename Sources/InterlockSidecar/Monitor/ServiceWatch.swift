@@ -82,10 +82,10 @@ struct ServiceWatch: Sendable {
                 suspicion = await election.whileElected(lease) { [suspicion] in await runProbeLoop(as: .elected, from: suspicion)
                 }
                 guard suspicion != nil else { continue }
-                logger.log(.probeDoubted)
+                logger.log(.outageSuspected)
                 // The pause gives the other candidates time to be elected. Cancellation ends the loop.
                 try? await Task.sleep(
-                    for: max(election.turnTime, min(settings.interval, Self.maximumJitter)), clock: Self.clock)
+                    for: max(election.candidacyInterval, min(settings.interval, Self.maximumJitter)), clock: Self.clock)
             case .otherElected:
                 (redisDownSince, localWatch, suspicion) = (nil, nil, nil)
             case .redisUnreachable:
@@ -111,9 +111,9 @@ struct ServiceWatch: Sendable {
 
     private func runElection(in election: ProbeElection) async -> ElectionResult {
         do {
-            if let lease = try await election.stand(waits: false) { return .elected(lease, immediately: true) }
+            if let lease = try await election.campaign(waits: false) { return .elected(lease, immediately: true) }
             readings.update(service) { $0.prober = .another }
-            if let lease = try await election.stand(waits: true) { return .elected(lease, immediately: false) }
+            if let lease = try await election.campaign(waits: true) { return .elected(lease, immediately: false) }
             return .otherElected
         } catch {
             logger.log(.electionFailed, ["error": "\(error)"])
@@ -150,7 +150,7 @@ struct ServiceWatch: Sendable {
     @discardableResult
     private func probeOnce(_ watch: inout OutageWatch, as prober: ProbeReading.Prober, isConclusive: Bool = true) async -> Bool {
         let began = Self.clock.now
-        let finding = await probe.ask()
+        let finding = await probe.run()
         // After cancellation or the loss of the lease, the finding must not be reported.
         guard !Task.isCancelled else { return false }
         let duration = Self.clock.now - began

@@ -24,9 +24,9 @@ struct ClusterSlots: NamedCommand {
     /// which stands for the host of this address.
     var queried: RedisConfiguration.Address
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> ClusterAnswer {
+    func decode(_ reply: RedisReply) throws(RedisError) -> ReportedSlotMap {
         guard let ranges = reply.array else { throw unexpected(reply) }
-        var answer = ClusterAnswer(claims: [])
+        var answer = ReportedSlotMap(claims: [])
         for range in ranges {
             guard let parts = range.array, parts.count >= 3, let first = parts[0].integer.flatMap({ HashSlot($0) }),
                 let last = parts[1].integer.flatMap({ HashSlot($0) }), first <= last
@@ -34,12 +34,12 @@ struct ClusterSlots: NamedCommand {
             // If the primary's address is not known yet, a later answer names it.
             if let primary = address(parts[2]) {
                 let id = parts[2].array.flatMap { $0.count > 2 ? $0[2].text : nil } ?? ""
-                answer.claims.append(ClusterAnswer.Claim(slots: first...last, primary: primary, id: id))
-                answer.names[primary] = name(parts[2])
+                answer.claims.append(ReportedSlotMap.Claim(slots: first...last, primary: primary, id: id))
+                answer.hostNames[primary] = name(parts[2])
             }
             for part in parts.dropFirst(3) {
                 guard let replica = address(part) else { continue }
-                answer.names[replica] = name(part)
+                answer.hostNames[replica] = name(part)
                 answer.replicas.append(replica)
             }
             answer.maximumReplicas = max(answer.maximumReplicas, parts.count - 3)

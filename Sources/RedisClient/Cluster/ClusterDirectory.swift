@@ -83,7 +83,7 @@ package final class ClusterDirectory {
     func add(_ follower: any ClusterFollower) {
         guard !followers.contains(where: { $0.connection === follower }) else { return }
         followers.append(Follower(connection: follower))
-        follower.mapChanged()
+        follower.slotMapChanged()
     }
 
     /// Returns the group of connections to a server of the cluster, which reconnect together.
@@ -96,7 +96,7 @@ package final class ClusterDirectory {
     }
 
     /// Schedules a query, because something suggests a change.
-    func doubts() {
+    func scheduleQuery() {
         isChangeSuspected = true
         let due = max(nextRound, environment.eventLoop.now)
         // Keep an earlier query: every refused command calls this method, and canceling has a cost.
@@ -106,7 +106,7 @@ package final class ClusterDirectory {
 
     /// Records that a server refused a command because `primary` serves its hash slot.
     func moved(_ slot: HashSlot, to primary: Address) {
-        doubts()
+        scheduleQuery()
         guard view.moved(slot, to: primary, now: environment.eventLoop.now) else { return }
         moved.insert(slot)
         guard moved.count == 1 else { return }
@@ -121,8 +121,8 @@ package final class ClusterDirectory {
     }
 
     /// Handles a new connection of a follower, and ends the switch once every follower is fully connected.
-    func reached() {
-        guard let (since, _) = ongoingSwitch, followers.allSatisfy({ $0.connection?.isSettled ?? true }) else { return }
+    func followerConnected() {
+        guard let (since, _) = ongoingSwitch, followers.allSatisfy({ $0.connection?.isFullyConnected ?? true }) else { return }
         finishSwitch(since: since)
     }
 
@@ -160,7 +160,7 @@ package final class ClusterDirectory {
         let now = environment.eventLoop.now
         nextRound = now + Self.minimumInterval
         let up = connections.filter(\.isUp)
-        let isDegraded = up.isEmpty || up.count < connections.count || view.covered < HashSlot.count
+        let isDegraded = up.isEmpty || up.count < connections.count || view.coveredSlotCount < HashSlot.count
         if up.isEmpty {
             if discoveryConnections.isEmpty { openDiscoveryConnections() }
             for connection in discoveryConnections where connection.isUp { query(connection) }
@@ -193,9 +193,9 @@ package final class ClusterDirectory {
         }
     }
 
-    private func received(_ answer: ClusterAnswer) {
+    private func received(_ answer: ReportedSlotMap) {
         // A server that has just started or was reset knows no slots.
-        guard answer.covered > 0 else {
+        guard answer.coveredSlotCount > 0 else {
             guard !view.isKnown else { return }
             return slotMapUnavailable(
                 because: RedisError(.connectionFailed, "the cluster has no hash slots yet: its servers have not joined"))
@@ -219,9 +219,9 @@ package final class ClusterDirectory {
     }
 
     private func changed(slots: Set<HashSlot>) {
-        notify { $0.mapChanged() }
+        notify { $0.slotMapChanged() }
         if !slots.isEmpty { onSlotsMoved?(slots) }
-        reached()
+        followerConnected()
     }
 
     private func failed(_ error: RedisError, at connection: RedisPipeline) {
@@ -238,7 +238,7 @@ package final class ClusterDirectory {
     /// Records and reports that no server could provide the slot map.
     private func slotMapUnavailable(because error: RedisError) {
         failure = error
-        notify { $0.remainsUnknown(because: error) }
+        notify { $0.slotMapUnavailable(because: error) }
     }
 
     private func notify(_ message: (any ClusterFollower) -> Void) {
@@ -253,7 +253,7 @@ package final class ClusterDirectory {
         view.forgetEpochs()
         var addresses = settings.seeds
         for address in view.primaries + view.replicas where !addresses.contains(address) { addresses.append(address) }
-        discoveryConnections = addresses.prefix(2 * ClusterSettings.most).map { address in
+        discoveryConnections = addresses.prefix(2 * ClusterSettings.maximumCount).map { address in
             let connection = RedisPipeline(configuration: configuration.server(at: address, of: view), environment: environment)
             connection.onUp = { [weak self] in self?.query($0) }
             connection.onDown = { [weak self, weak connection] error in
@@ -279,7 +279,7 @@ extension RedisConfiguration {
     func server(at address: Address, of view: ClusterView) -> RedisConfiguration {
         var server = self
         server.address = address
-        server.serverName = serverName ?? view.names[address]
+        server.serverName = serverName ?? view.hostNames[address]
         server.isOfCluster = true
         return server
     }

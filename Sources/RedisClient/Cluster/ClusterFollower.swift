@@ -1,16 +1,16 @@
 /// Connections to a cluster, one for each primary.
 package protocol ClusterFollower: AnyObject {
     /// Handles a change of the primaries or of the hash slots that they serve.
-    func mapChanged()
+    func slotMapChanged()
     /// Handles a failed attempt to learn the slot map while it is still unknown.
-    func remainsUnknown(because error: RedisError)
+    func slotMapUnavailable(because error: RedisError)
     /// Whether every primary is connected.
-    var isSettled: Bool { get }
+    var isFullyConnected: Bool { get }
     /// The connections over which the directory may query the slot map, or `nil` if they serve another purpose.
     var queryConnections: [RedisPipeline]? { get }
 }
 
 extension ClusterFollower {
     package var queryConnections: [RedisPipeline]? { nil }
-    package func remainsUnknown(because error: RedisError) {}
+    package func slotMapUnavailable(because error: RedisError) {}
 }

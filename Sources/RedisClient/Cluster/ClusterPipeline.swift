@@ -36,7 +36,7 @@ package final class ClusterPipeline: RedisSender {
     package var onUp: ((RedisPipeline) -> Void)?
     package var onDown: ((RedisError) -> Void)?
     package var onRoundTrip: ((TimeAmount) -> Void)?
-    package private(set) var answering: RedisPipeline?
+    package private(set) var replyingConnection: RedisPipeline?
 
     /// The pause between two probes of a hash slot. It doubles from the lower to the upper bound.
     private static let pauses = TimeAmount.milliseconds(1)...TimeAmount.milliseconds(16)
@@ -92,12 +92,12 @@ package final class ClusterPipeline: RedisSender {
 
     package var connections: [RedisPipeline] { primaries }
     package var isUp: Bool { primaries.contains(where: \.isUp) }
-    package var isWhole: Bool { !primaries.isEmpty && primaries.allSatisfy(\.isUp) }
+    package var reachesAllKeys: Bool { !primaries.isEmpty && primaries.allSatisfy(\.isUp) }
     package func reaches(_ key: String) -> Bool { primary(of: HashSlot(ofKey: key))?.isUp ?? false }
     package var recentRefusal: RedisError? { servers.values.lazy.compactMap(\.recentRefusal).first }
     package var refusals: Int64 { servers.values.reduce(retiredRefusals) { $0 + $1.refusals } }
     package var commandsSent: Int64 { servers.values.reduce(retiredCommandsSent) { $0 + $1.commandsSent } }
-    package var awaited: Int { servers.values.reduce(postponed) { $0 + $1.awaited } }
+    package var pendingCount: Int { servers.values.reduce(postponed) { $0 + $1.pendingCount } }
 
     package var lastFailure: RedisError? {
         guard directory.view.isKnown else { return directory.failure }
@@ -136,8 +136,8 @@ package final class ClusterPipeline: RedisSender {
             retry(call())
             return
         }
-        withEncodedCommand { written in
-            server.send(command, written: &written, timeout: timeout) { [self] result in
+        withEncodedCommand { encodedCommand in
+            server.send(command, encodedCommand: &encodedCommand, timeout: timeout) { [self] result in
                 guard let redirection = redirection(in: result, by: server) else {
                     return deliver(result, by: server, to: completion)
                 }
@@ -154,10 +154,10 @@ package final class ClusterPipeline: RedisSender {
 
     /// Lends the encoded command to `body`, so that a completion that sends another command can use the encoder.
     private func withEncodedCommand(_ body: (inout CommandEncoder) -> Void) {
-        var written = encoder
+        var encodedCommand = encoder
         encoder = CommandEncoder()
-        body(&written)
-        encoder = written
+        body(&encodedCommand)
+        encoder = encodedCommand
     }
 
     private var standardTimeout: TimeAmount { TimeAmount(configuration.commandTimeout) }
@@ -171,11 +171,11 @@ package final class ClusterPipeline: RedisSender {
     private func deliver<Reply>(
         _ result: Result<Reply, RedisError>, by server: RedisPipeline, to completion: (Result<Reply, RedisError>) -> Void
     ) {
-        if case .failure(let error) = result, error.isOutcomeUnknown { directory.doubts() }
-        let before = answering
-        answering = server
+        if case .failure(let error) = result, error.isOutcomeUnknown { directory.scheduleQuery() }
+        let before = replyingConnection
+        replyingConnection = server
         completion(result)
-        answering = before
+        replyingConnection = before
     }
 
     // MARK: Retries
@@ -237,7 +237,7 @@ package final class ClusterPipeline: RedisSender {
             call.redirections += 1
             if call.redirections <= Self.immediateRedirections { retry(call) } else { postpone(call) }
         case .ask(let address):
-            directory.doubts()
+            directory.scheduleQuery()
             let temporaryConnection = temporaryConnection(at: address)
             if temporaryConnection.isUp {
                 attempt(call, at: temporaryConnection, isAsking: true)
@@ -247,7 +247,7 @@ package final class ClusterPipeline: RedisSender {
                 enqueue(call, until: temporaryConnection)
             }
         case .tryAgain, .down:
-            directory.doubts()
+            directory.scheduleQuery()
             postpone(call)
         }
     }
@@ -335,7 +335,7 @@ package final class ClusterPipeline: RedisSender {
         guard !isClosed else { return fail(RedisError(.notConnected, "this client was closed")) }
         guard let server = server(for: call.slot) else {
             guard directory.failure == nil else { return fail(lastFailure ?? Self.unknown) }
-            directory.doubts()
+            directory.scheduleQuery()
             postpone(call)
             return true
         }
@@ -384,14 +384,14 @@ package final class ClusterPipeline: RedisSender {
         servers[address] = server
         server.onUp = { [weak self] server in
             guard let self else { return }
-            directory.doubts()
+            directory.scheduleQuery()
             if temporaryServers[address] == nil { onUp?(server) }
             retryCalls(awaiting: address)
-            directory.reached()
+            directory.followerConnected()
         }
         server.onDown = { [weak self] error in
             guard let self else { return }
-            directory.doubts()
+            directory.scheduleQuery()
             if temporaryServers[address] == nil { onDown?(error) }
             retryCalls(awaiting: address)
         }
@@ -416,7 +416,7 @@ package final class ClusterPipeline: RedisSender {
         environment.eventLoop.assumeIsolated().scheduleTask(in: Self.temporaryServerLifetime) { [weak self] in
             guard let self else { return }
             isSweepPlanned = false
-            mapChanged()
+            slotMapChanged()
             if !temporaryServers.isEmpty { planSweep() }
         }
     }
@@ -434,10 +434,10 @@ package final class ClusterPipeline: RedisSender {
 }
 
 extension ClusterPipeline: ClusterFollower {
-    package var isSettled: Bool { isWhole }
+    package var isFullyConnected: Bool { reachesAllKeys }
     package var queryConnections: [RedisPipeline]? { reportsServers ? primaries : nil }
 
-    package func mapChanged() {
+    package func slotMapChanged() {
         guard !isClosed else { return }
         let now = environment.eventLoop.now
         let addresses = directory.view.primaries
@@ -456,7 +456,7 @@ extension ClusterPipeline: ClusterFollower {
         for address in promoted { servers[address].map { onUp?($0) } }
     }
 
-    package func remainsUnknown(because error: RedisError) { onDown?(error) }
+    package func slotMapUnavailable(because error: RedisError) { onDown?(error) }
 }
 
 /// A command to retry, with its reply type erased.

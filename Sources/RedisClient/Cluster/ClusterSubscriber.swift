@@ -33,7 +33,7 @@ package final class ClusterSubscriber: RedisListener {
         self.directory = directory
     }
 
-    package var isFollowing: Bool { channelServer.flatMap { servers[$0]?.isFollowing } ?? false }
+    package var isSubscribed: Bool { channelServer.flatMap { servers[$0]?.isSubscribed } ?? false }
 
     package func start() { directory.add(self) }
 
@@ -50,7 +50,7 @@ package final class ClusterSubscriber: RedisListener {
         subscriber.onInvalidated = { [weak self] in self?.onInvalidated?($0) }
         subscriber.onSubscribed = { [weak self] in self?.onSubscribed?() }
         subscriber.onReceivingInvalidations = { [weak self] in self?.onReceivingInvalidations?($0, $1) }
-        subscriber.onNoShards = { [weak self] in self?.supportsShardChannels = false }
+        subscriber.onShardChannelsUnsupported = { [weak self] in self?.supportsShardChannels = false }
         subscriber.onUp = { [weak self] in self?.connected(to: address) }
         subscriber.onDown = { [weak self] error, address in self?.connectionFailed(to: address, because: error) }
         return subscriber
@@ -58,7 +58,7 @@ package final class ClusterSubscriber: RedisListener {
 
     private func connected(to address: RedisConfiguration.Address) {
         if channelServer == nil { subscribe(at: address) }
-        directory.reached()
+        directory.followerConnected()
     }
 
     private func connectionFailed(to address: RedisConfiguration.Address, because error: RedisError) {
@@ -105,9 +105,9 @@ package final class ClusterSubscriber: RedisListener {
 }
 
 extension ClusterSubscriber: ClusterFollower {
-    package var isSettled: Bool { servers.values.allSatisfy(\.isUp) }
+    package var isFullyConnected: Bool { servers.values.allSatisfy(\.isUp) }
 
-    package func mapChanged() {
+    package func slotMapChanged() {
         guard !isClosed else { return }
         let primaries = directory.view.primaries
         // Reconnect to servers that were dialed before their host names were known.

@@ -22,7 +22,7 @@ package struct ClusterView: Sendable {
     package private(set) var maximumReplicas = 0
     /// The host names of servers that are reached by IP address and announce one, because certificates are issued for
     /// names.
-    package private(set) var names: [Address: String] = [:]
+    package private(set) var hostNames: [Address: String] = [:]
     /// The maximum number of host names. When it is exceeded, only the host names of the last answer are kept.
     private static let maximumHostNames = 1000
     /// The epoch of the newest known claim.
@@ -37,7 +37,7 @@ package struct ClusterView: Sendable {
     private var corrections: [HashSlot: NIODeadline] = [:]
 
     /// The last answer. Most answers repeat it and change nothing.
-    private var lastAnswer: ClusterAnswer?
+    private var lastAnswer: ReportedSlotMap?
 
     private static let noOwner = UInt16.max
     /// The maximum number of primaries. Redis recommends at most a thousand servers.
@@ -66,13 +66,13 @@ package struct ClusterView: Sendable {
     }
 
     /// The number of hash slots that have a primary.
-    package var covered: Int { owners.count { $0 != Self.noOwner } }
+    package var coveredSlotCount: Int { owners.count { $0 != Self.noOwner } }
 
     // MARK: Updates
 
     /// Applies the slot map of one server. O(slots).
     /// - Returns: the hash slots that have a new primary, including those that had none.
-    mutating func received(_ answer: ClusterAnswer, now: NIODeadline) -> Set<HashSlot> {
+    mutating func received(_ answer: ReportedSlotMap, now: NIODeadline) -> Set<HashSlot> {
         if corrections.contains(where: { $0.value <= now }) {
             corrections = corrections.filter { $0.value > now }
             // The next answer must apply the claims that the expired redirections suppressed, even if it repeats the
@@ -85,8 +85,8 @@ package struct ClusterView: Sendable {
         isKnown = true
         replicas = Self.sortedUnique(answer.replicas)
         maximumReplicas = answer.maximumReplicas
-        names.merge(answer.names) { $1 }
-        if names.count > Self.maximumHostNames { names = answer.names }
+        hostNames.merge(answer.hostNames) { $1 }
+        if hostNames.count > Self.maximumHostNames { hostNames = answer.hostNames }
         var claimed = Array(repeating: false, count: HashSlot.count)
         for claim in answer.claims {
             let epoch = answer.epochs[claim.id] ?? 0

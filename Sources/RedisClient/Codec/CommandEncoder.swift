@@ -18,7 +18,7 @@ package struct CommandEncoder {
     package static let unknownServerTime = "0000000000000000"
 
     /// Whether the collected command carries the server's time.
-    var reportsTime: Bool { !timeOffsets.isEmpty }
+    var carriesServerTime: Bool { !timeOffsets.isEmpty }
 
     /// Appends the server's time at the moment of sending, in microseconds since 1970, as 16 digits.
     ///

@@ -4,14 +4,14 @@ internal import CHiredis
 /// used from one thread at a time.
 package final class ReplyParser {
     private let reader: UnsafeMutablePointer<redisReader>
-    private var limitChecker: ReplyScreen
+    private var limitChecker: ReplyLimitChecker
 
     package init(limits: ReplyLimits = ReplyLimits()) {
         guard let reader = redisReaderCreate() else {
             preconditionFailure("hiredis could not allocate its reader: out of memory")
         }
         self.reader = reader
-        limitChecker = ReplyScreen(limits: limits)
+        limitChecker = ReplyLimitChecker(limits: limits)
     }
 
     deinit {

@@ -13,7 +13,7 @@ package struct ClusterSettings: Hashable, Sendable {
     /// The default port of a server.
     package static let standardPort = 6379
     /// The maximum number of servers that a configuration can name. The cluster reports the others.
-    package static let most = 50
+    package static let maximumCount = 50
 
     /// Reads `host[:port]`.
     package static func seed(_ text: String) throws(RedisURLError) -> RedisConfiguration.Address {
@@ -22,8 +22,8 @@ package struct ClusterSettings: Hashable, Sendable {
 
     /// - Throws: `RedisURLError` if there is no server, there are too many, or one is named twice.
     package func check() throws(RedisURLError) {
-        guard (1...Self.most).contains(seeds.count) else {
-            throw RedisURLError(reason: "it names \(seeds.count) servers; 1 to \(Self.most) are allowed")
+        guard (1...Self.maximumCount).contains(seeds.count) else {
+            throw RedisURLError(reason: "it names \(seeds.count) servers; 1 to \(Self.maximumCount) are allowed")
         }
         guard Set(seeds).count == seeds.count else { throw RedisURLError(reason: "it names a server twice") }
     }

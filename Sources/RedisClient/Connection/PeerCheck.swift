@@ -20,7 +20,7 @@ struct PeerCheck {
 
     /// Returns the error for a peer that is not a Redis server, or `nil` if it may be one.
     /// - Parameter name: the address of the peer, for the message.
-    func otherPeer(at name: String) -> RedisError? {
+    func identityFailure(at name: String) -> RedisError? {
         if hello["server"] == "interlock" {
             return RedisError(
                 .connectionFailed,

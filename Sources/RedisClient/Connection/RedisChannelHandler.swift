@@ -28,7 +28,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
         exchange = RedisExchange(
             maximumPending: configuration.maximumPending, commandTimeout: configuration.commandTimeout,
             replyLimits: configuration.replyLimits, now: eventLoop.now)
-        exchange.clock = configuration.knowsTimeAfter.map { ServerClock(delay: TimeAmount($0)) }
+        exchange.clock = configuration.serverTimeDelay.map { ServerClock(delay: TimeAmount($0)) }
     }
 
     /// Whether the TLS handshake is complete; always `false` without TLS.
@@ -39,7 +39,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
     /// The time since the last bytes arrived.
     var timeSinceLastRead: TimeAmount { exchange.timeSinceLastRead(now: eventLoop.now) }
 
-    var awaited: Int { exchange.awaited }
+    var pendingCount: Int { exchange.pendingCount }
 
     /// See `RedisExchange.commandsSent`.
     var commandsSent: Int64 {
@@ -83,7 +83,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
 
     /// Reads the server's clock, unless a reading is in progress.
     func readClock(timeout: TimeAmount? = nil) {
-        exchange.isClockOld = false
+        exchange.isClockStale = false
         guard exchange.clock != nil, !isReadingClock else { return }
         isReadingClock = true
         let sentAt = eventLoop.now
@@ -96,16 +96,16 @@ final class RedisChannelHandler: ChannelInboundHandler {
 
     /// Discards the reading of the server's clock and reads it again; see `ServerClock`.
     func invalidateServerTime() {
-        exchange.clock?.doubt()
+        exchange.clock?.invalidate()
         readClock()
     }
 
-    /// Sends a command that is already encoded in `written`, and clears `written`.
+    /// Sends a command that is already encoded in `encodedCommand`, and clears `encodedCommand`.
     func send<Command: RedisCommand>(
-        _ command: Command, written: inout CommandEncoder, timeout: TimeAmount? = nil,
+        _ command: Command, encodedCommand: inout CommandEncoder, timeout: TimeAmount? = nil,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        exchange.send(command, written: &written, timeout: timeout, now: eventLoop.now, completion: completion)
+        exchange.send(command, encodedCommand: &encodedCommand, timeout: timeout, now: eventLoop.now, completion: completion)
         afterSending()
     }
 
@@ -134,9 +134,9 @@ final class RedisChannelHandler: ChannelInboundHandler {
     // MARK: Output and timeouts
 
     private func afterSending() {
-        if exchange.unsent >= Self.flushThreshold { flush() } else { scheduleFlush() }
+        if exchange.unsentCount >= Self.flushThreshold { flush() } else { scheduleFlush() }
         scheduleExpiry()
-        if exchange.isClockOld { readClock() }
+        if exchange.isClockStale { readClock() }
     }
 
     private func scheduleFlush() {

@@ -37,7 +37,7 @@ package struct RedisConfiguration: Sendable {
     package var clientName: String?
     /// The delay, after the first proof that the server is a primary, before commands carry the time of its clock (see
     /// `CommandEncoder.appendServerTime`), or `nil` if they never do.
-    package var knowsTimeAfter: Duration?
+    package var serverTimeDelay: Duration?
 
     /// The key that the login's check of the peer names in its script without accessing it (see `PeerCheck`), or `nil`
     /// for no check.
@@ -59,7 +59,7 @@ package struct RedisConfiguration: Sendable {
     /// `ClusterSettings`).
     /// - Parameter isWhole: whether a user without a password is an error. Pass `false` if the password is set
     ///   separately.
-    package init(url: String, isWhole: Bool = true) throws(RedisURLError) {
+    package init(url: String, requiresPassword: Bool = true) throws(RedisURLError) {
         try Self.checkEscapes(of: url)
         if let sentinels = try HostListURL(url, schemes: ["redis+sentinel", "rediss+sentinel"]) {
             self = try SentinelSettings.configuration(sentinels)
@@ -68,7 +68,7 @@ package struct RedisConfiguration: Sendable {
         } else {
             try self.init(oneServer: url)
         }
-        if isWhole { try checkLogins() }
+        if requiresPassword { try checkLogins() }
     }
 
     /// - Throws: `RedisURLError` if a user has no password.

@@ -5,7 +5,7 @@ protocol RedisDirectory: AnyObject {
     var asksForRole: Bool { get }
 
     /// Returns the address for the next attempt, or `nil` if it is not known yet. Once it is known, the directory calls
-    /// `dialAgain`.
+    /// `redial`.
     /// - Throws: `RedisError` if the address cannot be determined for now. The directory keeps trying.
     func server() throws(RedisError) -> RedisConfiguration.Address?
 
@@ -16,8 +16,8 @@ protocol RedisDirectory: AnyObject {
     func remove(_ follower: any RedisDirectoryFollower)
 
     /// Reports that a follower's connection is up, at `server()`.
-    func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival)
+    func reached(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer)
 
     /// Reports that a follower lost the server, could not reach it, or found that it is not a primary.
-    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival)
+    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer)
 }

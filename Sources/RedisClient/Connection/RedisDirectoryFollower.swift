@@ -1,11 +1,11 @@
 /// A connection whose server address comes from a `RedisDirectory`.
 protocol RedisDirectoryFollower: AnyObject {
     /// Whether the connection is up, not started yet, or closed.
-    var isSettled: Bool { get }
+    var isUpOrIdle: Bool { get }
 
     /// Reconnects immediately, because the address belongs to another server now. Pending commands fail.
-    func leave(because reason: RedisError)
+    func reconnect(because reason: RedisError)
 
     /// Handles a change of `server()`. A connection that is waiting for an address or for its next attempt connects.
-    func dialAgain()
+    func redial()
 }

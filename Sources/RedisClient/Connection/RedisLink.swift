@@ -85,7 +85,7 @@ final class RedisLink {
     }
 
     /// Closes the connection from the `deinit` of its owner, which may run on any thread.
-    func closeWhenDropped() {
+    func closeOnDeinit() {
         // The owner was the only user of the link, so the event loop now has it to itself.
         nonisolated(unsafe) let link = self
         eventLoop.execute { _ = link.close() }
@@ -144,13 +144,13 @@ final class RedisLink {
             handler.isLoggingIn = false
             state = .up(handler, since: eventLoop.now)
             // Call this before anything is sent, because other connections may have to leave an outdated server.
-            directory?.reached(self, arrival)
+            directory?.reached(self, dialedServer)
             guard isCurrent(handler), handler.isOpen else { return }
             onUp?(handler)
         }
     }
 
-    private var arrival: RedisArrival { RedisArrival(name: server.displayName, runID: runID, dialedAt: dialedAt) }
+    private var dialedServer: DialedServer { DialedServer(name: server.displayName, runID: runID, dialedAt: dialedAt) }
 
     /// Returns whether `handler` belongs to the current attempt, not to an abandoned one.
     private func isCurrent(_ handler: RedisChannelHandler) -> Bool {
@@ -235,10 +235,10 @@ final class RedisLink {
             recordFailure(result)
             guard configuration.peerCheckKey != nil else { return completion(failure) }
             let name = server.displayName
-            completion(check.otherPeer(at: name) ?? failure ?? check.failure(at: name))
+            completion(check.identityFailure(at: name) ?? failure ?? check.failure(at: name))
         }
         // If this fails, scripts read the clock themselves.
-        if configuration.knowsTimeAfter != nil { handler.readClock(timeout: timeout) }
+        if configuration.serverTimeDelay != nil { handler.readClock(timeout: timeout) }
     }
 
     private func attemptFailed(_ error: RedisError) {
@@ -268,12 +268,12 @@ final class RedisLink {
         }
         state = .pausing(attempt)
         onDown?(error)
-        directory?.lost(self, because: error, at: arrival)
+        directory?.lost(self, because: error, at: dialedServer)
     }
 }
 
 extension RedisLink: RedisDirectoryFollower {
-    var isSettled: Bool {
+    var isUpOrIdle: Bool {
         switch state {
         case .up(let handler, _): handler.isOpen
         case .idle, .closed: true
@@ -281,7 +281,7 @@ extension RedisLink: RedisDirectoryFollower {
         }
     }
 
-    func leave(because reason: RedisError) {
+    func reconnect(because reason: RedisError) {
         backoff.reset()
         switch state {
         case .up(let handler, _):
@@ -291,13 +291,13 @@ extension RedisLink: RedisDirectoryFollower {
             connect()
             handler.close(reason: reason)
         case .waiting, .pausing:
-            dialAgain()
+            redial()
         case .idle, .closed:
             break
         }
     }
 
-    func dialAgain() {
+    func redial() {
         if case .pausing(let attempt) = state { attempt.cancel() }
         switch state {
         case .waiting, .pausing: connect()

@@ -15,7 +15,7 @@ package protocol RedisListener: AnyObject {
     var onDown: ((_ error: RedisError, _ server: RedisConfiguration.Address) -> Void)? { get set }
 
     /// Whether all channels are subscribed.
-    var isFollowing: Bool { get }
+    var isSubscribed: Bool { get }
 
     func start()
     func close() -> EventLoopFuture<Void>

@@ -36,7 +36,7 @@ package final class RedisPipeline: RedisSender {
     /// The number of commands sent since the start.
     package var commandsSent: Int64 { sentEarlier + (current?.commandsSent ?? 0) }
     /// The number of commands in flight.
-    package var awaited: Int { current?.awaited ?? 0 }
+    package var pendingCount: Int { current?.pendingCount ?? 0 }
     private var sentEarlier: Int64 = 0
     private var current: RedisChannelHandler?
     private var check: Scheduled<Void>?
@@ -86,14 +86,14 @@ package final class RedisPipeline: RedisSender {
     }
 
     deinit {
-        link.closeWhenDropped()
+        link.closeOnDeinit()
     }
 
     package var isUp: Bool { link.handler?.isOpen ?? false }
-    package var isWhole: Bool { isUp }
+    package var reachesAllKeys: Bool { isUp }
     package func reaches(_ key: String) -> Bool { isUp }
     package var connections: [RedisPipeline] { [self] }
-    package var answering: RedisPipeline? { self }
+    package var replyingConnection: RedisPipeline? { self }
 
     /// Connects, and keeps the connection up until `close`.
     package func start() {
@@ -110,16 +110,16 @@ package final class RedisPipeline: RedisSender {
         handler.send(command, timeout: timeout, completion: completion)
     }
 
-    /// Sends a command that is already encoded in `written`, and clears `written`.
+    /// Sends a command that is already encoded in `encodedCommand`, and clears `encodedCommand`.
     func send<Command: RedisCommand>(
-        _ command: Command, written: inout CommandEncoder, timeout: TimeAmount?,
+        _ command: Command, encodedCommand: inout CommandEncoder, timeout: TimeAmount?,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         guard let handler = link.handler else {
-            written.clear()
+            encodedCommand.clear()
             return failUnsent(completion)
         }
-        handler.send(command, written: &written, timeout: timeout, completion: completion)
+        handler.send(command, encodedCommand: &encodedCommand, timeout: timeout, completion: completion)
     }
 
     /// Sends a command to the node that is importing its hash slot. Sends a script with its source, because `ASKING`

@@ -13,7 +13,7 @@ package protocol RedisSender: AnyObject {
     /// Whether any key can be reached.
     var isUp: Bool { get }
     /// Whether every key can be reached.
-    var isWhole: Bool { get }
+    var reachesAllKeys: Bool { get }
     /// Whether this key can be reached.
     func reaches(_ key: String) -> Bool
     /// The reason that some keys cannot be reached, or `nil` if all keys can be reached or no attempt has failed yet.
@@ -25,11 +25,11 @@ package protocol RedisSender: AnyObject {
     /// The number of commands sent since the start.
     var commandsSent: Int64 { get }
     /// The number of commands in flight.
-    var awaited: Int { get }
+    var pendingCount: Int { get }
     /// The connections, one to each server that stores keys, in a stable order.
     var connections: [RedisPipeline] { get }
     /// The connection that the reply arrived on, while a completion runs.
-    var answering: RedisPipeline? { get }
+    var replyingConnection: RedisPipeline? { get }
 
     /// Calls `done` once every command sent earlier has been answered or has failed.
     func drain(then done: @escaping () -> Void)

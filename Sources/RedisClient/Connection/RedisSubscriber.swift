@@ -16,7 +16,7 @@ package final class RedisSubscriber: RedisListener {
     /// The requests that the server has not confirmed yet, in order.
     private var requests: [Request] = []
     /// Whether all channels are subscribed.
-    package private(set) var isFollowing = false
+    package private(set) var isSubscribed = false
     /// Whether the server refused the subscription; it is requested again at the next check.
     private var isRefused = false
     private var check: Scheduled<Void>?
@@ -65,7 +65,7 @@ package final class RedisSubscriber: RedisListener {
     /// Called when the connection is up and every subscription is requested.
     var onUp: (() -> Void)?
     /// Called when the server does not support shard channels, or does not allow them.
-    var onNoShards: (() -> Void)?
+    var onShardChannelsUnsupported: (() -> Void)?
 
     /// - Parameters:
     ///   - channels: the channels; empty to receive only invalidations.
@@ -106,13 +106,13 @@ package final class RedisSubscriber: RedisListener {
             check?.cancel()
             check = nil
             clientID = nil
-            isFollowing = false
+            isSubscribed = false
             onDown?(error, address)
         }
     }
 
     deinit {
-        link.closeWhenDropped()
+        link.closeOnDeinit()
     }
 
     var isUp: Bool { link.handler?.isOpen ?? false }
@@ -122,7 +122,7 @@ package final class RedisSubscriber: RedisListener {
         let former = self.channels
         self.channels = channels
         isRefused = false
-        isFollowing = false
+        isSubscribed = false
         guard let handler = link.handler else { return }
         if !former.isEmpty { request(.unsubscribe, ["UNSUBSCRIBE"] + former, by: handler) }
         if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
@@ -181,7 +181,7 @@ package final class RedisSubscriber: RedisListener {
         requests[index].channels.removeAll { $0 == channel }
         guard requests[index].channels.isEmpty else { return true }
         if requests.remove(at: index).kind == .channels {
-            isFollowing = true
+            isSubscribed = true
             onSubscribed?()
         }
         return true
@@ -205,7 +205,7 @@ package final class RedisSubscriber: RedisListener {
         // Either the hash slot has moved, or the server has no shard channels, and senders publish on the plain
         // channel.
         case .shardChannel:
-            if condition == .noPermission || error.message.contains("unknown command") { onNoShards?() }
+            if condition == .noPermission || error.message.contains("unknown command") { onShardChannelsUnsupported?() }
         case .invalidations, .unsubscribe, .shardUnsubscribe: break
         }
     }

@@ -19,7 +19,7 @@ package struct SentinelSettings: Hashable, Sendable {
     /// The default port of a Sentinel.
     package static let standardPort = 26379
     /// The maximum number of Sentinels.
-    package static let most = 15
+    package static let maximumCount = 15
 
     /// Reads `host[:port]`.
     package static func sentinel(_ text: String) throws(RedisURLError) -> RedisConfiguration.Address {
@@ -45,8 +45,8 @@ package struct SentinelSettings: Hashable, Sendable {
                     ? "it does not name the primary; write redis+sentinel://HOST,HOST/NAME"
                     : "a primary's name must be 1–255 letters, digits, dots, dashes or underscores")
         }
-        guard (1...Self.most).contains(sentinels.count) else {
-            throw RedisURLError(reason: "it names \(sentinels.count) Sentinels; 1 to \(Self.most) are allowed")
+        guard (1...Self.maximumCount).contains(sentinels.count) else {
+            throw RedisURLError(reason: "it names \(sentinels.count) Sentinels; 1 to \(Self.maximumCount) are allowed")
         }
         guard Set(sentinels).count == sentinels.count else { throw RedisURLError(reason: "it names a Sentinel twice") }
     }

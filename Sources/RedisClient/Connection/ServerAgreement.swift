@@ -26,7 +26,7 @@ package struct ServerAgreement: Sendable {
     package init() {}
 
     /// Whether run IDs are ignored because the address leads to several servers in turn.
-    package var isGivenUp: Bool { rounds >= Self.maximumRounds }
+    package var ignoresRunIDs: Bool { rounds >= Self.maximumRounds }
 
     /// Handles a connection that is up.
     /// - Parameters:
@@ -45,7 +45,7 @@ package struct ServerAgreement: Sendable {
             if areOthersUp { rounds = 0 }
             return []
         }
-        guard !isGivenUp else { return [] }
+        guard !ignoresRunIDs else { return [] }
         rounds += 1
         // The address leads to the server of the connection that was dialed last.
         let isOutdated = others.values.contains { $0.dialedAt > dialedAt }

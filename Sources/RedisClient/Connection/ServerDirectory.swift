@@ -14,9 +14,9 @@ final class ServerDirectory: RedisDirectory {
     func server() throws(RedisError) -> RedisConfiguration.Address? { address }
     func add(_ follower: any RedisDirectoryFollower) { group.add(follower) }
     func remove(_ follower: any RedisDirectoryFollower) { group.remove(follower) }
-    func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival) { group.reached(follower, arrival) }
+    func reached(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer) { group.reached(follower, dialedServer) }
 
-    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
-        group.lost(follower, because: error, at: arrival)
+    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer) {
+        group.lost(follower, because: error, at: dialedServer)
     }
 }

@@ -22,7 +22,7 @@ final class ServerGroup {
 
     var isEmpty: Bool { members.allSatisfy { $0.connection == nil } }
     /// Whether every connection is up, not started yet, or closed.
-    var isSettled: Bool { members.allSatisfy { $0.connection?.isSettled ?? true } }
+    var isUpOrIdle: Bool { members.allSatisfy { $0.connection?.isUpOrIdle ?? true } }
 
     func add(_ follower: any RedisDirectoryFollower) {
         lastNumber += 1
@@ -41,20 +41,22 @@ final class ServerGroup {
         for member in members { member.connection.map(message) }
     }
 
-    func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival) {
+    func reached(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer) {
         guard let number = number(of: follower) else { return }
-        let didIgnoreRunIDs = agreement.isGivenUp
+        let didIgnoreRunIDs = agreement.ignoresRunIDs
         let leaving = agreement.reached(
-            number, runID: arrival.runID, dialedAt: arrival.dialedAt, areOthersUp: isSettled)
-        if agreement.isGivenUp, !didIgnoreRunIDs { logSeveralServers(arrival) }
-        reconnect(leaving, because: RedisError(.answerLost, "\(arrival.name) now leads to another server"), arrival.name)
+            number, runID: dialedServer.runID, dialedAt: dialedServer.dialedAt, areOthersUp: isUpOrIdle)
+        if agreement.ignoresRunIDs, !didIgnoreRunIDs { logSeveralServers(dialedServer) }
+        reconnect(
+            leaving, because: RedisError(.answerLost, "\(dialedServer.name) now leads to another server"), dialedServer.name)
     }
 
-    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
+    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer) {
         guard let number = number(of: follower) else { return }
-        let leaving = agreement.lost(number, isDemoted: error.isDemotion, runID: arrival.runID)
+        let leaving = agreement.lost(number, isDemoted: error.isDemotion, runID: dialedServer.runID)
         reconnect(
-            leaving, because: RedisError(.answerLost, "\(arrival.name) can no longer serve: \(error.message)"), arrival.name)
+            leaving, because: RedisError(.answerLost, "\(dialedServer.name) can no longer serve: \(error.message)"),
+            dialedServer.name)
     }
 
     private func number(of follower: any RedisDirectoryFollower) -> ServerAgreement.Member? {
@@ -65,13 +67,13 @@ final class ServerGroup {
         guard !leaving.isEmpty else { return }
         environment.logger.log(
             .moved, ["redis": name, "reason": reason.message, "connections": "\(leaving.count)"])
-        for member in members where leaving.contains(member.number) { member.connection?.leave(because: reason) }
+        for member in members where leaving.contains(member.number) { member.connection?.reconnect(because: reason) }
     }
 
-    private func logSeveralServers(_ arrival: RedisArrival) {
+    private func logSeveralServers(_ dialedServer: DialedServer) {
         let now = environment.eventLoop.now
         guard now >= nextLogAt else { return }
         nextLogAt = now + .minutes(1)
-        environment.logger.log(.severalServers, ["redis": arrival.name])
+        environment.logger.log(.severalServers, ["redis": dialedServer.name])
     }
 }

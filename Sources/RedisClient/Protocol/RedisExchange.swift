@@ -55,7 +55,7 @@ struct ServerClock {
     }
 
     /// Discards the reading and the proof, because the server may have taken over from another.
-    mutating func doubt() {
+    mutating func invalidate() {
         reading = nil
         provenAt = nil
     }
@@ -89,19 +89,19 @@ final class RedisExchange {
     /// The bytes to send. Call `clearOutgoing` after sending them.
     private(set) var outgoing = ByteBuffer()
     /// The number of commands in `outgoing`.
-    private(set) var unsent = 0
+    private(set) var unsentCount = 0
     /// The time at which to call `expire`, or `nil` if nothing is pending. No pending command expires earlier.
     private(set) var nextExpiry: NIODeadline?
     /// The reason to close the connection, or `nil` while it is open. Once set, nothing is sent or received.
     private(set) var closeReason: RedisError?
     /// The number of commands in flight.
-    var awaited: Int { pending.count }
+    var pendingCount: Int { pending.count }
     /// The number of commands sent. A script that was sent again with its source counts twice.
     var commandsSent: Int64 = 0
     /// The estimate of the server's clock, or `nil` if it is not used.
     var clock: ServerClock?
     /// Whether a command that carries the server's time has found the reading stale.
-    var isClockOld = false
+    var isClockStale = false
     /// Whether the link is logging in. Its commands are exempt from `maximumPending`, and a demoted server does not
     /// close the connection, because the link reports the reason.
     var isLoggingIn = false
@@ -144,13 +144,13 @@ final class RedisExchange {
         enqueue(&encoder, command, isRetry: isRetry, timeout: timeout, now: now, completion: completion)
     }
 
-    /// Appends a command that is already encoded in `written`, and clears `written`.
+    /// Appends a command that is already encoded in `encodedCommand`, and clears `encodedCommand`.
     func send<Command: RedisCommand>(
-        _ command: Command, written: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
+        _ command: Command, encodedCommand: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        guard admit(completion) else { return written.clear() }
-        enqueue(&written, command, isRetry: false, timeout: timeout, now: now, completion: completion)
+        guard admit(completion) else { return encodedCommand.clear() }
+        enqueue(&encodedCommand, command, isRetry: false, timeout: timeout, now: now, completion: completion)
     }
 
     /// Appends a command with the source of its script.
@@ -187,12 +187,12 @@ final class RedisExchange {
     }
 
     private func enqueue<Command: RedisCommand>(
-        _ written: inout CommandEncoder, _ command: Command, isRetry: Bool, timeout: TimeAmount?, now: NIODeadline,
+        _ encodedCommand: inout CommandEncoder, _ command: Command, isRetry: Bool, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         let deadline = now + (timeout ?? commandTimeout)
         let precedingCommands = commandsSent
-        enqueue(&written, timeout: timeout, now: now) { [weak self] result in
+        enqueue(&encodedCommand, timeout: timeout, now: now) { [weak self] result in
             guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self,
                 let digest = command.scriptDigest
             else { return result.deliver(completion, decodedBy: command) }
@@ -207,23 +207,23 @@ final class RedisExchange {
     }
 
     private func enqueue(
-        _ written: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
+        _ encodedCommand: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
         receive: @escaping (Result<RedisReply, RedisError>) -> Void
     ) {
-        let reportsTime = clock != nil && written.reportsTime
-        if reportsTime, clock?.isStale(now: now) ?? false { isClockOld = true }
-        written.format(into: &outgoing, serverTime: reportsTime ? clock?.microseconds(at: now) : nil)
-        let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, provesPrimary: reportsTime, receive: receive)
+        let carriesServerTime = clock != nil && encodedCommand.carriesServerTime
+        if carriesServerTime, clock?.isStale(now: now) ?? false { isClockStale = true }
+        encodedCommand.format(into: &outgoing, serverTime: carriesServerTime ? clock?.microseconds(at: now) : nil)
+        let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, provesPrimary: carriesServerTime, receive: receive)
         pending.append(command)
         commandsSent += 1
-        unsent += 1
+        unsentCount += 1
         if nextExpiry.map({ command.deadline < $0 }) ?? true { nextExpiry = command.deadline }
     }
 
     /// Clears `outgoing` after it was sent.
     func clearOutgoing() {
         outgoing.clear()
-        unsent = 0
+        unsentCount = 0
     }
 
     // MARK: Receiving

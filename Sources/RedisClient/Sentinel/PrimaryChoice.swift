@@ -45,7 +45,7 @@ package struct PrimaryChoice: Sendable {
     /// The number of answers required for the first primary.
     package var majority: Int { sentinels / 2 + 1 }
     /// The number of Sentinels that answer.
-    package var answering: Int { answers.count }
+    package var answeringCount: Int { answers.count }
 
     /// Applies the answer of a Sentinel.
     /// - Parameters:

@@ -77,7 +77,7 @@ package final class PrimaryDirectory {
     /// The largest number of replicas that a Sentinel reports, or `nil` if no Sentinel has answered.
     package var replicas: Int? { sentinels.lazy.compactMap(\.replicas).max() }
     /// The number of Sentinels that answer.
-    package var answering: Int { choice.answering }
+    package var answeringCount: Int { choice.answeringCount }
 
     private func planCheck() {
         check = environment.eventLoop.assumeIsolated().scheduleTask(in: Self.checkInterval) { [weak self] in
@@ -91,7 +91,7 @@ package final class PrimaryDirectory {
         guard case .success(let named) = answer else {
             choice.lost(number)
             // Notify the waiting followers once, so that they report the error. They retry by themselves.
-            if choice.primary == nil, isMajorityUnreachable, !wasMajorityUnreachable { followers.notify { $0.dialAgain() } }
+            if choice.primary == nil, isMajorityUnreachable, !wasMajorityUnreachable { followers.notify { $0.redial() } }
             wasMajorityUnreachable = isMajorityUnreachable
             return
         }
@@ -101,7 +101,7 @@ package final class PrimaryDirectory {
         case .found(let primary):
             nextFormerPrimaryLogAt = environment.eventLoop.now + Self.failoverPropagationTime
             environment.logger.log(.primaryFound, fields(of: primary))
-            followers.notify { $0.dialAgain() }
+            followers.notify { $0.redial() }
         case .moved(let former, let primary): move(from: former, to: primary)
         case .former(let former): logFormerPrimary(former, namedBy: number)
         }
@@ -115,7 +115,7 @@ package final class PrimaryDirectory {
         nextFormerPrimaryLogAt = environment.eventLoop.now + Self.failoverPropagationTime
         switching = (switching?.from ?? former, environment.eventLoop.now)
         let reason = RedisError(.answerLost, "\(primary.address) is now the primary, and \(former.address) is no longer")
-        followers.notify { $0.leave(because: reason) }
+        followers.notify { $0.reconnect(because: reason) }
     }
 
     private func logFormerPrimary(_ former: PrimaryChoice.Primary, namedBy number: Int) {
@@ -142,16 +142,16 @@ extension PrimaryDirectory: RedisDirectory {
         guard isMajorityUnreachable else { return nil }
         throw RedisError(
             .connectionFailed,
-            "too few Sentinels report the primary \(settings.primary) (\(choice.answering) of \(sentinels.count), \(choice.majority) required): "
+            "too few Sentinels report the primary \(settings.primary) (\(choice.answeringCount) of \(sentinels.count), \(choice.majority) required): "
                 + (sentinels.lazy.compactMap(\.failure).first?.message ?? "the others do not answer"))
     }
 
     func add(_ follower: any RedisDirectoryFollower) { followers.add(follower) }
     func remove(_ follower: any RedisDirectoryFollower) { followers.remove(follower) }
 
-    func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival) {
-        followers.reached(follower, arrival)
-        guard let (former, since) = switching, followers.isSettled else { return }
+    func reached(_ follower: any RedisDirectoryFollower, _ dialedServer: DialedServer) {
+        followers.reached(follower, dialedServer)
+        guard let (former, since) = switching, followers.isUpOrIdle else { return }
         switching = nil
         let duration = environment.eventLoop.now - since
         lastSwitch = .nanoseconds(duration.nanoseconds)
@@ -162,8 +162,8 @@ extension PrimaryDirectory: RedisDirectory {
     }
 
     /// Asks the Sentinels immediately whether there is another primary.
-    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
-        followers.lost(follower, because: error, at: arrival)
+    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer) {
+        followers.lost(follower, because: error, at: dialedServer)
         for sentinel in sentinels { sentinel.ask() }
     }
 }

@@ -46,7 +46,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Whether the command was certainly not run and may succeed when sent again later.
-    package var isPostponement: Bool {
+    package var isRetryable: Bool {
         switch code {
         case .notConnected: true
         case .server(let condition): condition.isRedirection

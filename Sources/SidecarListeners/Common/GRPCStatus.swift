@@ -26,7 +26,7 @@ package enum GRPCStatus: Int {
         }
     }
 
-    static func isSpoken(in contentType: String?) -> Bool { contentType?.lowercased().hasPrefix("application/grpc") ?? false }
+    static func isUsed(in contentType: String?) -> Bool { contentType?.lowercased().hasPrefix("application/grpc") ?? false }
 
     /// Returns a message in the encoding of the protocol (gRPC over HTTP2, "Responses").
     static func encoded(_ message: String) -> String {

@@ -11,9 +11,9 @@ package enum JSONValue: Codable, Hashable, Sendable {
     case list([JSONValue])
     case object([String: JSONValue])
 
-    /// Reads a document that is nested at most `deepest` levels deep. A deeper document is rejected before
+    /// Reads a document that is nested at most `maximumDepth` levels deep. A deeper document is rejected before
     /// anything is decoded, because the time to decode a value grows with its depth. O(n).
-    package init(reading document: some Collection<UInt8>, deepest: Int) throws {
+    package init(reading document: some Collection<UInt8>, maximumDepth: Int) throws {
         if let object = PlainObject.members(of: document) {
             self = .object(object)
             return
@@ -31,9 +31,9 @@ package enum JSONValue: Codable, Hashable, Sendable {
             case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
             default: break
             }
-            guard depth <= deepest else {
+            guard depth <= maximumDepth else {
                 throw DecodingError.dataCorrupted(
-                    .init(codingPath: [], debugDescription: "nested deeper than \(deepest) levels"))
+                    .init(codingPath: [], debugDescription: "nested deeper than \(maximumDepth) levels"))
             }
         }
         self = try JSONDecoder().decode(JSONValue.self, from: Data(document))

@@ -38,7 +38,7 @@ struct ProtobufReader {
 
     /// Skips the value after a tag.
     /// - Returns: whether the value was complete.
-    mutating func skip(behind tag: UInt64) -> Bool {
+    mutating func skip(after tag: UInt64) -> Bool {
         switch tag & 7 {
         case 0: return varint() != nil
         case 1: position += 8
@@ -59,7 +59,7 @@ struct ProtobufReader {
             switch tag & 7 {
             case 3: depth += 1
             case 4: depth -= 1
-            default: guard skip(behind: tag) else { return false }
+            default: guard skip(after: tag) else { return false }
             }
         }
         return true
@@ -84,7 +84,7 @@ extension ByteBuffer {
                 continue
             }
             if isNext, path.count == 1 { count += 1 }
-            guard reader.skip(behind: tag) else { break }
+            guard reader.skip(after: tag) else { break }
         }
         return count
     }

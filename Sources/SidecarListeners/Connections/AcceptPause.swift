@@ -48,7 +48,7 @@ extension EventLoop {
 
     /// Waits until a listener's connections have closed, for at most 5 seconds. They close once they are answered; the
     /// end of the process closes the others.
-    func untilEmpty(_ isEmpty: @escaping @Sendable () -> Bool) async throws {
+    func waitUntilEmpty(_ isEmpty: @escaping @Sendable () -> Bool) async throws {
         let done = makePromise(of: Void.self)
         // Polling suffices: it runs only during shutdown, for 5 seconds at most.
         scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20), notifying: nil) { task in

@@ -17,7 +17,7 @@ package final class ConnectionSlices {
     /// The pending work, in order. A connection has at most one piece for itself and one for each of its streams.
     private var pending: Deque<() -> Void> = []
     private var isQueued = false
-    var hasWorkLeft: Bool { !pending.isEmpty }
+    var hasPendingWork: Bool { !pending.isEmpty }
     /// Called at the end of each slice, for work that is worth batching: flushing to the socket.
     var beforeEnd: (() -> Void)?
 
@@ -32,7 +32,7 @@ package final class ConnectionSlices {
     func begin() -> Bool { pending.isEmpty && scheduler.begin(self) }
 
     /// Whether the current slice may continue.
-    package var mayGoOn: Bool { scheduler.mayGoOn(self) }
+    package var mayContinue: Bool { scheduler.mayContinue(self) }
 
     /// Whether the slice may begin more work. The first piece does not read the clock.
     var mayBeginWork: Bool { scheduler.mayBeginWork(self) }
@@ -64,7 +64,7 @@ package final class ConnectionSlices {
     /// Writes to the socket in a later slice.
     func writeLater(_ write: @escaping () -> Void) { later(charging: Self.costOfWrite, write) }
 
-    private var mayUseSocket: Bool { isRunning || pending.isEmpty && scheduler.mayGoFirst(self) }
+    private var mayUseSocket: Bool { isRunning || pending.isEmpty && scheduler.mayRunNow(self) }
 
     private func later(charging time: TimeAmount, _ work: @escaping () -> Void) {
         later { [self] in
@@ -73,7 +73,7 @@ package final class ConnectionSlices {
         }
     }
 
-    /// Schedules work for a later slice, behind all pending work. The work may check `mayGoOn` and call `later`
+    /// Schedules work for a later slice, behind all pending work. The work may check `mayContinue` and call `later`
     /// again.
     package func later(_ work: @escaping () -> Void) {
         pending.append(work)
@@ -89,13 +89,13 @@ package final class ConnectionSlices {
         scheduler.wait(self)
     }
 
-    func goOn() {
+    func runPending() {
         // The connection queues again afterwards, according to its load at that time.
         var remaining = pending.count
         while remaining > 0, let work = pending.popFirst() {
             remaining -= 1
             work()
-            guard mayGoOn else { break }
+            guard mayContinue else { break }
         }
         scheduler.end(self)
         isQueued = false

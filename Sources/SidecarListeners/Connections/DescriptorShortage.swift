@@ -16,8 +16,8 @@ final class DescriptorShortage: Sendable {
         self.logger = logger
     }
 
-    func noted() {
-        guard let times = Self.logLimiter.happened() else { return }
+    func record() {
+        guard let times = Self.logLimiter.recordOccurrence() else { return }
         logger.log(
             .noDescriptors, ["door": listener, "bound": OpenFileLimit.current.map { "\($0)" } ?? "unknown", "times": "\(times)"])
     }
@@ -26,7 +26,7 @@ final class DescriptorShortage: Sendable {
 extension Channel {
     /// Whether this connection has one of the last descriptors, which are reserved for health checks, files and
     /// libraries.
-    var isFromReserve: Bool {
+    var usesReservedDescriptor: Bool {
         let descriptor = try? pipeline.syncOperations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) { $0 }
         return descriptor.map(OpenFileLimit.isReserved) ?? false
     }

@@ -40,7 +40,7 @@ package final class ListenerCertificate: Sendable {
     /// Returns the names of the current certificate that are missing from the one in these settings.
     package func namesLost(with settings: TLSSettings) -> [String] {
         guard let now = facts.withLockedValue({ $0 }), let new = CertificateFacts(file: settings.certificate) else { return [] }
-        return new.names(lackingFrom: now)
+        return new.names(missingComparedTo: now)
     }
 
     private static func contexts(_ settings: TLSSettings) throws(SidecarError) -> Contexts {
@@ -63,7 +63,7 @@ package final class ListenerCertificate: Sendable {
 
 extension Channel {
     /// Closes the connection without a TLS close, which would wait for the client.
-    func closeAtOnce() {
+    func closeImmediately() {
         if let tls = try? pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self) {
             tls.close(promise: nil)
         } else {

@@ -13,7 +13,7 @@ final class LogRateLimiter: Sendable {
     private let state = NIOLockedValueBox(State())
 
     /// Returns the number of occurrences before this one that were not logged; `nil` if no line is due.
-    func happened(now: NIODeadline = .now()) -> Int? {
+    func recordOccurrence(now: NIODeadline = .now()) -> Int? {
         state.withLockedValue { state -> Int? in
             state.unlogged += 1
             guard now >= state.next else { return nil }

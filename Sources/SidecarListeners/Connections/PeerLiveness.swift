@@ -21,7 +21,7 @@ enum PeerLiveness {
 
     /// Returns whether an error means that the peer is unreachable. It may still be running behind a failed network:
     /// when a process ends, its operating system closes or resets the connection.
-    static func isSilence(_ error: any Error) -> Bool {
+    static func indicatesUnreachablePeer(_ error: any Error) -> Bool {
         guard let code = (error as? IOError)?.errnoCode else { return false }
         return [ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN].contains(code)
     }

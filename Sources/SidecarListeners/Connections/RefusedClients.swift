@@ -29,7 +29,7 @@ final class RefusedClients: Sendable {
     /// - Parameter error: the cause in words; `nil` if the reason is enough.
     func refused(from address: SocketAddress?, error: @autoclosure () -> String? = nil) {
         counter.increment()
-        guard let times = logLimiter.happened() else { return }
+        guard let times = logLimiter.recordOccurrence() else { return }
         var fields = ["door": listener.rawValue, "from": address?.ipAddress ?? "this host", "times": "\(times)"]
         fields["error"] = error()
         switch reason {

@@ -80,13 +80,13 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func forward(_ context: ChannelHandlerContext) {
         repeat {
-            guard let next = buffered.readSlice(length: lengthOfNext()) else { break }
+            guard let next = buffered.readSlice(length: lengthOfNextPart()) else { break }
             forward(next, wrapInboundOut(next), context)
             guard self.context != nil else { return }
             // Streams deliver their reads on `channelReadComplete`.
             if hasFrames { context.fireChannelReadComplete() }
             guard self.context != nil else { return }
-        } while buffered.readableBytes > 0 && slices.mayGoOn
+        } while buffered.readableBytes > 0 && slices.mayContinue
         if buffered.readableBytes > 0 { resumeLater() } else { buffered = ByteBuffer() }
     }
 
@@ -95,12 +95,12 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
         fields.read(bytes) { context.fireChannelRead(data) }
     }
 
-    private func lengthOfNext() -> Int {
+    private func lengthOfNextPart() -> Int {
         let limit = piece.rawValue
         // The client gets no further answers, so everything is dropped.
         guard !isOutputClosed else { return buffered.readableBytes }
         guard frames != nil else { return min(limit, buffered.readableBytes) }
-        return buffered.withUnsafeReadableBytes { frames?.lengthOfNext($0, about: limit) ?? limit }
+        return buffered.withUnsafeReadableBytes { frames?.lengthOfNextPart($0, targetLength: limit) ?? limit }
     }
 
     private func resumeLater() {

@@ -58,17 +58,17 @@ package final class SliceScheduler {
             // The slice was left open because its connection closed within it.
             end(current)
         }
-        guard mayGoFirst(slices) else { return false }
+        guard mayRunNow(slices) else { return false }
         current = slices
         budget.begin(now: clock())
         isFresh = true
         return true
     }
 
-    func mayGoOn(_ slices: ConnectionSlices) -> Bool { current === slices && budget.mayGoOn(now: clock()) }
+    func mayContinue(_ slices: ConnectionSlices) -> Bool { current === slices && budget.mayContinue(now: clock()) }
 
     func mayBeginWork(_ slices: ConnectionSlices) -> Bool {
-        guard isFresh, current === slices else { return mayGoOn(slices) }
+        guard isFresh, current === slices else { return mayContinue(slices) }
         isFresh = false
         return true
     }
@@ -78,7 +78,7 @@ package final class SliceScheduler {
         slices.beforeEnd?()
         current = nil
         // A busy client stays busy if its slice ended early because the tick did.
-        slices.isHeavy = budget.end(now: clock()) || slices.isHeavy && slices.hasWorkLeft
+        slices.isHeavy = budget.end(now: clock()) || slices.isHeavy && slices.hasPendingWork
         scheduleTickIfSpent()
     }
 
@@ -89,8 +89,8 @@ package final class SliceScheduler {
 
     /// Whether the connection may run now: there is time, it is not busy, and no other connection of its client is
     /// waiting.
-    func mayGoFirst(_ slices: ConnectionSlices) -> Bool {
-        budget.hasRoom && !slices.isHeavy && (light.isEmpty || !light.isWaiting(slices.clientKey))
+    func mayRunNow(_ slices: ConnectionSlices) -> Bool {
+        budget.hasTimeLeft && !slices.isHeavy && (light.isEmpty || !light.isWaiting(slices.clientKey))
     }
 
     /// Returns whether a read may begin now, and counts it.
@@ -119,11 +119,11 @@ package final class SliceScheduler {
         if let current { end(current) }
         var hasRunHeavy = false
         var owed = min(light.keyCount, Self.keysPerTick)
-        while budget.hasRoom || owed > 0, let slices = light.popFirst() {
+        while budget.hasTimeLeft || owed > 0, let slices = light.popFirst() {
             owed -= 1
             run(slices)
         }
-        while budget.hasRoom || !hasRunHeavy, let slices = heavy.popFirst() {
+        while budget.hasTimeLeft || !hasRunHeavy, let slices = heavy.popFirst() {
             hasRunHeavy = true
             run(slices)
         }
@@ -152,7 +152,7 @@ package final class SliceScheduler {
         current = slices
         budget.begin(now: clock())
         isFresh = false
-        slices.goOn()
+        slices.runPending()
     }
 }
 

@@ -7,12 +7,12 @@ protocol TimedConnection: ChannelInboundHandler {
     var context: ChannelHandlerContext? { get set }
     var alarm: LazyAlarm? { get set }
     /// The time by which the client must have agreed on TLS and sent its first request.
-    var firstRequestBy: NIODeadline { get }
+    var firstRequestDeadline: NIODeadline { get }
 
     /// Called when the alarm's deadline has passed.
     func deadlineReached()
     /// Called once, when the connection has ended.
-    func hasEnded()
+    func connectionEnded()
 }
 
 extension TimedConnection {
@@ -20,7 +20,7 @@ extension TimedConnection {
         self.context = context
         let alarm = LazyAlarm(on: context.eventLoop) { [self] in deadlineReached() }
         self.alarm = alarm
-        alarm.set(firstRequestBy)
+        alarm.set(firstRequestDeadline)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) { end() }
@@ -35,9 +35,9 @@ extension TimedConnection {
         context = nil
         alarm?.cancel()
         alarm = nil
-        hasEnded()
+        connectionEnded()
     }
 
     /// Closes the connection of an unauthenticated client to free capacity.
-    func evict() { context?.channel.closeAtOnce() }
+    func evict() { context?.channel.closeImmediately() }
 }

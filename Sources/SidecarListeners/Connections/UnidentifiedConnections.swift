@@ -8,21 +8,21 @@ struct UnidentifiedConnections<Connection: AnyObject> {
     static var grace: Int64 { 250_000_000 }
 
     /// The maximum number of unknown connections; `nil` if only the listener's limit applies.
-    private let most: Int?
+    private let limit: Int?
     /// The waiting connections by order of arrival; clients that have become known leave gaps.
     private var waiting: [Int: (connection: Connection, since: Int64)] = [:]
     private var numbers: [ObjectIdentifier: Int] = [:]
     private var oldest = 0
     private var next = 0
 
-    init(most: Int?) {
-        self.most = most
+    init(limit: Int?) {
+        self.limit = limit
     }
 
     var count: Int { waiting.count }
 
-    /// Whether more connections are waiting than `most` allows.
-    var areTooMany: Bool { most.map { count > $0 } ?? false }
+    /// Whether more connections are waiting than `limit` allows.
+    var isOverLimit: Bool { limit.map { count > $0 } ?? false }
 
     /// - Parameter now: the uptime, in nanoseconds.
     mutating func add(_ connection: Connection, now: Int64) {
@@ -42,7 +42,7 @@ struct UnidentifiedConnections<Connection: AnyObject> {
     /// none to evict. Amortized O(1).
     mutating func makeRoom(now: Int64) -> Connection? {
         while oldest < next, waiting[oldest] == nil { oldest += 1 }
-        guard let (connection, since) = waiting[oldest], areTooMany || now - since >= Self.grace else { return nil }
+        guard let (connection, since) = waiting[oldest], isOverLimit || now - since >= Self.grace else { return nil }
         remove(connection)
         return connection
     }

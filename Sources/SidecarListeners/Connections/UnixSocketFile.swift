@@ -40,7 +40,7 @@ struct UnixSocketFile {
         let descriptor = try checked(socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0), "socket")
         do {
             // The file inherits the socket's permissions, so the umask, which is process-wide, need not change.
-            _ = try checked(fchmod(descriptor, mode_t(SocketMode.own.bits)), "fchmod")
+            _ = try checked(fchmod(descriptor, mode_t(SocketMode.ownerOnly.bits)), "fchmod")
             let address = try SocketAddress(unixDomainSocketPath: temporaryPath)
             _ = try checked(address.withSockAddr { Glibc.bind(descriptor, $0, socklen_t($1)) }, "bind")
         } catch {
@@ -58,7 +58,7 @@ struct UnixSocketFile {
     /// Sets the permissions of the bound socket, and moves it to its path.
     func publish() throws(SidecarError) {
         if let group {
-            guard let number = UnixSocketSettings.groupNumber(of: group) else {
+            guard let number = UnixSocketSettings.groupID(of: group) else {
                 throw SidecarError("listen.unix_group \(group): no such group on this host")
             }
             guard lchown(temporaryPath, uid_t.max, number) == 0 else {
@@ -66,7 +66,7 @@ struct UnixSocketFile {
                 throw SidecarError("listen.unix_group \(group): \(String(cString: strerror(errno)))\(hint)")
             }
         }
-        let mode = mode ?? (group == nil ? .own : .ofGroup)
+        let mode = mode ?? (group == nil ? .ownerOnly : .ownerAndGroup)
         guard setMode(mode_t(mode.bits)) else {
             throw SidecarError("listen.unix_mode \(mode): \(String(cString: strerror(errno)))")
         }

@@ -7,7 +7,7 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
     typealias InboundOut = ByteBuffer
     typealias OutboundIn = ByteBuffer
 
-    private let patience: TimeAmount
+    private let unreadTimeout: TimeAmount
     private var isReadRequested = false
     /// Whether reading is paused.
     var isPaused: Bool { pauseTimer != nil }
@@ -15,9 +15,9 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
     private var context: ChannelHandlerContext?
     private var closeTimer: Scheduled<Void>?
 
-    /// Creates a gate. `patience` is the time for which a client may leave answers unread.
-    init(patience: TimeAmount) {
-        self.patience = patience
+    /// Creates a gate. `unreadTimeout` is the time for which a client may leave answers unread.
+    init(unreadTimeout: TimeAmount) {
+        self.unreadTimeout = unreadTimeout
     }
 
     /// Pauses reading for this time.
@@ -50,7 +50,7 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
         closeTimer?.cancel()
         closeTimer = nil
         if !context.channel.isWritable {
-            closeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: patience) { context.close(promise: nil) }
+            closeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: unreadTimeout) { context.close(promise: nil) }
         } else {
             readIfRequested(context)
         }

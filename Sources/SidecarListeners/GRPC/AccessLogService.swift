@@ -32,7 +32,7 @@ final class AccessLogService {
                 "/\(Self.name)/StreamAccessLogs", in: metrics,
                 handler: .stream { [self] call in
                     // Envoy then opens another stream, to this sidecar or to another.
-                    call.whenShuttingDown = { [unowned call] in call.answer(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse())
+                    call.onShutdown = { [unowned call] in call.answer(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse())
                     }
                     return Log(of: self, call)
                 })

@@ -116,13 +116,13 @@ final class AuthorizationService {
                         Self.denied(
                             .refused(
                                 reason, state, service: parameters.service, subject: parameters.subject, retryAfter: retryAfter,
-                                cause: calls.causeOfBreaker(ofService: parameters.service),
+                                cause: calls.breakerCause(ofService: parameters.service),
                                 limits: calls.definition(ofService: parameters.service)?.limits ?? [])))
                 case .failed(let error): Self.fail(call, error)
                 }
                 return true
             })
-        if let pending { call.whenGivenUp = { [calls] in calls.cancel(pending) } }
+        if let pending { call.onCancellation = { [calls] in calls.cancel(pending) } }
     }
 
     // MARK: Without a permit
@@ -139,7 +139,7 @@ final class AuthorizationService {
             completion: Completion { [calls] _, answer in
                 guard !call.isOver else { return false }
                 switch answer {
-                case .decided(let decision), .decidedAlike(let decision, _, _):
+                case .decided(let decision), .decidedBatch(let decision, _, _):
                     let fields = RateLimitFields(
                         decision, limits: calls.definition(ofService: name)?.limits ?? [], hasSubject: parameters.subject != nil)
                     guard decision.isTaken else {

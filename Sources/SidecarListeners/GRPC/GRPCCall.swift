@@ -20,21 +20,21 @@ final class GRPCCall {
     // State that the connection keeps per call.
     var received = ByteBuffer()
     /// The time at which the first part of an incomplete streamed message arrived; `nil` if there is none.
-    var partSince: NIODeadline?
+    var partialMessageSince: NIODeadline?
     /// The number of consecutive messages without content.
-    var silences = 0
+    var consecutiveEmptyMessages = 0
     /// Whether the client has sent the complete request.
-    var isRead = false
+    var isRequestComplete = false
     /// Whether the answer's headers are written.
-    var hasBegun = false
+    var hasSentHeaders = false
     /// Receives the messages of a streaming request.
     var reader: (any GRPCRequestStream)?
     /// The number of answer messages that are not sent yet.
     var unsent = 0
     /// Called if the client cancels the call or disconnects before it is over.
-    var whenGivenUp: (() -> Void)?
+    var onCancellation: (() -> Void)?
     /// Called if the sidecar shuts down before the call is over.
-    var whenShuttingDown: (() -> Void)?
+    var onShutdown: (() -> Void)?
 
     init(connection: GRPCConnection, stream: HTTP2StreamID, method: GRPCMethod, began: NIODeadline) {
         self.began = began
@@ -59,8 +59,8 @@ final class GRPCCall {
     func end() {
         isOver = true
         reader = nil
-        whenGivenUp = nil
-        whenShuttingDown = nil
+        onCancellation = nil
+        onShutdown = nil
     }
 }
 

@@ -16,7 +16,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// fewer answers.
     static let readLength = 512
     /// The maximum length of a message, in bytes.
-    static let longestMessage = 1 << 20
+    static let maximumMessageLength = 1 << 20
     /// The maximum total length of all incomplete messages, in bytes.
     static let maximumReceived = 4 << 20
     /// The maximum length of a message, in bytes, after which a call reuses its buffer.
@@ -35,7 +35,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     private let listener: GRPCListenerContext
     private let slices: ConnectionSlices
-    private let failureDetector = HTTP2ConnectionFailure()
+    private let failureDetector = HTTP2FailureDetector()
     var context: ChannelHandlerContext?
     /// The calls under way, by stream.
     private var calls: [HTTP2StreamID: GRPCCall] = [:]
@@ -52,7 +52,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private var isEnding = false
     /// The time at which the last call ended; `nil` if a call is under way, or before the first.
     private var idleSince: NIODeadline?
-    let firstRequestBy: NIODeadline
+    let firstRequestDeadline: NIODeadline
     /// The caller of the last accepted call; `nil` before the first.
     private var lastCaller: AccessControl.Caller?
     /// Whether frames have arrived. Then the handshake is complete, and a GOAWAY can be sent.
@@ -63,9 +63,9 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private init(listener: GRPCListenerContext, slices: ConnectionSlices) {
         self.listener = listener
         self.slices = slices
-        gate = UnreadAnswerGate(patience: listener.unreadTimeout)
+        gate = UnreadAnswerGate(unreadTimeout: listener.unreadTimeout)
         budget = FrameBudget(now: Int64(clamping: listener.now.uptimeNanoseconds))
-        firstRequestBy = listener.now + listener.firstRequestTimeout
+        firstRequestDeadline = listener.now + listener.firstRequestTimeout
     }
 
     /// The event loop's time, in nanoseconds.
@@ -74,7 +74,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private static let settings: HTTP2Settings = [
         HTTP2Setting(parameter: .maxConcurrentStreams, value: maximumStreams),
         HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPListenerContext.limits.maxHeaderListSize),
-        HTTP2Setting(parameter: .initialWindowSize, value: longestMessage + prefixLength),
+        HTTP2Setting(parameter: .initialWindowSize, value: maximumMessageLength + prefixLength),
     ]
 
     /// Installs the codec and this handler in the pipeline.
@@ -142,9 +142,9 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         let path = head.headers.first(name: ":path") ?? ""
         let method = listener.methods[path] ?? listener.unknownMethod
         let call = GRPCCall(connection: self, stream: id, method: method, began: listener.now)
-        call.isRead = head.endStream
+        call.isRequestComplete = head.endStream
         calls[id] = call
-        guard GRPCStatus.isSpoken(in: head.headers.first(name: "content-type")) else { return refuse(call, httpStatus: "415") }
+        guard GRPCStatus.isUsed(in: head.headers.first(name: "content-type")) else { return refuse(call, httpStatus: "415") }
         guard method !== listener.unknownMethod else { return call.fail(.unimplemented, "unknown method \(path)") }
         guard let caller = listener.caller(head.headers, from: context?.remoteAddress) else {
             return call.fail(.unauthenticated, "send an API key as authorization: Bearer KEY")
@@ -163,7 +163,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     private func message(_ bytes: ByteBuffer, _ id: HTTP2StreamID, isLast: Bool) {
         guard let call = calls[id] else { return }
-        if isLast { call.isRead = true }
+        if isLast { call.isRequestComplete = true }
         switch call.method.handler {
         case .message(let handle):
             var message = bytes
@@ -204,8 +204,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             return nil
         }
         let length = Int(buffered.getInteger(at: buffered.readerIndex + 1, as: UInt32.self) ?? 0)
-        guard length <= Self.longestMessage else {
-            call.fail(.resourceExhausted, "a message can have at most \(Self.longestMessage) bytes")
+        guard length <= Self.maximumMessageLength else {
+            call.fail(.resourceExhausted, "a message can have at most \(Self.maximumMessageLength) bytes")
             return nil
         }
         return length
@@ -217,9 +217,9 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             guard let length = messageLength(call.received, call) else { return }
             guard call.received.readableBytes >= Self.prefixLength + length else {
                 if call.received.readableBytes == 0 {
-                    call.partSince = nil
+                    call.partialMessageSince = nil
                 } else {
-                    call.partSince = call.partSince ?? listener.now
+                    call.partialMessageSince = call.partialMessageSince ?? listener.now
                 }
                 guard isLast else { return }
                 return call.received.readableBytes == 0
@@ -231,18 +231,18 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             // The bytes after a long message move to a new buffer. Otherwise each of many calls would retain a
             // mebibyte.
             if length > Self.maximumReusedLength { call.received = ByteBuffer(bytes: call.received.readableBytesView) }
-            call.partSince = nil
+            call.partialMessageSince = nil
             budget.spend(messageOf: length)
             guard !reader.received(message) else {
-                call.silences = 0
+                call.consecutiveEmptyMessages = 0
                 earn()
                 continue
             }
-            call.silences += 1
+            call.consecutiveEmptyMessages += 1
             budget.spend()
             // One read may carry thousands of such messages. The count keeps a call from failing because of what the
             // connection's other calls spent.
-            if call.silences >= Self.maximumEmptyMessages, budget.isSpent, budget.pause(now: clock) > 0 {
+            if call.consecutiveEmptyMessages >= Self.maximumEmptyMessages, budget.isSpent, budget.pause(now: clock) > 0 {
                 call.fail(.resourceExhausted, "too many of the call's messages carry no data")
             }
         }
@@ -305,8 +305,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             return false
         }
         buffer.setInteger(UInt32(buffer.readableBytes - Self.prefixLength), at: buffer.readerIndex + 1)
-        if !call.hasBegun {
-            call.hasBegun = true
+        if !call.hasSentHeaders {
+            call.hasSentHeaders = true
             write(.headers(.init(headers: Self.okHeaders)), call.stream)
         }
         write(.data(.init(data: .byteBuffer(buffer))), call.stream, written)
@@ -316,7 +316,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// Ends a call without an answer, or without a further message.
     func end(_ call: GRPCCall, _ status: GRPCStatus, _ message: String) {
         guard !call.isOver else { return }
-        var headers = call.hasBegun ? HPACKHeaders() : Self.okHeaders
+        var headers = call.hasSentHeaders ? HPACKHeaders() : Self.okHeaders
         headers.add(name: "grpc-status", value: "\(status.rawValue)")
         if !message.isEmpty { headers.add(name: "grpc-message", value: GRPCStatus.encoded(message)) }
         finish(call, headers)
@@ -333,7 +333,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// written; an earlier reset would discard them.
     private func finish(_ call: GRPCCall, _ fields: HPACKHeaders) {
         let last = HTTP2Frame.FramePayload.headers(.init(headers: fields, endStream: true))
-        guard !call.isRead, let context else { return write(last, call.stream) }
+        guard !call.isRequestComplete, let context else { return write(last, call.stream) }
         let written = context.eventLoop.makePromise(of: Void.self)
         written.futureResult.assumeIsolated().whenSuccess { [self, stream = call.stream] in write(.rstStream(.noError), stream) }
         write(last, call.stream, written)
@@ -387,7 +387,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     private func cancel(_ call: GRPCCall) {
         guard !call.isOver else { return }
-        call.whenGivenUp?()
+        call.onCancellation?()
         call.method.counters.answered(.cancelled, in: listener.now - call.began)
         remove(call)
     }
@@ -399,10 +399,11 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         }
         let now = listener.now
         // A GOAWAY waits for the end of the handshake, which may never come.
-        if lastCaller == nil, firstRequestBy <= now { return hasReceivedFrames ? closeAfterFlush() : evict() }
+        if lastCaller == nil, firstRequestDeadline <= now { return hasReceivedFrames ? closeAfterFlush() : evict() }
         if let idleSince, idleSince + listener.idleTimeout <= now { return closeAfterFlush() }
         let limit = now - Self.messageTimeout
-        for call in callsInOrder where !call.isRead && (call.reader == nil ? call.began : call.partSince ?? now) <= limit {
+        for call in callsInOrder
+        where !call.isRequestComplete && (call.reader == nil ? call.began : call.partialMessageSince ?? now) <= limit {
             call.fail(
                 .deadlineExceeded,
                 "the call's message did not arrive within \(Self.messageTimeout.nanoseconds / 1_000_000_000) seconds")
@@ -415,7 +416,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// its other calls.
     func endCalls(_ isRemoved: (AccessControl.Caller) -> Bool) {
         for call in callsInOrder where call.caller.map(isRemoved) ?? false {
-            call.whenGivenUp?()
+            call.onCancellation?()
             call.fail(.unauthenticated, "the API key was removed; send another one")
         }
         guard let lastCaller, isRemoved(lastCaller), !isShuttingDown else { return }
@@ -427,7 +428,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// Refuses new calls; those under way are answered.
     func shutDown() {
         isShuttingDown = true
-        for call in callsInOrder { call.whenShuttingDown?() }
+        for call in callsInOrder { call.onShutdown?() }
         if calls.isEmpty { return closeAfterFlush() }
         if let context { HTTP2Peer.sendGoAway(on: context, last: lastStream) }
     }
@@ -442,7 +443,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     // MARK: Channel
 
-    func hasEnded() {
+    func connectionEnded() {
         for call in callsInOrder { cancel(call) }
         listener.disconnected(self)
     }
@@ -462,6 +463,6 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if failureDetector.watchdogApplies(by: error) { context.close(promise: nil) }
+        if failureDetector.isConnectionEnded(by: error) { context.close(promise: nil) }
     }
 }

@@ -37,7 +37,7 @@ package final class GRPCListenerContext: ListenerContext {
         self.scheduler = scheduler
         self.maximumConnections = maximumConnections
         self.firstRequestTimeout = firstRequestTimeout
-        newcomers = UnidentifiedConnections(most: isTLS ? UnidentifiedConnections<GRPCConnection>.maximumWithTLS : nil)
+        newcomers = UnidentifiedConnections(limit: isTLS ? UnidentifiedConnections<GRPCConnection>.maximumWithTLS : nil)
         flushes = FlushQueue(eventLoop: eventLoop)
         refusedLogins = RefusedClients(.unknownKey, at: .grpc, logger: logger)
     }
@@ -46,17 +46,17 @@ package final class GRPCListenerContext: ListenerContext {
 
     var connectionCount: Int { connections.count }
 
-    package func serve(_ channel: any Channel, _ arrival: Arrival = Arrival()) throws {
+    package func serve(_ channel: any Channel, _ origin: ConnectionOrigin = ConnectionOrigin()) throws {
         if connections.count >= maximumConnections { makeRoom() }
         guard connections.count < maximumConnections else { return channel.close(promise: nil) }
         PeerLiveness.watch(channel)
         let slices = ConnectionSlices(scheduler)
-        try arrival.secure(channel, slices)
+        try origin.secure(channel, slices)
         let connection = try GRPCConnection.begin(on: channel, listener: self, slices: slices)
         lastNumber += 1
         connections[ObjectIdentifier(connection)] = (lastNumber, connection)
         newcomers.add(connection, now: scheduler.eventLoop.uptime)
-        if newcomers.areTooMany { makeRoom() }
+        if newcomers.isOverLimit { makeRoom() }
     }
 
     func makeRoom() {

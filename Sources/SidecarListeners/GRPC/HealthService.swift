@@ -42,8 +42,8 @@ final class HealthService {
         let status = status(of: request.service) ?? .serviceUnknown
         call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
         watches.append((call, request.service, status))
-        call.whenGivenUp = { [self, unowned call] in forget(call) }
-        call.whenShuttingDown = { [self, unowned call] in
+        call.onCancellation = { [self, unowned call] in forget(call) }
+        call.onShutdown = { [self, unowned call] in
             forget(call)
             call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = .notServing })
             call.failShuttingDown()

@@ -30,7 +30,7 @@ final class QuotaService {
             GRPCMethod(
                 "/\(Self.name)/StreamRateLimitQuotas", in: metrics,
                 handler: .stream { [self] call in
-                    call.whenShuttingDown = { [unowned call] in call.failShuttingDown() }
+                    call.onShutdown = { [unowned call] in call.failShuttingDown() }
                     return Stream(calls, call)
                 })
         ]
@@ -65,7 +65,7 @@ final class QuotaService {
             guard matchesDomain(reports) else {
                 call.fail(
                     .invalidArgument,
-                    "the domain is empty, longer than \(ResourceName.longest) bytes, or not the domain of the stream's first message"
+                    "the domain is empty, longer than \(ResourceName.maximumBytes) bytes, or not the domain of the stream's first message"
                 )
                 return nil
             }
@@ -76,7 +76,7 @@ final class QuotaService {
             guard reports.bucketQuotaUsages.allSatisfy({ Self.isWithinLimits($0.bucketID.bucket) }) else {
                 call.fail(
                     .invalidArgument,
-                    "a bucket can have at most \(DescriptorEntry.most) entries and \(QuotaService.maximumBucketSize) bytes in total"
+                    "a bucket can have at most \(DescriptorEntry.maximum) entries and \(QuotaService.maximumBucketSize) bytes in total"
                 )
                 return nil
             }
@@ -84,7 +84,7 @@ final class QuotaService {
         }
 
         private static func isWithinLimits(_ bucket: [String: String]) -> Bool {
-            bucket.count <= DescriptorEntry.most
+            bucket.count <= DescriptorEntry.maximum
                 && bucket.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count } <= QuotaService.maximumBucketSize
         }
 
@@ -94,7 +94,7 @@ final class QuotaService {
 
         private func matchesDomain(_ reports: Reports) -> Bool {
             session == nil
-                ? !reports.domain.isEmpty && reports.domain.utf8.count <= ResourceName.longest
+                ? !reports.domain.isEmpty && reports.domain.utf8.count <= ResourceName.maximumBytes
                 : reports.domain.isEmpty || reports.domain == domain
         }
 
@@ -103,7 +103,7 @@ final class QuotaService {
             domain = reports.domain
             // A client reports a new bucket immediately, so elapsed time means that its stream was reopened.
             let isReturning = reports.bucketQuotaUsages.contains { $0.timeElapsed.seconds > 0 }
-            session = calls.beginQuotas(
+            session = calls.beginQuotaSession(
                 domain: domain, address: call.connection.address, client: call.client, isReturning: isReturning
             ) { [weak call] actions in
                 guard let call, call.unsent < QuotaService.maximumUnsent else { return }
@@ -126,7 +126,7 @@ extension QuotaUsage {
 }
 
 extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse.BucketAction {
-    fileprivate init(_ assignment: QuotaAction.Of) {
+    fileprivate init(_ assignment: QuotaAction.Assignment) {
         self.init()
         for entry in assignment.bucket { bucketID.bucket[entry.key] = entry.value }
         guard assignment.action != .abandon else {

@@ -8,9 +8,9 @@ internal import SidecarTelemetry
 // Field numbers are those of `rls.proto`, and the output matches that of the generated types byte for byte.
 
 /// A `RateLimitRequest` in its usual form: a domain, hits, and descriptors with nothing but entries.
-package struct RateLimitQuestion: Equatable {
+package struct RateLimitQuery: Equatable {
     package let domain: String
-    package let asks: [DescriptorAsk]
+    package let requested: [RequestedDescriptor]
 
     /// Returns `nil` if the message has other fields or is invalid; then the generated type decodes it.
     package init?(plain message: ByteBuffer) {
@@ -18,42 +18,43 @@ package struct RateLimitQuestion: Equatable {
         self = query
     }
 
-    package init(domain: String, asks: [DescriptorAsk]) {
+    package init(domain: String, requested: [RequestedDescriptor]) {
         self.domain = domain
-        self.asks = asks
+        self.requested = requested
     }
 
-    private static func read(_ bytes: UnsafeRawBufferPointer) -> RateLimitQuestion? {
+    private static func read(_ bytes: UnsafeRawBufferPointer) -> RateLimitQuery? {
         var reader = ProtobufReader(bytes)
         var domain = ""
         var hits: UInt64 = 0
-        var asks: [DescriptorAsk] = []
+        var requested: [RequestedDescriptor] = []
         while !reader.isAtEnd {
             switch reader.varint() {
             case ProtobufTag.content(1):
                 guard let text = reader.text() else { return nil }
                 domain = text
             case ProtobufTag.content(2):
-                guard asks.count < RateLimitService.maximumDescriptors, let content = reader.content(),
+                guard requested.count < RateLimitService.maximumDescriptors, let content = reader.content(),
                     let entries = entries(content)
                 else { return nil }
-                asks.append(DescriptorAsk(entries: entries))
+                requested.append(RequestedDescriptor(entries: entries))
             case ProtobufTag.number(3):
                 guard let number = reader.varint() else { return nil }
                 hits = number
             default: return nil
             }
         }
-        guard !domain.isEmpty, !asks.isEmpty, hits <= UInt64(UInt32.max) else { return nil }
-        if hits > 1 { for index in asks.indices { asks[index].cost = Int64(hits) } }
-        return RateLimitQuestion(domain: domain, asks: asks)
+        guard !domain.isEmpty, !requested.isEmpty, hits <= UInt64(UInt32.max) else { return nil }
+        if hits > 1 { for index in requested.indices { requested[index].cost = Int64(hits) } }
+        return RateLimitQuery(domain: domain, requested: requested)
     }
 
     private static func entries(_ bytes: UnsafeRawBufferPointer) -> [DescriptorEntry]? {
         var reader = ProtobufReader(bytes)
         var entries: [DescriptorEntry] = []
         while !reader.isAtEnd {
-            guard reader.varint() == ProtobufTag.content(1), entries.count < DescriptorEntry.most, let content = reader.content(),
+            guard reader.varint() == ProtobufTag.content(1), entries.count < DescriptorEntry.maximum,
+                let content = reader.content(),
                 let entry = entry(content)
             else { return nil }
             entries.append(entry)

@@ -32,9 +32,9 @@ final class RateLimitService {
     }
 
     private func shouldRateLimit(_ call: GRPCCall, _ message: ByteBuffer) {
-        guard let query = RateLimitQuestion(plain: message) ?? Self.query(call, message) else { return }
+        guard let query = RateLimitQuery(plain: message) ?? Self.query(call, message) else { return }
         let isKnown = calls.decide(
-            query.domain, query.asks,
+            query.domain, query.requested,
             completion: Completion { _, decision in
                 switch decision {
                 case .decided(let decision): call.answer(RateLimitAnswer(decision))
@@ -49,48 +49,48 @@ final class RateLimitService {
             nextRefusalLogAt = call.connection.now + Self.logInterval
             logger.log(.domainUnknown, ["domain": Excerpt(query.domain).description])
         }
-        let statuses = query.asks.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
+        let statuses = query.requested.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
         call.answer(RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: statuses)))
     }
 
     /// Decodes a request; `nil` if it is invalid and the call has failed.
-    private static func query(_ call: GRPCCall, _ message: ByteBuffer) -> RateLimitQuestion? {
+    private static func query(_ call: GRPCCall, _ message: ByteBuffer) -> RateLimitQuery? {
         // Checked before the descriptors are decoded.
         let descriptors = message.countOfProtobufFields(2)
         guard descriptors <= maximumDescriptors else { return refuse(call, descriptors: descriptors) }
-        guard message.countOfProtobufFields(2, 1) <= maximumDescriptors * DescriptorEntry.most else {
-            return refuse(call, "a descriptor can have at most \(DescriptorEntry.most) entries")
+        guard message.countOfProtobufFields(2, 1) <= maximumDescriptors * DescriptorEntry.maximum else {
+            return refuse(call, "a descriptor can have at most \(DescriptorEntry.maximum) entries")
         }
         guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return nil }
         guard !request.domain.isEmpty else { return refuse(call, "the domain is empty") }
         guard !request.descriptors.isEmpty else { return refuse(call, descriptors: 0) }
-        var asks: [DescriptorAsk] = []
-        asks.reserveCapacity(request.descriptors.count)
+        var requested: [RequestedDescriptor] = []
+        requested.reserveCapacity(request.descriptors.count)
         for descriptor in request.descriptors {
-            guard descriptor.entries.count <= DescriptorEntry.most else {
+            guard descriptor.entries.count <= DescriptorEntry.maximum else {
                 return refuse(
-                    call, "a descriptor can have at most \(DescriptorEntry.most) entries, got \(descriptor.entries.count)")
+                    call, "a descriptor can have at most \(DescriptorEntry.maximum) entries, got \(descriptor.entries.count)")
             }
-            guard let ask = DescriptorAsk(descriptor, hits: request.hitsAddend) else {
+            guard let ask = RequestedDescriptor(descriptor, hits: request.hitsAddend) else {
                 return refuse(
                     call, "hits can be at most \(LimitRequest.costs.upperBound), and a limit's unit must be second to year")
             }
-            asks.append(ask)
+            requested.append(ask)
         }
-        return RateLimitQuestion(domain: request.domain, asks: asks)
+        return RateLimitQuery(domain: request.domain, requested: requested)
     }
 
-    private static func refuse(_ call: GRPCCall, descriptors: Int) -> RateLimitQuestion? {
+    private static func refuse(_ call: GRPCCall, descriptors: Int) -> RateLimitQuery? {
         refuse(call, "expected 1 to \(maximumDescriptors) descriptors, got \(descriptors)")
     }
 
-    private static func refuse(_ call: GRPCCall, _ reason: String) -> RateLimitQuestion? {
+    private static func refuse(_ call: GRPCCall, _ reason: String) -> RateLimitQuery? {
         call.fail(.invalidArgument, reason)
         return nil
     }
 }
 
-extension DescriptorAsk {
+extension RequestedDescriptor {
     /// Returns `nil` if the cost is too high or the limit has no known unit.
     package init?(_ descriptor: Envoy_Extensions_Common_Ratelimit_V3_RateLimitDescriptor, hits: UInt32) {
         let cost = descriptor.hasHitsAddend ? descriptor.hitsAddend.value : UInt64(max(1, hits))

@@ -23,7 +23,7 @@ struct CheckRoutes {
         let subject = try Self.singleValue(
             of: call.header(HTTPCall.subjectField), HTTPCall.subjectField, query.text("subject"), "subject"
         )
-        .map { try ResourceName($0, what: "subject").text }
+        .map { try ResourceName($0, parameter: "subject").text }
         let cost = try Self.cost(Self.singleValue(of: call.header(Self.costField), Self.costField, query.text("cost"), "cost"))
         let calls = coordinator.callsOnEventLoop()
         let reference = try calls.service(service).get()
@@ -45,9 +45,9 @@ struct CheckRoutes {
     static func refusal(
         by calls: CoordinatorCalls, of reference: ServiceReference, named service: String, now: Instant
     ) -> HTTPProblem? {
-        guard let (state, retryAfter) = calls.refusalByBreaker(of: reference, now: now) else { return nil }
+        guard let (state, retryAfter) = calls.breakerRefusal(of: reference, now: now) else { return nil }
         var problem = HTTPProblem.refused(.open, state, service: service, retryAfter: retryAfter)
-        problem.members["cause"] = .text(calls.causeOfBreaker(ofService: service))
+        problem.members["cause"] = .text(calls.breakerCause(ofService: service))
         return problem
     }
 

@@ -25,7 +25,7 @@ struct DomainRoutes {
             domain: call.parameter("domain"), descriptor: descriptor,
             completion: Completion { _, answer in
                 switch answer {
-                case .decided(let decision), .decidedAlike(let decision, _, _):
+                case .decided(let decision), .decidedBatch(let decision, _, _):
                     reply(.object(decision.members))
                 case .failed(let error): reply.fail(error)
                 }

@@ -14,7 +14,7 @@ struct EventRoutes {
         let stream = ServerSentEvents(call: call)
         // Subscribes before the answer begins: a client that has seen the answer's head misses no event.
         let signals = ServerSentEvents.signals(for: EventMessage.self)
-        let registration = coordinator.events.json.subscribe(into: signals) { .news($0) }
+        let registration = coordinator.events.json.subscribe(into: signals) { .event($0) }
         var answer = ServerSentEvents.answer(.ok)
         answer.ifUndelivered = { registration.end() }
         answer.body = .stream { writer in

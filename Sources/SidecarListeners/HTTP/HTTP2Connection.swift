@@ -25,8 +25,8 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     let slotKind: HTTPListenerContext.SlotKind
     /// The slices that all streams share.
     let slices: ConnectionSlices
-    let firstRequestBy: NIODeadline
-    private let failureDetector = HTTP2ConnectionFailure()
+    let firstRequestDeadline: NIODeadline
+    private let failureDetector = HTTP2FailureDetector()
     var context: ChannelHandlerContext?
     var alarm: LazyAlarm?
     private var streams: [ObjectIdentifier: HTTPConnection] = [:]
@@ -40,23 +40,24 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
 
     private init(
         listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices,
-        firstRequestBy: NIODeadline
+        firstRequestDeadline: NIODeadline
     ) {
         self.listener = listener
         self.slotKind = slotKind
         self.slices = slices
-        self.firstRequestBy = firstRequestBy
+        self.firstRequestDeadline = firstRequestDeadline
     }
 
     /// Installs the HTTP/2 handlers and this one in a connection's pipeline.
-    static func onConnection(
+    static func installOnConnection(
         _ channel: any Channel, listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices,
-        firstRequestBy: NIODeadline
+        firstRequestDeadline: NIODeadline
     ) throws -> HTTP2Connection {
-        let connection = HTTP2Connection(listener: listener, slotKind: slotKind, slices: slices, firstRequestBy: firstRequestBy)
+        let connection = HTTP2Connection(
+            listener: listener, slotKind: slotKind, slices: slices, firstRequestDeadline: firstRequestDeadline)
         let boundSelf = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandlers(UnreadAnswerGate(patience: listener.idleTimeout), SliceGate(slices, .http2))
+        try pipeline.addHandlers(UnreadAnswerGate(unreadTimeout: listener.idleTimeout), SliceGate(slices, .http2))
         // The async configuration is the only one that accepts a delegate for written frames. Its sequence of streams
         // is unused.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
@@ -75,10 +76,10 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
 
     private func serve(_ channel: any Channel) throws {
         if let id = try channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) { lastStream = max(lastStream, id) }
-        let slotKind = slotKind == .kept ? .kept : listener.streamBegins()
+        let slotKind = slotKind == .reserved ? .reserved : listener.streamBegins()
         let stream = HTTPConnection(
             listener: listener, slotKind: slotKind, slices: slices, parent: self,
-            firstRequestBy: listener.now + listener.firstRequestTimeout(at: slotKind))
+            firstRequestDeadline: listener.now + listener.firstRequestTimeout(at: slotKind))
         try channel.pipeline.syncOperations.addHandlers(
             HTTP2EndOfStream(), HTTP2RequestHost(), HTTP2FramePayloadToHTTP1ServerCodec(), stream)
         streams[ObjectIdentifier(stream)] = stream
@@ -91,7 +92,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         if slotKind == .ordinary { listener.streamEnded() }
         guard streams.isEmpty else { return }
         if isShuttingDown { return closeAfterFlush() }
-        alarm?.set(listener.now + (slotKind == .kept ? Self.reserveIdleTimeout : listener.idleTimeout))
+        alarm?.set(listener.now + (slotKind == .reserved ? Self.reserveIdleTimeout : listener.idleTimeout))
     }
 
     /// Notes that a request on a stream was accepted.
@@ -121,16 +122,16 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
 
     /// Closes the connection of a client that has left. Requests that wait for a slice are executed first.
     private func closeAfterSlices() {
-        closesAfterSlices = streams.values.contains { $0.isTurnAwaited }
+        closesAfterSlices = streams.values.contains { $0.isSliceAwaited }
         if !closesAfterSlices { close() }
     }
 
     /// Called when a stream has used the slice that it waited for.
-    func turnIsOver() { if closesAfterSlices { closeAfterSlices() } }
+    func sliceUsed() { if closesAfterSlices { closeAfterSlices() } }
 
     // MARK: Channel
 
-    func hasEnded() { listener.disconnected(self) }
+    func connectionEnded() { listener.disconnected(self) }
 
     /// Called when the connection's deadline has passed.
     func deadlineReached() { if isShuttingDown { close() } else { shutDown() } }
@@ -144,8 +145,8 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if PeerLiveness.isSilence(error) { for stream in streams.values { stream.fallSilent() } }
-        if failureDetector.watchdogApplies(by: error) { closeAfterSlices() }
+        if PeerLiveness.indicatesUnreachablePeer(error) { for stream in streams.values { stream.markUnreachable() } }
+        if failureDetector.isConnectionEnded(by: error) { closeAfterSlices() }
     }
 }
 

@@ -40,7 +40,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private let slices: ConnectionSlices
     /// The HTTP/2 connection that this is a stream of; `nil` for an HTTP/1.1 connection.
     private let parent: HTTP2Connection?
-    let firstRequestBy: NIODeadline
+    let firstRequestDeadline: NIODeadline
     private let fields: FieldBytes
     let writer: ResponseWriter
     private let peer = PeerPresence()
@@ -67,7 +67,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     /// - Parameter parent: the HTTP/2 connection that this is a stream of; `nil` for an HTTP/1.1 connection.
     init(
         listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices, parent: HTTP2Connection?,
-        firstRequestBy: NIODeadline
+        firstRequestDeadline: NIODeadline
     ) {
         self.listener = listener
         self.slotKind = slotKind
@@ -76,16 +76,16 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         fields = FieldBytes(isHTTP2: parent != nil)
         writer = ResponseWriter(isHTTP2: parent != nil)
         machine = Machine(parent == nil ? .connection : .stream)
-        self.firstRequestBy = firstRequestBy
+        self.firstRequestDeadline = firstRequestDeadline
     }
 
     /// Installs the codec and this handler in a connection's pipeline.
-    static func onConnection(
+    static func installOnConnection(
         _ channel: any Channel, listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices,
-        firstRequestBy: NIODeadline
+        firstRequestDeadline: NIODeadline
     ) throws -> HTTPConnection {
         let connection = HTTPConnection(
-            listener: listener, slotKind: slotKind, slices: slices, parent: nil, firstRequestBy: firstRequestBy)
+            listener: listener, slotKind: slotKind, slices: slices, parent: nil, firstRequestDeadline: firstRequestDeadline)
         let pipeline = channel.pipeline.syncOperations
         let decoder = HTTPRequestDecoder(
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop,
@@ -98,7 +98,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     var date: String { listener.date.now() }
 
-    var isTurnAwaited: Bool { machine.isTurnAwaited }
+    var isSliceAwaited: Bool { machine.isSliceAwaited }
 
     private var isWritable: Bool { context?.channel.isWritable ?? false }
 
@@ -113,7 +113,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
             (reply, relay) = (nil, nil)
             extend()
             takeWaiting()
-        case .dropRest:
+        case .dropRemainder:
             (request, relay) = (nil, nil)
             extend()
             readIfAllowed()
@@ -124,12 +124,12 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         case .closeOutput: if !listener.isTLS { context?.close(mode: .output, promise: nil) }
         case .reset: context?.triggerUserOutboundEvent(HTTP2EndOfStream.Unread(), promise: nil)
         case .leave:
-            clientHasLeft()
+            clientDisconnected()
             perform(machine.close())
-        case .reportDeparture: reply?.clientHasLeft()
+        case .reportDeparture: reply?.clientDisconnected()
         case .reportWritability: relay?.writabilityChanged(isWritable)
         case .reportAlarm: relay?.alarm()
-        case .breakRequest: if let problem { reply?.requestIsBroken(problem) }
+        case .abortRequest: if let problem { reply?.abort(problem) }
         case .refuse:
             reply = makeReply(to: HTTPRequestHead(version: .http1_1, method: .GET, uri: "/"), nil)
             if let problem { refuse(problem, hasMore: true) }
@@ -162,18 +162,18 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     // MARK: Channel
 
-    func hasEnded() {
+    func connectionEnded() {
         machine.close()
         (request, waiting, lastEvents) = (nil, [], [])
-        peer.departure.happen()
+        peer.departure.fire()
         let reply = reply
         (self.reply, relay) = (nil, nil)
-        reply?.connectionHasEnded()
+        reply?.connectionEnded()
         if let parent { parent.ended(self) } else { listener.disconnected(self) }
     }
 
     /// Records that the network reports the client as unreachable.
-    func fallSilent() { peer.fallSilent() }
+    func markUnreachable() { peer.markUnreachable() }
 
     func read(context: ChannelHandlerContext) {
         machine.readRequested()
@@ -188,7 +188,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         let action = machine.arrived(part.kind, isWritable: isWritable, mayBegin: slices.mayBeginWork)
         guard action != .take else { return take(part) }
         waiting.append(part)
-        if action == .waitForTurn { awaitSlice() }
+        if action == .waitForSlice { awaitSlice() }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
@@ -218,15 +218,15 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         if case ByteToMessageDecoderError.dataReceivedInErrorState(_, let bytes) = error {
             return drop(machine.drop(bytes.readableBytes))
         }
-        if PeerLiveness.isSilence(error) { fallSilent() }
+        if PeerLiveness.indicatesUnreachablePeer(error) { markUnreachable() }
         handle(.error(error))
     }
 
     /// Requests that arrived before the client left, or before an error, are answered first.
     private func handle(_ event: LastEvent) {
-        guard !isTurnAwaited else { return lastEvents.append(event) }
+        guard !isSliceAwaited else { return lastEvents.append(event) }
         switch event {
-        case .inputClosed: clientHasLeft()
+        case .inputClosed: clientDisconnected()
         case .error(let error):
             let isMalformed = parent == nil ? error is HTTPParserError : !(error is NIOHTTP2Errors.StreamClosed)
             let failure = machine.failed(isMalformed ? .malformed : .disconnection)
@@ -234,9 +234,9 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         }
     }
 
-    private func clientHasLeft() {
+    private func clientDisconnected() {
         guard context != nil else { return }
-        peer.departure.happen()
+        peer.departure.fire()
         perform(machine.clientLeft())
     }
 
@@ -251,8 +251,8 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool) {
         guard context != nil, let caller, isRemoved(caller) else { return }
         let action = machine.callerRemoved()
-        if action != .none { peer.departure.happen() }
-        perform(action, .keyIsRemoved)
+        if action != .none { peer.departure.fire() }
+        perform(action, .keyRemoved)
     }
 
     // MARK: Requests
@@ -264,7 +264,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
             chooseReceiver(hasBody: part.kind != .end)
             take(part)
         case (.collect, .body(let bytes)): collect(bytes)
-        case (.carryOut, _): carryOut()
+        case (.executeRequest, _): executeRequest()
         case (.relay, .body(let bytes)): relay?.received(bytes)
         case (.relayEnd, .end(let trailers)):
             relay?.receivedEnd(trailers)
@@ -285,12 +285,12 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         guard length != readLength else { return }
         readLength = length
         let allocator: any RecvByteBufferAllocator =
-            length == .little
+            length == .small
             ? FixedSizeRecvByteBufferAllocator(capacity: Self.smallReadLength) : AdaptiveRecvByteBufferAllocator()
         try? context?.channel.syncOptions?.setOption(.recvAllocator, value: allocator)
     }
 
-    private func takeWaiting() { if machine.beginTaking() == .proceed { drainWaiting() } }
+    private func takeWaiting() { if machine.beginDraining() == .proceed { drainWaiting() } }
 
     private func drainWaiting() {
         while let part = nextWaiting() { take(part) }
@@ -299,8 +299,8 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     }
 
     private func nextWaiting() -> HTTPServerRequestPart? {
-        let action = machine.nextWaiting(waiting.first?.kind, isWritable: isWritable, mayGoOn: slices.mayGoOn)
-        if action == .waitForTurn { awaitSlice() }
+        let action = machine.nextWaiting(waiting.first?.kind, isWritable: isWritable, mayContinue: slices.mayContinue)
+        if action == .waitForSlice { awaitSlice() }
         return action == .take ? waiting.popFirst() : nil
     }
 
@@ -309,11 +309,11 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         slices.later { [self] in
             machine.sliceStarted()
             drainWaiting()
-            guard !isTurnAwaited else { return }
+            guard !isSliceAwaited else { return }
             let events = lastEvents
             lastEvents = []
             for event in events { handle(event) }
-            parent?.turnIsOver()
+            parent?.sliceUsed()
         }
     }
 
@@ -333,8 +333,8 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     private func begin(_ head: HTTPRequestHead) {
         extend()
-        let announced = parent.flatMap { _ in head.headers.first(name: "Content-Length").flatMap { Int($0) } }
-        machine.begin(nextUse(after: head), announced: announced)
+        let contentLength = parent.flatMap { _ in head.headers.first(name: "Content-Length").flatMap { Int($0) } }
+        machine.begin(nextUse(after: head), contentLength: contentLength)
         setReadLength()
         do throws(HTTPProblem) {
             let (target, match, forwarded) = try find(head)
@@ -342,14 +342,14 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
                 try accept(head, target, match, forwarded: forwarded)
             } catch {
                 guard error.code != .unauthenticated else { throw error }
-                dropRest()
+                dropRemainder()
                 reply = reply ?? makeReply(to: head, match)
                 reply?.fail(error)
             }
         } catch {
-            dropRest()
+            dropRemainder()
             reply = makeReply(to: head, nil)
-            if error.code == .unauthenticated, HTTPGate.showsKey(head.headers) {
+            if error.code == .unauthenticated, HTTPGate.presentsKey(head.headers) {
                 listener.refusedLogins.refused(from: context?.channel.remoteAddress)
             }
             let hasMore = HTTPGate.hasBody(head)
@@ -362,9 +362,9 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         }
     }
 
-    private func nextUse(after head: HTTPRequestHead) -> Machine.Succession {
+    private func nextUse(after head: HTTPRequestHead) -> Machine.NextUse {
         if parent == nil {
-            if HTTPGate.asksForUpgrade(head) { return .otherProtocol }
+            if HTTPGate.requestsUpgrade(head) { return .otherProtocol }
             guard slotKind == .ordinary, head.isKeepAlive, head.version != .http1_0 else { return .last }
         }
         return HTTPCall.awaitsContinue(head) ? .afterContinue : .another
@@ -372,7 +372,11 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     /// - Returns: the request's target and route, and its client as an element of `Forwarded`.
     private func find(_ head: HTTPRequestHead) throws(HTTPProblem) -> (HTTPTarget, HTTPRouter.Match, forwarded: String) {
-        if parent != nil { try HTTPGate.rejectMalformed(head) } else { try HTTPGate.refuseUnknownCoding(head.headers) }
+        if parent != nil {
+            try HTTPGate.rejectMalformed(head)
+        } else {
+            try HTTPGate.rejectUnsupportedTransferCoding(head.headers)
+        }
         let uri = try HTTPTarget.uri(of: head)
         let known = lastMatch.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
         let target = known?.target ?? HTTPTarget(uri)
@@ -418,10 +422,10 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private func admit(_ head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
         let authority = try HTTPGate.authority(of: head, target)
         if let admitted, admitted.authority == authority {
-            try HTTPGate.refuseOtherSites(head.headers, authority: authority)
+            try HTTPGate.rejectOtherSites(head.headers, authority: authority)
             return admitted.forwarded
         }
-        try listener.gate.refuseOtherSites(head.headers, authority: authority)
+        try listener.gate.rejectOtherSites(head.headers, authority: authority)
         let forwarded = Forwarded.element(
             for: context?.channel.remoteAddress?.ipAddress, host: authority, isTLS: listener.isTLS)
         admitted = (authority, forwarded)
@@ -437,23 +441,23 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         reply?(answer)
     }
 
-    private func dropRest() {
+    private func dropRemainder() {
         request = nil
-        machine.receives(.nobody)
+        machine.setReceiver(.nobody)
     }
 
     private func chooseReceiver(hasBody: Bool) {
         if !hasBody { machine.continued() }
-        guard let (call, match) = request, let reply else { return dropRest() }
-        guard case .relay(let make) = match.route.handler else { return machine.receives(.collector) }
+        guard let (call, match) = request, let reply else { return dropRemainder() }
+        guard case .relay(let make) = match.route.handler else { return machine.setReceiver(.collector) }
         request = nil
         do {
             let relay = try make(call, hasBody, reply)
             self.relay = relay
-            machine.receives(.relay, hasBody ? .held : .wanted)
+            machine.setReceiver(.relay, hasBody ? .held : .wanted)
             relay.start()
         } catch {
-            dropRest()
+            dropRemainder()
             reply.fail(error)
         }
     }
@@ -461,7 +465,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private func collect(_ part: ByteBuffer) {
         let length = request?.call.body.readableBytes ?? 0
         guard length + part.readableBytes <= HTTPLimits.body else {
-            dropRest()
+            dropRemainder()
             reply?.fail(HTTPCall.tooLarge)
             return
         }
@@ -470,7 +474,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         if length == 0 { request?.call.body = part } else { request?.call.body.writeImmutableBuffer(part) }
     }
 
-    private func carryOut() {
+    private func executeRequest() {
         alarm?.clear()
         guard let (call, match) = request, let reply, let eventLoop = context?.eventLoop else { return }
         request = nil
@@ -500,9 +504,9 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     func answerBegins() -> Bool { machine.answerBegins() == .another }
 
-    func bodyIsAskedFor() { machine.continued() }
+    func continueSent() { machine.continued() }
 
-    var isWrittenAwaited: Bool { machine.isWrittenAwaited }
+    var needsAnswerWritten: Bool { machine.needsAnswerWritten }
 
     func answered(endsConnection: Bool) {
         machine.answerCompleted(endsConnection: endsConnection)
@@ -518,12 +522,12 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     private func flush() { if let context { writer.flush(context) } }
 
-    func answerIsWritten() {
+    func answerWritten() {
         perform(.linger)
         perform(machine.answerWritten())
     }
 
-    func breakOff() { perform(machine.close()) }
+    func abort() { perform(machine.close()) }
 
     func handOver(to handler: any ChannelHandler) throws {
         guard let context, machine.handOver() == .proceed else { throw ChannelError.ioOnClosedChannel }

@@ -30,7 +30,7 @@ package struct HTTPGate: Sendable {
         if case .RAW(let method) = head.method, !HTTPToken.isValid(method) {
             throw HTTPProblem(.invalid, "the method is not a valid token (RFC 9110, section 9.1)")
         }
-        guard head.headers.hasClearLength else {
+        guard head.headers.hasValidContentLength else {
             throw HTTPProblem(.invalid, "Content-Length must be a single whole number")
         }
         let limit = HTTPListenerContext.limits.maxHeaderFieldCount
@@ -40,8 +40,8 @@ package struct HTTPGate: Sendable {
     }
 
     /// Rejects a body whose transfer coding the decoder would drop (RFC 9112, section 6.1).
-    static func refuseUnknownCoding(_ fields: HTTPHeaders) throws(HTTPProblem) {
-        guard let coding = fields.unknownTransferCoding else { return }
+    static func rejectUnsupportedTransferCoding(_ fields: HTTPHeaders) throws(HTTPProblem) {
+        guard let coding = fields.unsupportedTransferCoding else { return }
         throw HTTPProblem(
             .notImplemented, "the transfer coding \"\(Excerpt(coding))\" is not supported; send the body unencoded or in chunks")
     }
@@ -66,16 +66,16 @@ package struct HTTPGate: Sendable {
     )
 
     /// Rejects requests that a web page of another site could have sent.
-    func refuseOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
+    func rejectOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         let requiresKey = access.requiresKey
         guard let host = Self.host(of: authority), isServed(host, requiresKey) else {
             throw requiresKey ? Self.notServed : Self.notLoopback
         }
-        try Self.refuseOtherSites(fields, authority: authority)
+        try Self.rejectOtherSites(fields, authority: authority)
     }
 
     /// Rejects requests from web pages of other sites, once the authority is known to be served.
-    static func refuseOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
+    static func rejectOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         if let origin = fields.first(name: "Origin"), !isSame(origin: origin, authority: authority) {
             throw HTTPProblem(.foreignOrigin, "the Origin is another site; web pages of other sites may not call the sidecar")
         }
@@ -120,7 +120,7 @@ package struct HTTPGate: Sendable {
 
     /// Returns whether the request asks for another protocol: the decoder stops after such requests, even if the
     /// protocol does not change.
-    static func asksForUpgrade(_ head: HTTPRequestHead) -> Bool {
+    static func requestsUpgrade(_ head: HTTPRequestHead) -> Bool {
         head.method == .CONNECT || head.headers.contains(name: "Upgrade")
     }
 
@@ -130,7 +130,7 @@ package struct HTTPGate: Sendable {
     }
 
     /// Returns whether a request shows a key, valid or not.
-    static func showsKey(_ fields: HTTPHeaders) -> Bool { key(of: fields) != nil }
+    static func presentsKey(_ fields: HTTPHeaders) -> Bool { key(of: fields) != nil }
 
     private static func key(of fields: HTTPHeaders) -> String? {
         key(apiKey: fields.first(name: "X-Api-Key"), authorization: fields.first(name: "Authorization"))

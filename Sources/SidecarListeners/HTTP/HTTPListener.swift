@@ -69,7 +69,7 @@ package struct HTTPListener: Service {
             CheckRoutes(coordinator: coordinator).routes, DomainRoutes(coordinator: coordinator).routes,
             PermitRoutes(coordinator: coordinator).routes, ServiceRoutes(coordinator: coordinator, probe: setup.probe).routes,
             FleetRoutes(coordinator: coordinator).routes, EventRoutes(coordinator: coordinator).routes,
-            SmallestLockRoutes(coordinator: coordinator).routes, otherRoutes(),
+            MinimalLockRoutes(coordinator: coordinator).routes, otherRoutes(),
             HealthRoutes(coordinator: coordinator, metrics: NIOLoopBound(pages, eventLoop: coordinator.eventLoop)).routes,
         ].flatMap(\.self)
     }

@@ -9,7 +9,7 @@ package final class HTTPListenerContext: ListenerContext {
     enum SlotKind {
         case ordinary
         /// A reserve slot for health and metrics, used when all ordinary slots are taken.
-        case kept
+        case reserved
     }
 
     /// The number of reserve slots: connections accepted beyond `listen.max_connections`, for health and metrics.
@@ -38,7 +38,7 @@ package final class HTTPListenerContext: ListenerContext {
     /// The time after which a connection closes if it has no request under way, or if its request does not arrive.
     let idleTimeout: TimeAmount
     /// The sidecar's shutdown.
-    let shutdown = Occurrence()
+    let shutdown = OneTimeEvent()
     private let firstRequestTimeout: TimeAmount
     private let maximumConnections: Int
     private var connections: [ObjectIdentifier: (number: Int, connection: any HTTPListenerConnection)] = [:]
@@ -65,7 +65,7 @@ package final class HTTPListenerContext: ListenerContext {
         self.date = date
         self.scheduler = scheduler
         self.logger = logger
-        newcomers = UnidentifiedConnections(most: isTLS ? UnidentifiedConnections<AnyObject>.maximumWithTLS : nil)
+        newcomers = UnidentifiedConnections(limit: isTLS ? UnidentifiedConnections<AnyObject>.maximumWithTLS : nil)
         refusedLogins = RefusedClients(.unknownKey, at: .http, logger: logger)
     }
 
@@ -75,24 +75,24 @@ package final class HTTPListenerContext: ListenerContext {
 
     /// Returns the time in which a client must complete the TLS handshake and send the head of its first request.
     func firstRequestTimeout(at slotKind: SlotKind) -> TimeAmount {
-        slotKind == .kept ? min(firstRequestTimeout, Self.reserveTimeout) : firstRequestTimeout
+        slotKind == .reserved ? min(firstRequestTimeout, Self.reserveTimeout) : firstRequestTimeout
     }
 
     var listenerHandlers: [any ChannelHandler] { [AcceptWhenFree(self)] }
 
-    package func serve(_ channel: any Channel, _ arrival: Arrival = Arrival()) throws {
+    package func serve(_ channel: any Channel, _ origin: ConnectionOrigin = ConnectionOrigin()) throws {
         PeerLiveness.watch(channel)
         while connections.count >= maximumConnections, evictNewcomer() {}
         let slices = ConnectionSlices(scheduler)
-        try arrival.secure(channel, slices)
-        let isOrdinary = connections.count < maximumConnections && !arrival.isFromReserve
-        let choice = HTTPProtocolChoice(listener: self, slotKind: isOrdinary ? .ordinary : .kept, slices: slices)
+        try origin.secure(channel, slices)
+        let isOrdinary = connections.count < maximumConnections && !origin.usesReservedDescriptor
+        let choice = HTTPProtocolDetector(listener: self, slotKind: isOrdinary ? .ordinary : .reserved, slices: slices)
         connected(choice)
         try channel.pipeline.syncOperations.addHandler(choice)
-        if newcomers.areTooMany { makeRoom() }
+        if newcomers.isOverLimit { makeRoom() }
     }
 
-    func takesFromReserve(_ channel: any Channel) -> Bool {
+    func claimReservedDescriptor(_ channel: any Channel) -> Bool {
         guard usedReservedDescriptors < Self.maximumReservedDescriptors else { return false }
         usedReservedDescriptors += 1
         channel.closeFuture.assumeIsolated().whenComplete { [self] _ in usedReservedDescriptors -= 1 }
@@ -144,7 +144,7 @@ package final class HTTPListenerContext: ListenerContext {
     /// - Returns: the stream's kind of slot.
     func streamBegins() -> SlotKind {
         streams += 1
-        return streams <= maximumConnections ? .ordinary : .kept
+        return streams <= maximumConnections ? .ordinary : .reserved
     }
 
     func streamEnded() { streams -= 1 }
@@ -158,7 +158,7 @@ package final class HTTPListenerContext: ListenerContext {
     }
 
     package func shutDown() {
-        shutdown.happen()
+        shutdown.fire()
         for connection in inOrder { connection.shutDown() }
     }
 }

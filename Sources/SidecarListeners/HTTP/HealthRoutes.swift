@@ -36,7 +36,7 @@ struct HealthRoutes {
 
     private func exposition(_ call: HTTPCall, _ reply: HTTPReply) {
         let format = ExpositionFormat(accept: call.header("Accept"))
-        metrics.value.request(format, of: call.caller.clientKey, isGone: { reply.isOver }) {
+        metrics.value.request(format, of: call.caller.clientKey, hasLeft: { reply.isOver }) {
             reply(.document($0, mediaType: format.mediaType))
         }
     }

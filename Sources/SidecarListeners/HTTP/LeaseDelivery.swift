@@ -30,7 +30,7 @@ struct LeaseDelivery: Sendable {
                 case .failed(let error): reply.fail(error)
                 }
             })
-        reply.cancelsWhenLeft(pending, calls)
+        reply.cancelOnDisconnect(pending, calls)
     }
 
     /// - Parameter ended: called once, whatever the outcome.
@@ -51,7 +51,7 @@ struct LeaseDelivery: Sendable {
                 case .failed(let error): reply.fail(error)
                 }
             })
-        reply.cancelsWhenLeft(pending, calls, then: ended)
+        reply.cancelOnDisconnect(pending, calls, then: ended)
     }
 
     /// Returns the answer that contains the leases, which are released if the answer cannot be delivered.

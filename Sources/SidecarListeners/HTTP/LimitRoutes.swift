@@ -24,7 +24,7 @@ struct LimitRoutes {
         let pending = calls.take(
             reference, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
             now: calls.now(), completion: trace.map { completion.reported(to: $0.answered) } ?? completion)
-        reply.cancelsWhenLeft(pending, calls)
+        reply.cancelOnDisconnect(pending, calls)
     }
 
     /// Returns a completion that answers a take with what remains, or with a problem if the take is refused.
@@ -34,7 +34,7 @@ struct LimitRoutes {
     ) -> Completion<TakeAnswer> {
         Completion { _, answer in
             switch answer {
-            case .decided(let decision), .decidedAlike(let decision, _, _):
+            case .decided(let decision), .decidedBatch(let decision, _, _):
                 let limits = calls.definition(ofService: service)?.limits ?? []
                 return reply.answer {
                     try Self.answer(
@@ -47,7 +47,7 @@ struct LimitRoutes {
 
     private func peek(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
-        let subject = try call.query("subject").text("subject").map { try ResourceName($0, what: "subject").text }
+        let subject = try call.query("subject").text("subject").map { try ResourceName($0, parameter: "subject").text }
         let states = try await coordinator.listLimits(service: service, subject: subject)
         let limits = await coordinator.definition(ofService: service)?.limits ?? []
         // If no limit binds, `peek` gives the reason.
@@ -82,12 +82,12 @@ struct LimitRoutes {
 
 extension HTTPReply {
     /// Cancels a waiting call when its client leaves.
-    func cancelsWhenLeft(_ pending: PendingCall?, _ calls: CoordinatorCalls, then ended: @escaping () -> Void = {}) {
+    func cancelOnDisconnect(_ pending: PendingCall?, _ calls: CoordinatorCalls, then ended: @escaping () -> Void = {}) {
         guard let pending, isAwaited else { return }
-        whenLeft { [self] in
+        onDisconnect { [self] in
             calls.cancel(pending)
             ended()
-            fail(HTTPProblem.clientHasLeft)
+            fail(HTTPProblem.clientDisconnected)
         }
     }
 }

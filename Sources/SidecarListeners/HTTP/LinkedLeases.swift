@@ -58,7 +58,7 @@ struct LinkedLeases: Sendable {
             return try end.loss.map { try event(of: leases[end.index].lease, $0) }
         }
         await endFollowing(stream)
-        guard stream.call.shutdown.hasHappened else { return }
+        guard stream.call.shutdown.hasFired else { return }
         // The coordinator's reports of these losses may not have arrived yet.
         for index in remaining.sorted() {
             try await writer.write(try event(of: leases[index].lease, .shutdown))
@@ -73,7 +73,7 @@ struct LinkedLeases: Sendable {
                     group.addTask {
                         var end = End(index: index, loss: nil)
                         for await loss in entry.followed.losses { end.loss = loss }
-                        ends.push(.news(end))
+                        ends.push(.event(end))
                     }
                 }
             }
@@ -87,7 +87,7 @@ struct LinkedLeases: Sendable {
 
     /// Releases the stream's leases, or leaves them to lapse. Leases that have ended are unaffected.
     private func endFollowing(_ stream: ServerSentEvents) async {
-        let mayStillRun = stream.call.shutdown.hasHappened || peer.isSilent || stream.call.isKeyRemoved
+        let mayStillRun = stream.call.shutdown.hasFired || peer.isUnreachable || stream.call.isKeyRemoved
         for (_, entry) in leases {
             if mayStillRun {
                 await coordinator.unfollowLease(entry)

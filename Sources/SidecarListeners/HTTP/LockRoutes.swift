@@ -28,7 +28,7 @@ struct LockRoutes {
         let delivery = LeaseDelivery(coordinator: coordinator)
         let owner = body.request.owner
         delivery.acquire(body, reply, for: call.span) { leases in
-            let granted = Lease.members(leases, areTogether: body.others != nil)
+            let granted = Lease.members(leases, isJoint: body.others != nil)
             guard body.isLinked else { return reply(delivery.answer(granted, with: leases, of: owner)) }
             let eventLoop = coordinator.eventLoop
             let reply = NIOLoopBound(reply, eventLoop: eventLoop)
@@ -90,7 +90,7 @@ struct LockRoutes {
     }
 
     private func listGrants(_ call: HTTPCall, _ reply: HTTPReply) throws {
-        let name = try call.query("lock").text("lock").map { try ResourceName($0, what: "lock") }
+        let name = try call.query("lock").text("lock").map { try ResourceName($0, parameter: "lock") }
         reply(try .json(GrantListReply.members(coordinator.callsOnEventLoop().grants(of: name))))
     }
 

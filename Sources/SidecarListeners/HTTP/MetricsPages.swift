@@ -19,7 +19,7 @@ package final class MetricsPages {
 
     private struct Reader {
         var format: ExpositionFormat
-        var isGone: () -> Bool
+        var hasLeft: () -> Bool
         var read: (ByteBuffer) -> Void
     }
 
@@ -33,18 +33,18 @@ package final class MetricsPages {
         self.render = render
     }
 
-    /// Calls `read` with a page whose rendering begins after this call, unless the reader has left by then (`isGone`).
+    /// Calls `read` with a page whose rendering begins after this call, unless the reader has left by then (`hasLeft`).
     /// - Parameter clientKey: the name of the reader's API key; empty without a key.
     package func request(
-        _ format: ExpositionFormat, of clientKey: String, isGone: @escaping () -> Bool, _ read: @escaping (ByteBuffer) -> Void
+        _ format: ExpositionFormat, of clientKey: String, hasLeft: @escaping () -> Bool, _ read: @escaping (ByteBuffer) -> Void
     ) {
-        waiting.append(Reader(format: format, isGone: isGone, read: read), of: clientKey)
+        waiting.append(Reader(format: format, hasLeft: hasLeft, read: read), of: clientKey)
         if !isBusy { renderNext() }
     }
 
     private func renderNext() {
         var readers: [Reader] = []
-        while readers.count < Self.readersPerPage, let next = waiting.popFirst() { if !next.isGone() { readers.append(next) } }
+        while readers.count < Self.readersPerPage, let next = waiting.popFirst() { if !next.hasLeft() { readers.append(next) } }
         isBusy = !readers.isEmpty
         guard isBusy else { return }
         let formats = Set(readers.map(\.format))

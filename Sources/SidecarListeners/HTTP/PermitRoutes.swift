@@ -44,7 +44,7 @@ struct PermitRoutes {
                     return reply.fail(error)
                 }
             })
-        reply.cancelsWhenLeft(pending, calls)
+        reply.cancelOnDisconnect(pending, calls)
     }
 
     private func report(_ call: HTTPCall, _ reply: HTTPReply) throws {

@@ -40,7 +40,7 @@ struct ServiceRoutes {
         let body: Override = try fields.requiredWord("state")
         let status = try await coordinator.forceBreaker(
             service: service, to: BreakerSnapshot.Forced(rawValue: body.rawValue),
-            forMilliseconds: try fields.integer("for_ms", in: 1...RequestLimits.longestMilliseconds),
+            forMilliseconds: try fields.integer("for_ms", in: 1...RequestLimits.maximumMilliseconds),
             reason: try fields.text("reason") ?? "", by: call.caller.name)
         return try .json(reply(status))
     }

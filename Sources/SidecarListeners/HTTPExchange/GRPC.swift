@@ -2,8 +2,8 @@ package import NIOHTTP1
 
 /// The end of gRPC calls: a status in the trailers, or in the head if nothing follows (gRPC over HTTP2, "Responses").
 package enum GRPC {
-    package static func isSpoken(in headers: HTTPHeaders) -> Bool {
-        GRPCStatus.isSpoken(in: headers.first(name: "Content-Type"))
+    package static func isUsed(in headers: HTTPHeaders) -> Bool {
+        GRPCStatus.isUsed(in: headers.first(name: "Content-Type"))
     }
 
     package static func status(in headers: HTTPHeaders) -> GRPCStatus? {

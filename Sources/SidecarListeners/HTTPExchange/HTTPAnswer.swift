@@ -7,7 +7,7 @@ package import NIOHTTP1
 package struct HTTPAnswer: Sendable {
     package enum Body: Sendable {
         case none
-        case whole(ByteBuffer)
+        case complete(ByteBuffer)
         /// Written by the function until it returns. An error that it throws ends the connection.
         case stream(@Sendable (HTTPBodyWriter) async throws -> Void)
         /// Written by the owner of the reply, on the event loop, until `writeEnd`.
@@ -46,7 +46,7 @@ package struct HTTPAnswer: Sendable {
     package static func document(_ bytes: ByteBuffer, mediaType: String) -> HTTPAnswer {
         var answer = HTTPAnswer(.ok)
         answer.headers.add(name: "Content-Type", value: mediaType)
-        answer.body = .whole(bytes)
+        answer.body = .complete(bytes)
         return answer
     }
 
@@ -68,12 +68,12 @@ package struct HTTPAnswer: Sendable {
         var bytes = ByteBuffer()
         bytes.reserveCapacity(256)
         JSONValue.write(members, into: &bytes)
-        body = .whole(bytes)
+        body = .complete(bytes)
     }
 
     private init(_ status: HTTPResponseStatus, encoding value: some Encodable, mediaType: String) throws {
         self.init(status)
         headers.add(name: "Content-Type", value: mediaType)
-        body = .whole(ByteBuffer(bytes: try value.json()))
+        body = .complete(ByteBuffer(bytes: try value.json()))
     }
 }

@@ -16,7 +16,7 @@ package struct HTTPCall: Sendable {
         /// The presence of the client that waits for the answer.
         let peer: PeerPresence
         /// The sidecar's shutdown.
-        let shutdown: Occurrence
+        let shutdown: OneTimeEvent
         /// The client, as an element of `Forwarded` (RFC 7239).
         let forwarded: String
         /// The request's span; `nil` if the request is not traced.
@@ -24,7 +24,7 @@ package struct HTTPCall: Sendable {
 
         init(
             head: HTTPRequestHead, target: HTTPTarget, parameters: [(name: String, value: String)], caller: AccessControl.Caller,
-            access: AccessControl, peer: PeerPresence, shutdown: Occurrence, forwarded: String,
+            access: AccessControl, peer: PeerPresence, shutdown: OneTimeEvent, forwarded: String,
             span: NIOLoopBound<Span>?
         ) {
             self.head = head
@@ -57,7 +57,7 @@ package struct HTTPCall: Sendable {
     /// Whether the API key of this request has since been removed.
     var isKeyRemoved: Bool { access.current(caller) == nil }
     var peer: PeerPresence { request.peer }
-    package var shutdown: Occurrence { request.shutdown }
+    package var shutdown: OneTimeEvent { request.shutdown }
     package var forwarded: String { request.forwarded }
     /// The request's span, for use on the event loop; `nil` if the request is not traced.
     package var span: Span? { request.span?.value }
@@ -69,7 +69,7 @@ package struct HTTPCall: Sendable {
 
     /// Returns the path's variable segment with this name, as a resource name.
     package func name(_ segment: String) throws -> ResourceName {
-        try ResourceName(parameter(segment), what: segment)
+        try ResourceName(parameter(segment), parameter: segment)
     }
 
     package func query(_ known: String...) throws -> HTTPQuery {

@@ -5,9 +5,9 @@ enum HTTPLimits {
     /// The largest body, in bytes.
     static let body = 64 * 1024
     /// Times, in milliseconds.
-    static let milliseconds: ClosedRange<Int64> = 0...RequestLimits.longestMilliseconds
+    static let milliseconds: ClosedRange<Int64> = 0...RequestLimits.maximumMilliseconds
     /// Durations of leases, in milliseconds. The coordinator's own limits are stricter.
-    static let ttl: ClosedRange<Int64> = 1...RequestLimits.longestMilliseconds
+    static let ttl: ClosedRange<Int64> = 1...RequestLimits.maximumMilliseconds
     /// The number of a semaphore's permits.
     static let permits: ClosedRange<Int64> = Int64(LockMode.slots.lowerBound)...Int64(LockMode.slots.upperBound)
     /// HTTP statuses that an outcome may report.

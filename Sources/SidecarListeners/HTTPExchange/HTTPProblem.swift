@@ -130,7 +130,7 @@ extension HTTPProblem {
 
     static let unknownKey = notAuthenticated("unknown API key; send one of the keys in auth.keys")
 
-    static let keyIsRemoved = notAuthenticated("the API key was removed while the request was open; send another one")
+    static let keyRemoved = notAuthenticated("the API key was removed while the request was open; send another one")
 
     static func notAuthenticated(_ detail: String) -> HTTPProblem {
         var problem = HTTPProblem(.unauthenticated, detail)
@@ -171,7 +171,7 @@ extension HTTPProblem {
         HTTPProblem(.lost, "the lock \"\(name)\" is no longer held with the fence \(fence); check who holds it now")
     }
 
-    package static let clientHasLeft = HTTPProblem(
+    package static let clientDisconnected = HTTPProblem(
         .cancelled, "the client closed its side of the connection before the answer; nothing is held for it")
 
     /// Converts the coordinator's error.

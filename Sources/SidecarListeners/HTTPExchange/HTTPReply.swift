@@ -68,7 +68,7 @@ package final class HTTPReply {
     package var isOver: Bool { progress == .over }
 
     /// Calls `action` if the client leaves before its answer is complete.
-    package func whenLeft(_ action: @escaping () -> Void) {
+    package func onDisconnect(_ action: @escaping () -> Void) {
         if progress == .over { action() } else { disconnectHandler = action }
     }
 
@@ -95,10 +95,10 @@ package final class HTTPReply {
             span?.end()
             flush()
             return true
-        case .whole(let body) where !isHead:
+        case .complete(let body) where !isHead:
             writePart(body)
             return end(answer)
-        case .none, .stream, .open, .whole:
+        case .none, .stream, .open, .complete:
             return end(answer)
         }
     }
@@ -113,7 +113,7 @@ package final class HTTPReply {
         case let error as InterlockError: problem = HTTPProblem(error)
         default:
             // The error contains nothing useful to a client.
-            breakOff()
+            abort()
             return false
         }
         return self(HTTPAnswer(problem))
@@ -135,7 +135,7 @@ package final class HTTPReply {
         answer.headers.add(name: "Cache-Control", value: "no-store")
         answer.headers.add(name: "X-Content-Type-Options", value: "nosniff")
         switch answer.body {
-        case .whole(let body): answer.headers.add(name: "Content-Length", value: "\(body.readableBytes)")
+        case .complete(let body): answer.headers.add(name: "Content-Length", value: "\(body.readableBytes)")
         case .none where answer.status.mayHaveResponseBody: answer.headers.add(name: "Content-Length", value: "0")
         case .none, .stream, .open: break
         }
@@ -164,7 +164,7 @@ package final class HTTPReply {
             } catch {
                 eventLoop.execute {
                     answer.ifUndelivered?()
-                    reply.value.breakOff()
+                    reply.value.abort()
                 }
             }
         }
@@ -176,7 +176,7 @@ package final class HTTPReply {
     /// Asks a client that waits for `100 Continue` to send its body.
     package func writeContinue() {
         guard progress == .awaited, version != .http1_0 else { return }
-        connection.bodyIsAskedFor()
+        connection.continueSent()
         writeHead(.continue, [:])
         writer.flush(context)
     }
@@ -254,13 +254,13 @@ package final class HTTPReply {
     package var isWritable: Bool { context.channel.isWritable }
 
     /// Ends the connection, so that an incomplete answer does not seem complete.
-    package func breakOff() {
+    package func abort() {
         guard progress != .over else { return }
         progress = .over
         disconnectHandler = nil
         span?.fail("the connection was closed before the answer was complete")
         span?.end()
-        connection.breakOff()
+        connection.abort()
     }
 
     /// Resumes or pauses reading the request.
@@ -284,9 +284,9 @@ package final class HTTPReply {
         disconnectHandler = nil
         span?.end()
         var written = written
-        if connection.isWrittenAwaited {
+        if connection.needsAnswerWritten {
             let end = written ?? context.eventLoop.makePromise(of: Void.self)
-            end.futureResult.assumeIsolated().whenSuccess { [connection] in connection.answerIsWritten() }
+            end.futureResult.assumeIsolated().whenSuccess { [connection] in connection.answerWritten() }
             written = end
         }
         writer.write(omitsBody ? .body(.byteBuffer(ByteBuffer())) : .end(trailers), to: context, promise: written)
@@ -302,7 +302,7 @@ package final class HTTPReply {
         for writer in pendingWrites { writer.succeed() }
     }
 
-    func clientHasLeft() {
+    func clientDisconnected() {
         guard progress != .over else { return }
         span?.fail(StepTrace.givenUpReason)
         let disconnectHandler = disconnectHandler
@@ -311,7 +311,7 @@ package final class HTTPReply {
     }
 
     /// Ends a request whose rest cannot be read.
-    func requestIsBroken(_ problem: HTTPProblem) {
+    func abort(_ problem: HTTPProblem) {
         guard progress != .over else { return }
         let disconnectHandler = disconnectHandler
         self.disconnectHandler = nil
@@ -321,11 +321,11 @@ package final class HTTPReply {
             self(answer)
         }
         disconnectHandler?()
-        breakOff()
+        abort()
     }
 
     /// Called when the connection has ended.
-    func connectionHasEnded() {
+    func connectionEnded() {
         let disconnectHandler = disconnectHandler
         self.disconnectHandler = nil
         progress = .over
@@ -352,18 +352,18 @@ protocol HTTPReplyingConnection: AnyObject {
     /// - Returns: whether another request may follow.
     func answerBegins() -> Bool
     /// Called when the client was asked for its body.
-    func bodyIsAskedFor()
-    /// Whether `answerIsWritten` must follow an answer that completes now.
-    var isWrittenAwaited: Bool { get }
+    func continueSent()
+    /// Whether `answerWritten` must follow an answer that completes now.
+    var needsAnswerWritten: Bool { get }
     /// Called when the answer is complete, before it is flushed.
     func answered(endsConnection: Bool)
     /// Called when the end of the answer was passed to the network.
-    func answerIsWritten()
+    func answerWritten()
     var writer: ResponseWriter { get }
     /// The value of the `Date` field.
     var date: String { get }
     /// Closes the connection immediately.
-    func breakOff()
+    func abort()
     /// Passes the connection's bytes to `handler` until the connection ends.
     func handOver(to handler: any ChannelHandler) throws
     /// Resumes or pauses reading the request.

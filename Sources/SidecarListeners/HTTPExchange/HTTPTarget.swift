@@ -14,7 +14,7 @@ package struct HTTPTarget: Sendable {
     /// The query without its question mark; `nil` if there is no query.
     let query: Substring?
     /// The path and the query.
-    package let whole: Substring
+    package let pathAndQuery: Substring
     /// The authority of a target in absolute form, which overrides the `Host` field (RFC 9112, section 3.2.2).
     let authority: Substring?
 
@@ -22,19 +22,19 @@ package struct HTTPTarget: Sendable {
     /// the path: clients such as gRPC's cannot choose how their paths begin.
     static func uri(of head: HTTPRequestHead) throws(HTTPProblem) -> String {
         guard let service = head.headers.first(name: serviceField) else { return head.uri }
-        let name = try ResourceName(service, what: serviceField)
-        return proxyPrefix + PercentEncoding.encode(name.text) + HTTPTarget(head.uri).whole
+        let name = try ResourceName(service, parameter: serviceField)
+        return proxyPrefix + PercentEncoding.encode(name.text) + HTTPTarget(head.uri).pathAndQuery
     }
 
     init(_ text: String) {
-        var whole = text[...]
-        authority = Self.takeAuthority(of: &whole)
-        self.whole = whole
-        if let mark = whole.utf8.firstIndex(of: UInt8(ascii: "?")) {
-            path = whole[..<mark]
-            query = whole[whole.utf8.index(after: mark)...]
+        var pathAndQuery = text[...]
+        authority = Self.takeAuthority(of: &pathAndQuery)
+        self.pathAndQuery = pathAndQuery
+        if let mark = pathAndQuery.utf8.firstIndex(of: UInt8(ascii: "?")) {
+            path = pathAndQuery[..<mark]
+            query = pathAndQuery[pathAndQuery.utf8.index(after: mark)...]
         } else {
-            path = whole
+            path = pathAndQuery
             query = nil
         }
     }

@@ -5,7 +5,7 @@ package import NIOCore
 /// absent.
 package struct JSONFields {
     /// The maximum nesting depth. An object of plain values has one level.
-    private static let deepest = 3
+    private static let maximumDepth = 3
 
     private let values: [String: JSONValue]
 
@@ -18,11 +18,11 @@ package struct JSONFields {
         }
         let document: JSONValue
         do {
-            document = try JSONValue(reading: body.readableBytesView, deepest: Self.deepest)
+            document = try JSONValue(reading: body.readableBytesView, maximumDepth: Self.maximumDepth)
         } catch {
             throw HTTPProblem(
                 .invalid,
-                "the body is not well-formed JSON, or nested deeper than \(Self.deepest) levels; send one object with the fields "
+                "the body is not well-formed JSON, or nested deeper than \(Self.maximumDepth) levels; send one object with the fields "
                     + Self.list(known))
         }
         guard case .object(let fields) = document else {
@@ -69,7 +69,7 @@ package struct JSONFields {
     /// Returns a string that follows the rule of names.
     func name(_ field: String) throws -> String? {
         guard let text = try text(field) else { return nil }
-        return try ResourceName(text, what: field).text
+        return try ResourceName(text, parameter: field).text
     }
 
     /// Returns strings that follow the rule of names.
@@ -83,7 +83,7 @@ package struct JSONFields {
             guard case .text(let text) = element else {
                 throw HTTPProblem(.invalid, "\(field)[\(index)]: expected a string, got \(element.kind)")
             }
-            names.append(try ResourceName(text, what: "\(field)[\(index)]"))
+            names.append(try ResourceName(text, parameter: "\(field)[\(index)]"))
         }
         return names
     }
@@ -122,12 +122,12 @@ package struct JSONFields {
 }
 
 extension ResourceName {
-    /// - Throws: `HTTPProblem`, whose detail begins with `what`.
-    package init(_ text: String, what: String) throws(HTTPProblem) {
+    /// - Throws: `HTTPProblem`, whose detail begins with `parameter`.
+    package init(_ text: String, parameter: String) throws(HTTPProblem) {
         do throws(Violation) {
             try self.init(text)
         } catch {
-            throw HTTPProblem(.invalid, error.message(for: what))
+            throw HTTPProblem(.invalid, error.message(for: parameter))
         }
     }
 }

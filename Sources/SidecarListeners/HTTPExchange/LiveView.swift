@@ -41,8 +41,8 @@ package enum LiveView: Hashable, Sendable {
         if view != .locks { try reject("cursor", cursor) }
         if view != .services { try reject("from", from) }
         let searched = ExactText(search ?? "")
-        guard searched.text.utf8.count <= ResourceName.longest else {
-            throw InterlockError(.invalid, "search: expected at most \(ResourceName.longest) bytes, like a name")
+        guard searched.text.utf8.count <= ResourceName.maximumBytes else {
+            throw InterlockError(.invalid, "search: expected at most \(ResourceName.maximumBytes) bytes, like a name")
         }
         switch view {
         case .overview: self = .overview

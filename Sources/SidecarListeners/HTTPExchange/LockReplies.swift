@@ -16,8 +16,8 @@ extension Lease {
     }
 
     /// Returns the granted lease, or the leases that were acquired together.
-    static func members(_ leases: [Lease], areTogether: Bool) -> KeyValuePairs<String, JSONValue> {
-        guard let lease = leases.first, !areTogether else {
+    static func members(_ leases: [Lease], isJoint: Bool) -> KeyValuePairs<String, JSONValue> {
+        guard let lease = leases.first, !isJoint else {
             let each = leases.map { JSONValue.object(Dictionary(uniqueKeysWithValues: $0.members.map { ($0.key, $0.value) })) }
             return ["leases": .list(each)]
         }

@@ -4,12 +4,12 @@ internal import NIOConcurrencyHelpers
 final class PeerPresence: Sendable {
     private let unreachable = NIOLockedValueBox(false)
 
-    let departure = Occurrence()
+    let departure = OneTimeEvent()
 
-    var hasLeft: Bool { departure.hasHappened }
+    var hasLeft: Bool { departure.hasFired }
 
     /// Whether the network reports the client as unreachable. It may still be at work.
-    var isSilent: Bool { unreachable.withLockedValue { $0 } }
+    var isUnreachable: Bool { unreachable.withLockedValue { $0 } }
 
-    func fallSilent() { unreachable.withLockedValue { $0 = true } }
+    func markUnreachable() { unreachable.withLockedValue { $0 = true } }
 }

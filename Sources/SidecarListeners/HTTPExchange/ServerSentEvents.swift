@@ -5,8 +5,8 @@ package import NIOHTTP1
 /// A stream of server-sent events, which lasts until its client leaves (WHATWG HTML, section 9.2).
 package struct ServerSentEvents: Sendable {
     /// Something to write to the stream.
-    enum Signal<News: Sendable>: Sendable {
-        case news(News)
+    enum Signal<Event: Sendable>: Sendable {
+        case event(Event)
         case heartbeat
     }
 
@@ -23,7 +23,7 @@ package struct ServerSentEvents: Sendable {
     private static let capacity = 256
 
     /// Returns the buffer for the events of one stream, which `forward` writes.
-    static func signals<News: Sendable>(for news: News.Type) -> NewestBuffer<Signal<News>> {
+    static func signals<Event: Sendable>(for event: Event.Type) -> NewestBuffer<Signal<Event>> {
         NewestBuffer(capacity: capacity)
     }
 
@@ -53,8 +53,8 @@ package struct ServerSentEvents: Sendable {
 
     /// Writes each event, until the events end, the client leaves or the sidecar shuts down.
     @concurrent
-    func forward<News: Sendable>(
-        _ signals: NewestBuffer<Signal<News>>, to writer: HTTPBodyWriter, as event: (News) throws -> String?
+    func forward<Event: Sendable>(
+        _ signals: NewestBuffer<Signal<Event>>, to writer: HTTPBodyWriter, as event: (Event) throws -> String?
     ) async throws {
         let heartbeats = Task {
             // A client with events to read needs no heartbeat.
@@ -83,7 +83,7 @@ package struct ServerSentEvents: Sendable {
                 try await writer.write(try Self.event("dropped", Loss(dropped: dropped)))
             }
             switch signal {
-            case .news(let piece):
+            case .event(let piece):
                 if let text = try event(piece) { try await writer.write(text) }
             case .heartbeat:
                 try await writer.write(":\n\n")

@@ -8,9 +8,9 @@ protocol ListenerContext: AnyObject, SendableMetatype {
 
     /// Serves an accepted connection. Over the limit, evicts an unauthenticated client, refuses the connection, or
     /// serves it from a reserve.
-    func serve(_ channel: any Channel, _ arrival: Arrival) throws
+    func serve(_ channel: any Channel, _ origin: ConnectionOrigin) throws
     /// Claims a reserved file descriptor for a connection. Returns `false` if none may be used.
-    func takesFromReserve(_ channel: any Channel) -> Bool
+    func claimReservedDescriptor(_ channel: any Channel) -> Bool
     /// Closes the oldest connection whose client is still unknown.
     func makeRoom()
     /// Ends everything that callers with removed keys have open, after the keys have changed.
@@ -21,5 +21,5 @@ protocol ListenerContext: AnyObject, SendableMetatype {
 
 extension ListenerContext {
     var listenerHandlers: [any ChannelHandler] { [] }
-    func takesFromReserve(_ channel: any Channel) -> Bool { false }
+    func claimReservedDescriptor(_ channel: any Channel) -> Bool { false }
 }

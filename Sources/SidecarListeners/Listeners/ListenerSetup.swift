@@ -55,7 +55,7 @@ package struct ListenerSetup: Sendable {
     ) -> ServerBootstrap {
         let failures = RefusedClients(.failedHandshake, at: listener, logger: logger)
         let certificate = isLocal ? nil : certificate
-        let handshake = certificate.map { Arrival.Handshake(certificate: $0, listener: listener, failures: failures) }
+        let handshake = certificate.map { ConnectionOrigin.Handshake(certificate: $0, listener: listener, failures: failures) }
         let shortage = DescriptorShortage(listener: listener.rawValue, logger: logger)
         return ServerBootstrap(group: coordinator.eventLoop)
             .serverChannelOption(.backlog, value: 1024)
@@ -63,7 +63,7 @@ package struct ListenerSetup: Sendable {
             .serverChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     let acceptPause = AcceptPause(pause) {
-                        shortage.noted()
+                        shortage.record()
                         context.value.makeRoom()
                     }
                     try channel.pipeline.syncOperations.addHandlers(context.value.listenerHandlers + [acceptPause])
@@ -75,14 +75,15 @@ package struct ListenerSetup: Sendable {
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    let isFromReserve = channel.isFromReserve
-                    if isFromReserve {
-                        shortage.noted()
+                    let usesReservedDescriptor = channel.usesReservedDescriptor
+                    if usesReservedDescriptor {
+                        shortage.record()
                         context.value.makeRoom()
-                        guard context.value.takesFromReserve(channel) else { return channel.close(promise: nil) }
+                        guard context.value.claimReservedDescriptor(channel) else { return channel.close(promise: nil) }
                     }
                     try context.value.serve(
-                        channel, Arrival(isLocal: isLocal, isFromReserve: isFromReserve, handshake: handshake))
+                        channel,
+                        ConnectionOrigin(isLocal: isLocal, usesReservedDescriptor: usesReservedDescriptor, handshake: handshake))
                 }
             }
     }
@@ -116,6 +117,6 @@ package struct ListenerSetup: Sendable {
         try? await channel.close()
         try await eventLoop.submit { context.value.shutDown() }.get()
         await coordinator.drain()
-        try await eventLoop.untilEmpty { context.value.connectionCount == 0 }
+        try await eventLoop.waitUntilEmpty { context.value.connectionCount == 0 }
     }
 }

@@ -20,8 +20,8 @@ final class CommandTimes {
     }
 
     /// Attaches the trace of a recorded command as an exemplar.
-    func exemplify(_ command: Int, by trace: TraceContext, nanoseconds: Int64) {
-        histogram(of: command).exemplify(by: trace, nanoseconds: nanoseconds)
+    func addExemplar(_ command: Int, by trace: TraceContext, nanoseconds: Int64) {
+        histogram(of: command).addExemplar(by: trace, nanoseconds: nanoseconds)
     }
 
     private func histogram(of command: Int) -> TimeHistogram {
@@ -50,7 +50,7 @@ struct CommandArrivals {
     var isEmpty: Bool { runs.isEmpty }
 
     /// - Parameter tag: the command's tag, which is higher than all earlier ones.
-    mutating func came(_ command: Int, tag: UInt64, at: Instant) {
+    mutating func recordArrival(_ command: Int, tag: UInt64, at: Instant) {
         if let last = runs.last, last.command == command, last.at == at, last.tag &+ UInt64(last.count) == tag {
             runs[runs.count - 1].count += 1
         } else {
@@ -59,7 +59,7 @@ struct CommandArrivals {
     }
 
     /// Adds `count` repeats of the last command.
-    mutating func cameAgain(_ count: Int) {
+    mutating func recordRepeats(_ count: Int) {
         if !runs.isEmpty { runs[runs.count - 1].count += count }
     }
 
@@ -74,7 +74,7 @@ struct CommandArrivals {
             times.record(first.command, nanoseconds: nanoseconds, count: count)
             if !traces.isEmpty {
                 for (tag, trace) in traces where tag >= first.tag && tag < first.tag &+ UInt64(count) {
-                    times.exemplify(first.command, by: trace, nanoseconds: nanoseconds)
+                    times.addExemplar(first.command, by: trace, nanoseconds: nanoseconds)
                     traces[tag] = nil
                 }
             }

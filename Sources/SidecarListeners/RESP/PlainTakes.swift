@@ -29,14 +29,14 @@ struct PlainTakes {
         return nil
     }
 
-    /// Adds up to `most` byte-for-byte repeats that follow the take with this tag, as in a pipeline. They need no
+    /// Adds up to `limit` byte-for-byte repeats that follow the take with this tag, as in a pipeline. They need no
     /// parsing.
     /// - Parameter bytes: the input, starting with the parsed command, which is `length` bytes long.
     /// - Returns: the number of repeats; 0 if the command was no plain take.
-    mutating func appendRepeats(of tag: UInt64, length: Int, in bytes: UnsafeRawBufferPointer, most: Int) -> Int {
+    mutating func appendRepeats(of tag: UInt64, length: Int, in bytes: UnsafeRawBufferPointer, limit: Int) -> Int {
         guard let last = run, last.end == tag &+ 1, let start = bytes.baseAddress else { return 0 }
         var repeats = 0
-        while repeats < most, bytes.count >= (repeats + 2) * length,
+        while repeats < limit, bytes.count >= (repeats + 2) * length,
             memcmp(start, start + (repeats + 1) * length, length) == 0
         {
             repeats += 1

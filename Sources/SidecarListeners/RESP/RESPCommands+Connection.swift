@@ -292,7 +292,7 @@ struct SidecarReport {
             "# Fleet", "sidecars:\(status.fleet.count)", "members:\(status.fleet.joined(separator: ","))",
             "event_channel:\(eventChannel)", "",
             "# Locks", "locks_held:\(status.locksHeld)", "locks_waiting:\(status.locksWaiting)",
-            "max_wait_ms:\(status.longestWait)", "",
+            "max_wait_ms:\(status.maximumWait)", "",
             "# Services", "services:\(status.services)",
             "services_differing:\(status.servicesDiffering.joined(separator: ","))",
             "permits_under_way:\(status.permitsInFlight)", "permits_waiting:\(status.permitsWaiting)",

@@ -19,7 +19,7 @@ extension RESPCommands {
 
     /// Runs `LIVE.VIEW view [NAME name] [SEARCH text] [CURSOR n] [FROM n]`: replies with a view of the console as one
     /// JSON object.
-    func look(
+    func showLiveView(
         _ source: LiveView.Source, _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection
     ) throws(InterlockError) {
         let options = try RESPOptions(request, from: 2, allowed: [.name, .search, .cursor, .from])

@@ -33,7 +33,7 @@ package final class RESPCommands {
         let names = RESPCommandTable.metricNames
         counters = names.map { Counter(label: "interlock_resp_commands_total", dimensions: [("command", $0)]) }
         counts = Array(repeating: 0, count: names.count)
-        calls.beforeMetrics.append { [weak self] in self?.reportCounts() }
+        calls.metricsRefreshActions.append { [weak self] in self?.reportCounts() }
     }
 
     /// Adds the counts to the metrics. Incrementing a metric for each command would cost a tenth of the command's time.
@@ -49,14 +49,14 @@ package final class RESPCommands {
         guard !connection.session.isInRefusedTransaction else { return refuseInTransaction(request, tag, connection) }
         guard let entry = table[request.nameKey] else {
             counts[RESPCommandTable.unknown] += 1
-            connection.came(RESPCommandTable.unknown, tag)
+            connection.recordArrival(RESPCommandTable.unknown, tag)
             guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }
             let hint = unknownCommandHint(request)
             connection.reply(tag) { $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; \(hint)") }
             return
         }
         counts[entry.command.rawValue] += 1
-        connection.came(entry.command.rawValue, tag)
+        connection.recordArrival(entry.command.rawValue, tag)
         if let role = entry.role {
             guard let caller = connection.session.caller else {
                 connection.reply(tag) { $0.error("NOAUTH", "send an API key first: AUTH key, or AUTH name key") }
@@ -74,8 +74,8 @@ package final class RESPCommands {
             return
         }
         if entry.command.isUnboundedListing {
-            guard !connection.isUnread else { return }
-            connection.isLong()
+            guard !connection.isChannelClosed else { return }
+            connection.markAsLong()
         }
         guard let completions = connection.completions else { return }
         // Commands start in the order of their arrival.
@@ -142,7 +142,7 @@ package final class RESPCommands {
         case .breakerList: breakerList(tag, connection)
         case .breakerForce: try forceBreaker(request, tag, connection)
         case .fleetList: listFleet(tag, connection)
-        case .liveView: try look(liveView, request, tag, connection)
+        case .liveView: try showLiveView(liveView, request, tag, connection)
         case .ping, .echo, .auth, .hello, .client, .command, .info, .select, .quit, .reset, .subscribe, .unsubscribe:
             try runConnectionCommand(command, request, tag, connection)
         }
@@ -153,7 +153,7 @@ package final class RESPCommands {
     private func acquireLock(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
-        let name = try RESPOptions.name(request.text(1), what: "name")
+        let name = try RESPOptions.name(request.text(1), parameter: "name")
         let ttl = try RESPOptions.ttl(request, 2)
         var lock = LockRequest(name: name, ttl: ttl)
         guard request.count > 3 else {
@@ -169,7 +169,7 @@ package final class RESPCommands {
         lock.mode = try options.lockMode()
         let isLinked = options.has(.linked)
         // Checked first: a lease that cannot be followed would have to be released again.
-        if isLinked { try connection.mayFollow() }
+        if isLinked { try connection.checkFollowLimit() }
         if let others = try options.names(.also) {
             let joint = JointLockRequest(names: [name] + others, template: lock)
             let completion = jointLock(tag, connection, isLinked: isLinked)
@@ -228,7 +228,7 @@ package final class RESPCommands {
     private func renewLock(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
-        let name = try RESPOptions.name(request.text(1), what: "name")
+        let name = try RESPOptions.name(request.text(1), parameter: "name")
         let ttl = try RESPOptions.ttl(request, 3)
         let fence = try Self.fence(request, from: 4)
         calls.renewLock(name, token: request.text(2), ttl: ttl, fence: fence, completion: completions.renew(tag))
@@ -237,7 +237,7 @@ package final class RESPCommands {
     private func releaseLock(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
-        let name = try RESPOptions.name(request.text(1), what: "name")
+        let name = try RESPOptions.name(request.text(1), parameter: "name")
         let fence = try Self.fence(request, from: 3)
         calls.releaseLock(name, token: request.text(2), fence: fence, completion: completions.release(tag))
     }
@@ -251,14 +251,14 @@ package final class RESPCommands {
     private func breakLock(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
-        let name = try RESPOptions.name(request.text(1), what: "name")
+        let name = try RESPOptions.name(request.text(1), parameter: "name")
         let fence = try Self.fence(request, from: 2)
         let by = connection.session.caller?.name ?? ""
         calls.breakLock(name, by: by, fence: fence, completion: completions.release(tag))
     }
 
     private func inspectLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
-        let name = try RESPOptions.name(request.text(1), what: "name")
+        let name = try RESPOptions.name(request.text(1), parameter: "name")
         let completion = Completion<Result<LockInformation?, InterlockError>>(tag: tag) { tag, answer in
             connection.reply(tag) { writer in
                 switch answer {
@@ -293,7 +293,7 @@ package final class RESPCommands {
     }
 
     private func listGrants(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
-        let name = request.count > 1 ? try RESPOptions.name(request.text(1), what: "name") : nil
+        let name = request.count > 1 ? try RESPOptions.name(request.text(1), parameter: "name") : nil
         let grants = calls.grants(of: name)
         connection.reply(tag) { writer in
             writer.array(grants.count)
@@ -354,7 +354,7 @@ package final class RESPCommands {
             connection.reply(tag) { writer in
                 switch answer {
                 // A combined call contains plain takes only, so this decision is about one take.
-                case .decided(let answer), .decidedAlike(let answer, _, _):
+                case .decided(let answer), .decidedBatch(let answer, _, _):
                     writer.namedLimit(answer)
                 case .failed(let error): writer.error(error)
                 }
@@ -380,12 +380,12 @@ package final class RESPCommands {
     private func throttle(
         _ request: RESPRequest, _ tag: UInt64, _ completions: RESPCompletions
     ) throws(InterlockError) {
-        let key = try RESPOptions.name(request.text(1), what: "key")
-        let burst = try RESPOptions.integer(request, 2, what: "max_burst", in: ThrottleRequest.bursts)
-        let count = try RESPOptions.integer(request, 3, what: "count", in: ThrottleRequest.counts)
-        let period = try RESPOptions.integer(request, 4, what: "period", in: ThrottleRequest.periods)
+        let key = try RESPOptions.name(request.text(1), parameter: "key")
+        let burst = try RESPOptions.integer(request, 2, parameter: "max_burst", in: ThrottleRequest.bursts)
+        let count = try RESPOptions.integer(request, 3, parameter: "count", in: ThrottleRequest.counts)
+        let period = try RESPOptions.integer(request, 4, parameter: "period", in: ThrottleRequest.periods)
         let quantity =
-            request.count > 5 ? try RESPOptions.integer(request, 5, what: "quantity", in: ThrottleRequest.quantities) : 1
+            request.count > 5 ? try RESPOptions.integer(request, 5, parameter: "quantity", in: ThrottleRequest.quantities) : 1
         let throttle = ThrottleRequest(key: key, maximumBurst: burst, count: count, period: period, quantity: quantity)
         guard let throttle else {
             throw InterlockError(
@@ -458,7 +458,7 @@ package final class RESPCommands {
                 .invalid, "state: expected OPEN, CLOSED, DISABLED or AUTO, got \"\(Excerpt(request.text(2)))\"")
         }
         let options = try RESPOptions(request, from: 3, allowed: [.duration, .reason])
-        let milliseconds = try options.integer(.duration, in: 1...RequestLimits.longestMilliseconds)
+        let milliseconds = try options.integer(.duration, in: 1...RequestLimits.maximumMilliseconds)
         let completion = Completion<Result<BreakerStatus, InterlockError>>(tag: tag) { tag, answer in
             connection.reply(tag) { writer in
                 switch answer {

@@ -55,7 +55,7 @@ final class RESPCompletions {
         take = { tag, answer in
             switch answer {
             case .decided(let answer): return connection.reply(tag) { $0.limits(answer, count: 1, step: 0) }
-            case .decidedAlike(let answer, let count, let step):
+            case .decidedBatch(let answer, let count, let step):
                 return connection.reply(tag, count: count) { writer, replies in
                     var first = answer
                     first.remaining = answer.remaining(after: replies.lowerBound, step: step)

@@ -17,7 +17,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     typealias OutboundOut = ByteBuffer
 
     /// The pause before one more command is taken while Redis is busy.
-    private static let reliefPause = TimeAmount.milliseconds(1)
+    private static let extraCommandInterval = TimeAmount.milliseconds(1)
     /// The maximum number of leases that are followed for one client.
     static let maximumFollowed = 10_000
     /// The size at which the output is handed to the socket before the end of the tick.
@@ -89,7 +89,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         switch machine.replies.position(of: tag) {
         case .answered: return false
         case .later:
-            let deferred = writer.another()
+            let deferred = writer.withNewBuffer()
             write(deferred)
             machine.replies.keep(deferred.buffer, for: tag)
         case .first:
@@ -129,7 +129,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     }
 
     /// Records the arrival of a command of this kind.
-    func came(_ command: Int, _ tag: UInt64) { arrivals.came(command, tag: tag, at: now) }
+    func recordArrival(_ command: Int, _ tag: UInt64) { arrivals.recordArrival(command, tag: tag, at: now) }
 
     /// Records the trace of the command with this tag, whose reply follows immediately.
     func traced(_ tag: UInt64, by trace: TraceContext) {
@@ -151,14 +151,14 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     var isOpen: Bool { machine.isOpen }
     /// Whether the channel has closed, and the last commands run without replies.
-    var isUnread: Bool { machine.isUnread }
+    var isChannelClosed: Bool { machine.isChannelClosed }
     var remoteAddress: SocketAddress? { context?.remoteAddress }
 
     /// Whether the client wants pushes. Many clients would mistake an unrequested one for the next reply.
     var receivesLosses: Bool { speaksRESP3 && (session.receivesLosses || session.follower != nil) }
 
     /// - Throws: if the limit of followed leases is reached.
-    func mayFollow() throws(InterlockError) {
+    func checkFollowLimit() throws(InterlockError) {
         guard followed.count < Self.maximumFollowed else {
             throw InterlockError(
                 .unavailable, "this connection already watches \(followed.count) leases; use another connection")
@@ -168,7 +168,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// Reports the loss of this lease to the client. A linked lease is extended until the connection ends.
     func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
         guard isOpen, let completions else { return }
-        try mayFollow()
+        try checkFollowLimit()
         let follower = try listener.commands.calls.followLease(
             lease, isLinked: isLinked, client: self, onEnd: completions.leaseEnded
         ).get()
@@ -198,7 +198,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             if wasLinked, loss != .shutdown, isOpen {
                 listener.logger.log(.leaseLost, ["lock": "\(end.name)"])
                 // Closes later: the reporting call must return first, and its replies must be written.
-                slices.eventLoop.assumeIsolated().execute { [self] in perform(machine.closeBehindOutput()) }
+                slices.eventLoop.assumeIsolated().execute { [self] in perform(machine.closeAfterOutput()) }
             }
             return
         }
@@ -216,11 +216,11 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         guard session.isSecured else { return }
         // Cancelling a call may deliver replies.
         for call in machine.revoke() { listener.cancel(call) }
-        perform(machine.closeBehindOutput())
+        perform(machine.closeAfterOutput())
     }
 
     /// Closes the connection of an unknown client to admit another one.
-    func evict() { context?.channel.closeAtOnce() }
+    func evict() { context?.channel.closeImmediately() }
 
     /// Takes no further command, and closes when everything is answered.
     func closeAfterReplies(endedBy side: RESPServerStateMachine.Side) { perform(machine.closeAfterReplies(endedBy: side)) }
@@ -261,7 +261,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         switch action {
         case .none, .take: break
         case .awaitSlice: slices.later { [self] in continueInSlice() }
-        case .planRelief: _ = after(Self.reliefPause) { [self] in perform(machine.reliefCame()) }
+        case .planExtraCommand: _ = after(Self.extraCommandInterval) { [self] in perform(machine.extraCommandGranted()) }
         case .read: readFromSocket(context)
         case .resume: resume()
         case .planFlush: listener.flushes.plan(self)
@@ -337,7 +337,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// Gives a client without a key small buffers and a deadline, because another client may need its slot.
     private func awaitLogin() {
         let isUnauthenticated = session.caller == nil
-        parser.bounds = isUnauthenticated ? .beforeLogin : .usual
+        parser.limits = isUnauthenticated ? .beforeLogin : .usual
         guard isUnauthenticated || !session.isSecured, isOpen else {
             login?.cancel()
             login = nil
@@ -345,7 +345,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             return
         }
         guard login == nil else { return }
-        listener.awaitsLogin(self)
+        listener.addNewcomer(self)
         login = after(listener.loginTimeout) { [self] in perform(machine.loginExpired(isSecured: session.isSecured)) }
     }
 
@@ -372,7 +372,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             commandsUntilClockRead -= 1 + parser.arguments.count / Self.argumentsPerCommand
             guard commandsUntilClockRead <= 0 else { continue }
             commandsUntilClockRead = Self.commandsPerClockRead
-            guard !slices.mayGoOn else { continue }
+            guard !slices.mayContinue else { continue }
             if input.readableBytes > 0, mayTake() { perform(machine.awaitSlice()) }
             break
         }
@@ -390,7 +390,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     }
 
     /// Makes the loop read the clock after the current command, which may take long.
-    func isLong() { commandsUntilClockRead = 0 }
+    func markAsLong() { commandsUntilClockRead = 0 }
 
     /// Continues in a new slice.
     private func continueInSlice() {
@@ -422,14 +422,14 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
                 let (words, arguments) = (parser.unquoted, parser.arguments)
                 words.withUnsafeBytes { listener.commands.run(RESPRequest(bytes: $0, arguments: arguments), tag: tag, on: self) }
             }
-            let most = RESPServerStateMachine.longestPipeline - machine.replies.count
-            let repeats = takes.appendRepeats(of: tag, length: length, in: bytes, most: most)
+            let limit = RESPServerStateMachine.maximumPipeline - machine.replies.count
+            let repeats = takes.appendRepeats(of: tag, length: length, in: bytes, limit: limit)
             for _ in 0..<repeats { _ = machine.replies.append() }
-            arrivals.cameAgain(repeats)
+            arrivals.recordRepeats(repeats)
             return .command(consumed: length * (1 + repeats))
         }
         switch outcome {
-        case .command(let consumed), .nothing(let consumed):
+        case .command(let consumed), .empty(let consumed):
             input.moveReaderIndex(forwardBy: consumed)
             return true
         case .incomplete:
@@ -529,7 +529,7 @@ extension RESPConnection {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         // The operating system of a client that exits sends a FIN or an RST, so a silent client may still be running.
-        if PeerLiveness.isSilence(error) { machine.clientVanished() }
+        if PeerLiveness.indicatesUnreachablePeer(error) { machine.clientVanished() }
         context.close(promise: nil)
     }
 }

@@ -56,7 +56,7 @@ package struct RESPListener: Service {
         if let path = listen.unix { unlink(path) }
         await setup.coordinator.drain()
         try await eventLoop.submit { context.value.shutDown() }.get()
-        try await eventLoop.untilEmpty { context.value.connectionCount == 0 }
+        try await eventLoop.waitUntilEmpty { context.value.connectionCount == 0 }
     }
 
     /// Creates the state that the connections share. Called on the event loop.

@@ -44,7 +44,7 @@ package final class RESPListenerContext: ListenerContext {
         self.maximumConnections = maximumConnections
         self.stallTimeout = stallTimeout
         self.loginTimeout = loginTimeout
-        newcomers = UnidentifiedConnections(most: isTLS ? UnidentifiedConnections<RESPConnection>.maximumWithTLS : nil)
+        newcomers = UnidentifiedConnections(limit: isTLS ? UnidentifiedConnections<RESPConnection>.maximumWithTLS : nil)
         flushes = FlushQueue(eventLoop: scheduler.eventLoop)
         self.scheduler = scheduler
         orphanSlices = ConnectionSlices(scheduler)
@@ -53,18 +53,18 @@ package final class RESPListenerContext: ListenerContext {
 
     var connectionCount: Int { connections.count }
 
-    package func serve(_ channel: any Channel, _ arrival: Arrival = Arrival()) throws {
-        let capacity = maximumConnections + (arrival.isLocal ? Self.localReserve : 0)
+    package func serve(_ channel: any Channel, _ origin: ConnectionOrigin = ConnectionOrigin()) throws {
+        let capacity = maximumConnections + (origin.isLocal ? Self.localReserve : 0)
         if connections.count >= capacity { makeRoom() }
         guard connections.count < capacity else {
             let refusal = ByteBuffer(string: "-ERR max number of clients reached\r\n")
             channel.writeAndFlush(refusal).whenComplete { _ in channel.close(promise: nil) }
             return
         }
-        let connection = RESPConnection(listener: self, isSecured: arrival.handshake == nil)
-        try arrival.secure(channel, connection.slices)
+        let connection = RESPConnection(listener: self, isSecured: origin.handshake == nil)
+        try origin.secure(channel, connection.slices)
         try channel.pipeline.syncOperations.addHandler(connection)
-        if newcomers.areTooMany { makeRoom() }
+        if newcomers.isOverLimit { makeRoom() }
     }
 
     func makeRoom() {
@@ -74,7 +74,7 @@ package final class RESPListenerContext: ListenerContext {
     }
 
     /// Notes that a connection needs a handshake or a key before anything else.
-    func awaitsLogin(_ connection: RESPConnection) { newcomers.add(connection, now: scheduler.eventLoop.uptime) }
+    func addNewcomer(_ connection: RESPConnection) { newcomers.add(connection, now: scheduler.eventLoop.uptime) }
 
     /// Notes that the client of this connection is known.
     func admitted(_ connection: RESPConnection) { newcomers.remove(connection) }
@@ -139,7 +139,7 @@ package final class RESPListenerContext: ListenerContext {
         repeat {
             unfollowOrphans(Self.maximumUnfollowedAtOnce)
             guard !orphans.isEmpty else { return }
-        } while !commands.calls.isRedisBusy && orphanSlices.mayGoOn
+        } while !commands.calls.isRedisBusy && orphanSlices.mayContinue
         guard commands.calls.isRedisBusy else { return orphanSlices.later { [self] in unfollowMore() } }
         scheduler.eventLoop.assumeIsolated().scheduleTask(in: Self.unfollowPause) { [self] in
             orphanSlices.later { [self] in unfollowMore() }

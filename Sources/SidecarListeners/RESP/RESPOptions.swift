@@ -65,7 +65,7 @@ package struct RESPOptions {
             return start..<start
         case .also:
             guard start < request.count else { throw InterlockError(.invalid, "ALSO has no count; usage: ALSO count name …") }
-            let count = Int(try integer(request, start, what: "ALSO", in: 1...Int64(JointLockRequest.most - 1)))
+            let count = Int(try integer(request, start, parameter: "ALSO", in: 1...Int64(JointLockRequest.maximumCount - 1)))
             guard start + count < request.count else {
                 throw InterlockError(
                     .invalid, "ALSO \(count): expected \(count) names, got \(request.count - start - 1)")
@@ -87,7 +87,7 @@ package struct RESPOptions {
     package func names(_ option: Option) throws(InterlockError) -> [ResourceName]? {
         guard let entry = given.first(where: { $0.option == option }) else { return nil }
         var names: [ResourceName] = []
-        for index in entry.values { names.append(try Self.name(request.text(index), what: option.rawValue)) }
+        for index in entry.values { names.append(try Self.name(request.text(index), parameter: option.rawValue)) }
         return names
     }
 
@@ -104,7 +104,7 @@ package struct RESPOptions {
 
     package func name(_ option: Option) throws(InterlockError) -> String? {
         guard let text = text(option) else { return nil }
-        return try Self.name(text, what: option.rawValue).text
+        return try Self.name(text, parameter: option.rawValue).text
     }
 
     /// Returns the length of a lease in milliseconds. The usual mistake is a number with a unit.
@@ -113,39 +113,39 @@ package struct RESPOptions {
             throw InterlockError(
                 .invalid, "ttl-ms: expected milliseconds, such as 30000 for 30 s, got \"\(Excerpt(request.text(index)))\"")
         }
-        guard (1...RequestLimits.longestMilliseconds).contains(value) else {
+        guard (1...RequestLimits.maximumMilliseconds).contains(value) else {
             throw InterlockError(
-                .invalid, "ttl-ms: expected milliseconds from 1 to \(RequestLimits.longestMilliseconds), got \(value)")
+                .invalid, "ttl-ms: expected milliseconds from 1 to \(RequestLimits.maximumMilliseconds), got \(value)")
         }
         return value
     }
 
     package func milliseconds(_ option: Option) throws(InterlockError) -> Int64? {
-        try integer(option, in: 0...RequestLimits.longestMilliseconds)
+        try integer(option, in: 0...RequestLimits.maximumMilliseconds)
     }
 
     func integer(_ option: Option, in range: ClosedRange<Int64>) throws(InterlockError) -> Int64? {
         guard let index = given.first(where: { $0.option == option })?.values.first else { return nil }
-        return try Self.integer(request, index, what: option.rawValue, in: range)
+        return try Self.integer(request, index, parameter: option.rawValue, in: range)
     }
 
     static func integer(
-        _ request: RESPRequest, _ index: Int, what: String, in range: ClosedRange<Int64>
+        _ request: RESPRequest, _ index: Int, parameter: String, in range: ClosedRange<Int64>
     ) throws(InterlockError) -> Int64 {
         guard let value = request.integer(index), range.contains(value) else {
             throw InterlockError(
                 .invalid,
-                "\(what): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \"\(Excerpt(request.text(index)))\""
+                "\(parameter): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \"\(Excerpt(request.text(index)))\""
             )
         }
         return value
     }
 
-    static func name(_ text: String, what: String) throws(InterlockError) -> ResourceName {
+    static func name(_ text: String, parameter: String) throws(InterlockError) -> ResourceName {
         do throws(ResourceName.Violation) {
             return try ResourceName(text)
         } catch {
-            throw InterlockError(.invalid, error.message(for: what))
+            throw InterlockError(.invalid, error.message(for: parameter))
         }
     }
 }

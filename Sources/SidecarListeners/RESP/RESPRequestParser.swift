@@ -6,7 +6,7 @@ package struct RESPRequestParser {
         /// A complete command of `consumed` bytes, whose arguments are in `arguments`.
         case command(consumed: Int)
         /// An empty line or array of `consumed` bytes.
-        case nothing(consumed: Int)
+        case empty(consumed: Int)
         /// More bytes are needed.
         case incomplete
         /// A violation of the protocol, which ends the connection. The string is the reason, for the client.
@@ -16,7 +16,7 @@ package struct RESPRequestParser {
     }
 
     /// The limits of a command.
-    package struct Bounds: Sendable {
+    package struct Limits: Sendable {
         /// The maximum number of arguments.
         package var array: Int
         /// The maximum length of an argument, in bytes.
@@ -24,14 +24,14 @@ package struct RESPRequestParser {
         /// The maximum length of a command with all its arguments, in bytes.
         package var command: Int
 
-        package static let usual = Bounds(array: 1024, bulk: 64 << 10, command: 1 << 20)
+        package static let usual = Limits(array: 1024, bulk: 64 << 10, command: 1 << 20)
         /// The limits for clients that have not logged in: enough for a login.
-        package static let beforeLogin = Bounds(array: 10, bulk: 16 << 10, command: 16 << 10)
+        package static let beforeLogin = Limits(array: 10, bulk: 16 << 10, command: 16 << 10)
     }
 
-    package static let longestLine = 64 << 10
+    package static let maximumLineLength = 64 << 10
 
-    package var bounds = Bounds.usual
+    package var limits = Limits.usual
 
     /// The ranges of the last command's arguments. The array is reused, so that parsing allocates nothing once warm.
     package private(set) var arguments: [Range<Int>] = []
@@ -54,11 +54,11 @@ package struct RESPRequestParser {
         var position = 1
         let count: Int
         switch Self.number(bytes, at: &position) {
-        case .value(let value) where value <= bounds.array: count = max(0, value)
-        case .value, .invalid: return .malformed("invalid multibulk length: at most \(bounds.array) arguments")
+        case .value(let value) where value <= limits.array: count = max(0, value)
+        case .value, .invalid: return .malformed("invalid multibulk length: at most \(limits.array) arguments")
         case .incomplete: return .incomplete
         }
-        guard count > 0 else { return .nothing(consumed: position) }
+        guard count > 0 else { return .empty(consumed: position) }
         for _ in 0..<count {
             guard position < bytes.count else { return incompleteUnlessTooLong(bytes) }
             guard bytes[position] == UInt8(ascii: "$") else {
@@ -67,8 +67,8 @@ package struct RESPRequestParser {
             position += 1
             let length: Int
             switch Self.number(bytes, at: &position) {
-            case .value(let value) where (0...bounds.bulk).contains(value): length = value
-            case .value, .invalid: return .malformed("invalid bulk length: at most \(bounds.bulk) bytes")
+            case .value(let value) where (0...limits.bulk).contains(value): length = value
+            case .value, .invalid: return .malformed("invalid bulk length: at most \(limits.bulk) bytes")
             case .incomplete: return incompleteUnlessTooLong(bytes)
             }
             guard bytes.count - position >= length + 2 else { return incompleteUnlessTooLong(bytes) }
@@ -78,15 +78,15 @@ package struct RESPRequestParser {
             arguments.append(position..<(position + length))
             position += length + 2
         }
-        guard position <= bounds.command else { return tooLong }
+        guard position <= limits.command else { return tooLong }
         return .command(consumed: position)
     }
 
     private func incompleteUnlessTooLong(_ bytes: UnsafeRawBufferPointer) -> Outcome {
-        bytes.count > bounds.command ? tooLong : .incomplete
+        bytes.count > limits.command ? tooLong : .incomplete
     }
 
-    private var tooLong: Outcome { .malformed("a command is longer than \(bounds.command) bytes") }
+    private var tooLong: Outcome { .malformed("a command is longer than \(limits.command) bytes") }
 
     private enum Number {
         case value(Int)
@@ -126,7 +126,7 @@ package struct RESPRequestParser {
 
     private mutating func inline(_ bytes: UnsafeRawBufferPointer) -> Outcome {
         arguments.removeAll(keepingCapacity: true)
-        let longest = min(Self.longestLine, bounds.command)
+        let longest = min(Self.maximumLineLength, limits.command)
         guard let end = bytes.firstIndex(of: UInt8(ascii: "\n")) else {
             guard !Self.looksLikeHTTP(bytes) else { return .http }
             return bytes.count > longest ? .malformed("an inline command is longer than \(longest) bytes") : .incomplete
@@ -139,10 +139,10 @@ package struct RESPRequestParser {
         } else {
             split(line)
         }
-        guard arguments.count <= bounds.array else {
-            return .malformed("an inline command has more than \(bounds.array) words")
+        guard arguments.count <= limits.array else {
+            return .malformed("an inline command has more than \(limits.array) words")
         }
-        return arguments.isEmpty ? .nothing(consumed: end + 1) : .command(consumed: end + 1)
+        return arguments.isEmpty ? .empty(consumed: end + 1) : .command(consumed: end + 1)
     }
 
     private mutating func split(_ line: UnsafeRawBufferPointer) {

@@ -17,8 +17,8 @@ package struct RESPServerStateMachine {
         case take
         /// Report `sliceGranted` in a later slice.
         case awaitSlice
-        /// Report `reliefCame` after a short pause.
-        case planRelief
+        /// Report `extraCommandGranted` after a short pause.
+        case planExtraCommand
         case read
         /// Report `resume`.
         case resume
@@ -82,13 +82,13 @@ package struct RESPServerStateMachine {
     }
 
     /// The maximum number of pending commands of one connection.
-    package static let longestPipeline = 1024
+    package static let maximumPipeline = 1024
     /// The maximum number of pending commands of one connection while Redis is busy.
-    package static let quota = 16
+    package static let maximumPendingWhileBusy = 16
     /// The size of the kept replies, in bytes, at which reading pauses.
     package static let maximumWaiting = 1 << 20
     /// The maximum number of bytes that are buffered for a client that does not read.
-    package static let longestOutput = 4 << 20
+    package static let maximumOutput = 4 << 20
 
     private let carrier: Carrier
     private var phase = Phase.taking
@@ -108,7 +108,7 @@ package struct RESPServerStateMachine {
     /// Whether the connection closes after the replies.
     var isClosing: Bool { phase == .closing || phase == .refused }
     /// Whether the channel has closed, and the last commands run without replies.
-    var isUnread: Bool { reading == .closed }
+    var isChannelClosed: Bool { reading == .closed }
 
     private var isWritable: Bool { output != .blocked }
     private var canWrite: Bool { reading != .closed && (phase == .taking || isClosing) }
@@ -160,19 +160,20 @@ extension RESPServerStateMachine {
 
     @inline(__always)
     private mutating func admit(_ isRedisBusy: @autoclosure () -> Bool) -> Action {
-        guard replies.count < Self.longestPipeline, replies.waitingBytes < Self.maximumWaiting, isWritable else { return .none }
+        guard replies.count < Self.maximumPipeline, replies.waitingBytes < Self.maximumWaiting, isWritable else { return .none }
         // A client that has stopped sending cannot add to the load, so the commands that it has sent are executed.
-        guard replies.count > Self.quota, reading == .flowing || reading == .heldBack, extraCommand != .granted, isRedisBusy()
+        guard replies.count > Self.maximumPendingWhileBusy, reading == .flowing || reading == .heldBack, extraCommand != .granted,
+            isRedisBusy()
         else {
             return .take
         }
-        return planRelief()
+        return planExtraCommand()
     }
 
-    private mutating func planRelief() -> Action {
+    private mutating func planExtraCommand() -> Action {
         guard extraCommand != .planned else { return .none }
         extraCommand = .planned
-        return .planRelief
+        return .planExtraCommand
     }
 }
 
@@ -184,14 +185,14 @@ extension RESPServerStateMachine {
     package mutating func readRequested(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard reading != .closed, reading != .ended || phase == .ending else { return .none }
         // The bytes would be discarded, and only their end matters: a client that keeps sending is read slowly.
-        guard phase == .taking else { return planRelief() }
+        guard phase == .taking else { return planExtraCommand() }
         reading = .heldBack
         return isSliceAwaited && input >= ConnectionSlices.readAhead ? .none : readIfAdmitted(isRedisBusy())
     }
 
     package var isInputEnded: Bool { reading == .ended }
 
-    package mutating func reliefCame() -> Action {
+    package mutating func extraCommandGranted() -> Action {
         extraCommand = .granted
         guard reading != .closed else { return .none }
         return phase == .taking ? .resume : .read
@@ -226,7 +227,7 @@ extension RESPServerStateMachine {
     @inline(__always)
     package mutating func written(_ size: Int, input: Int, mayWrite: @autoclosure () -> Bool) -> Action {
         guard canWrite else { return .discard }
-        guard size <= Self.longestOutput else { return drop() }
+        guard size <= Self.maximumOutput else { return drop() }
         // The output is flushed between commands. A failed write makes NIO drain the socket immediately, and the
         // current command is still in the input.
         guard slice == .none || slice == .awaited else { return .none }
@@ -290,7 +291,7 @@ extension RESPServerStateMachine {
         return isSecured ? .refuse : drop()
     }
 
-    /// Handles the removal of the client's key. `closeBehindOutput` must follow.
+    /// Handles the removal of the client's key. `closeAfterOutput` must follow.
     /// - Returns: the calls to cancel.
     package mutating func revoke() -> [PendingCall] {
         if phase == .taking { phase = .closing }
@@ -299,7 +300,7 @@ extension RESPServerStateMachine {
 
     /// Closes after the output, because the client lost a linked lease or its key. If it lost a lease, commands that
     /// wait for a slice run first.
-    package mutating func closeBehindOutput() -> Action {
+    package mutating func closeAfterOutput() -> Action {
         endedBy = .sidecar
         guard canWrite else { return .none }
         if phase == .taking, isSliceAwaited {
@@ -339,7 +340,7 @@ extension RESPServerStateMachine {
 
     /// Whether commands that were held back may be left.
     private func hasCommandsLeft(_ input: Int) -> Bool {
-        input > 0 && phase == .taking && replies.count < Self.longestPipeline
+        input > 0 && phase == .taking && replies.count < Self.maximumPipeline
     }
 
     private mutating func close() -> Action {

@@ -13,7 +13,7 @@ package struct RESPWriter {
     }
 
     /// Returns a writer with its own buffer, for a reply that waits for earlier ones.
-    func another() -> RESPWriter { RESPWriter(speaksRESP3: speaksRESP3, countingIn: buffer.errors) }
+    func withNewBuffer() -> RESPWriter { RESPWriter(speaksRESP3: speaksRESP3, countingIn: buffer.errors) }
 
     func simple(_ text: StaticString) {
         buffer.append("+" as StaticString)

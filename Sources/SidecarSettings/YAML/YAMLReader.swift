@@ -6,7 +6,7 @@ struct YAMLReader {
     private static let maximumLevels = 64
 
     private let events: YAMLEvents
-    private let most: Size
+    private let limits: Size
     private var size = Size()
     /// The anchored nodes by name, with their expanded sizes.
     private var anchors: [String: (node: YAMLNode, size: Size)] = [:]
@@ -17,14 +17,14 @@ struct YAMLReader {
         var bytes = 0
     }
 
-    private init(_ text: String, most: Size) throws(YAMLError) {
+    private init(_ text: String, limits: Size) throws(YAMLError) {
         events = try YAMLEvents(of: text)
-        self.most = most
+        self.limits = limits
     }
 
     /// Returns the tree of the only document in `text`, or `nil` if the text contains no document.
-    static func read(_ text: String, most: Size) throws(YAMLError) -> YAMLNode? {
-        var reader = try YAMLReader(text, most: most)
+    static func read(_ text: String, limits: Size) throws(YAMLError) -> YAMLNode? {
+        var reader = try YAMLReader(text, limits: limits)
         var root: YAMLNode?
         while let event = try reader.events.next() {
             switch event.kind {
@@ -66,8 +66,8 @@ struct YAMLReader {
     private mutating func count(_ more: Size) throws(YAMLError) {
         size.values += more.values
         size.bytes += more.bytes
-        guard size.values <= most.values else { throw .tooManyValues }
-        guard size.bytes <= most.bytes else { throw .tooLong }
+        guard size.values <= limits.values else { throw .tooManyValues }
+        guard size.bytes <= limits.bytes else { throw .tooLong }
     }
 
     private mutating func elements(level: Int) throws(YAMLError) -> [YAMLNode] {
@@ -83,12 +83,12 @@ struct YAMLReader {
             guard let next = try events.next() else { break }
             entries.append(YAMLNode.Entry(key: key, value: try node(next, level: level + 1)))
         }
-        try Self.refuseRepeated(entries)
+        try Self.rejectDuplicates(entries)
         return entries
     }
 
     /// Rejects duplicate keys, quoted or not. Keys that are lists or mappings are rejected by the readers of the tree.
-    private static func refuseRepeated(_ entries: [YAMLNode.Entry]) throws(YAMLError) {
+    private static func rejectDuplicates(_ entries: [YAMLNode.Entry]) throws(YAMLError) {
         var known: [String: Int?] = [:]
         var repeated: [YAMLError.RepeatedKey] = []
         var reported: Set<String> = []

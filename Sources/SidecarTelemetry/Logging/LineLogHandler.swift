@@ -85,7 +85,7 @@ package struct LogLine {
         let isBare =
             !value.isEmpty
             && value.unicodeScalars.allSatisfy {
-                !JSONText.isObeyed($0) && $0 != "\"" && $0 != "=" && $0 != "\\" && !$0.properties.isWhitespace
+                !JSONText.isTerminalControl($0) && $0 != "\"" && $0 != "=" && $0 != "\\" && !$0.properties.isWhitespace
             }
         return isBare ? value : JSONText.quoted(value)
     }

@@ -10,7 +10,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
     case openFiles = "process.open_files"
     case logDropped = "log.dropped"
     case noDescriptors = "process.no_descriptors"
-    case configurationDoubtful = "configuration.doubtful"
+    case configurationWarning = "configuration.doubtful"
     case configurationRefused = "configuration.refused"
     case restartNeeded = "configuration.restart_needed"
     case configurationRemoved = "configuration.removed"
@@ -23,7 +23,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
     case probeElected = "probe.elected"
     case probeUnelected = "probe.unelected"
     case electionFailed = "probe.election_failed"
-    case probeDoubted = "probe.doubted"
+    case outageSuspected = "probe.doubted"
     case probeBad = "probe.bad"
     case probeStillBad = "probe.still_bad"
     case probeGood = "probe.good"
@@ -57,7 +57,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
                 "Out of file descriptors; new connections are closed, except for health checks and metrics. "
                     + "Raise `ulimit -n` or lower listen.max_connections"
             )
-        case .configurationDoubtful: (.warning, "The configuration may contain a mistake")
+        case .configurationWarning: (.warning, "The configuration may contain a mistake")
         case .configurationRefused: (.error, "Configuration reload failed; the old configuration stays in effect")
         case .restartNeeded: (.warning, "Configuration reloaded; some settings need a restart")
         case .configurationRemoved:
@@ -71,7 +71,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
         case .probeElected: (.info, "This sidecar now probes the service")
         case .probeUnelected: (.warning, "Prober election failed; this sidecar probes the service for itself")
         case .electionFailed: (.debug, "Prober election failed")
-        case .probeDoubted: (.notice, "Probes are failing; waiting for another sidecar to confirm")
+        case .outageSuspected: (.notice, "Probes are failing; waiting for another sidecar to confirm")
         case .probeBad: (.warning, "Probe failed")
         case .probeStillBad: (.debug, "Probe failed again")
         case .probeGood: (.notice, "Probes are succeeding again")

@@ -68,11 +68,11 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
     /// Records a duration, with its trace, if any, as an exemplar.
     package func recordNanoseconds(_ duration: Int64, trace: TraceContext?) {
         recordNanoseconds(duration, count: 1)
-        if let trace { exemplify(by: trace, nanoseconds: duration) }
+        if let trace { addExemplar(by: trace, nanoseconds: duration) }
     }
 
     /// Makes a trace the exemplar of its duration's bucket. The duration itself must be recorded separately.
-    package func exemplify(by trace: TraceContext, nanoseconds duration: Int64) {
+    package func addExemplar(by trace: TraceContext, nanoseconds duration: Int64) {
         let duration = max(0, duration)
         exemplars.withLockedValue { $0[bucket(of: duration)] = Exemplar(trace: trace.traceID, nanoseconds: duration) }
     }

@@ -43,7 +43,7 @@ package final class Span: StepSpan {
             name, kind: kind, context: context, parentID: self.context.spanID, startedAt: start ?? tracer.now(), tracer: tracer)
     }
 
-    package func part(_ name: String, from start: Int64) -> Span { child(name, at: start) }
+    package func childSpan(_ name: String, from start: Int64) -> Span { child(name, at: start) }
 
     package var now: Int64 { tracer.now() }
 

@@ -92,7 +92,7 @@ package struct SpanExporter: Service {
     }
 
     private func waitForBatch() async {
-        for _ in 0..<Self.maximumPolls where !queue.hasMany && !Task.isShuttingDownGracefully {
+        for _ in 0..<Self.maximumPolls where !queue.hasBatch && !Task.isShuttingDownGracefully {
             await pause(for: Self.pollInterval)
         }
     }
@@ -149,7 +149,7 @@ package struct SpanExporter: Service {
 
     private static func reason(_ error: any Error) -> String {
         switch error as? HTTPFetch.Failure {
-        case .notConnected(let cause)?, .brokenOff(let cause)?:
+        case .notConnected(let cause)?, .interrupted(let cause)?:
             cause is HTTPClientConnection.Closed ? "the collector closed the connection" : "\(NetworkReason(cause))"
         case .timedOut?: "no response within \(timeout.nanoseconds / 1_000_000_000) seconds"
         case .cancelled?: "the sidecar stopped"

@@ -40,7 +40,7 @@ package final class SpanQueue: Sendable {
     }
 
     /// Whether there are enough spans to send, so that the queue does not fill up.
-    var hasMany: Bool { state.withLockedValue { $0.count >= Self.batchThreshold } }
+    var hasBatch: Bool { state.withLockedValue { $0.count >= Self.batchThreshold } }
 
     /// Removes and returns all spans, with the number of spans dropped since the last call.
     func take() -> (batches: [SpanBatch], dropped: Int64) {

@@ -85,8 +85,8 @@ enum ClientPromises {
             while isSliceAwaited { try wake(12, 2) }
             try expect(channel == .over, "the connection does not end with its channel")
             let answers = [
-                machine.bytesReceived(), machine.flush(), machine.planFlush(), machine.reliefCame(), machine.drop(),
-                machine.closeAfterReplies(endedBy: .client), machine.closeBehindOutput(), machine.closed(input: 1),
+                machine.bytesReceived(), machine.flush(), machine.planFlush(), machine.extraCommandGranted(), machine.drop(),
+                machine.closeAfterReplies(endedBy: .client), machine.closeAfterOutput(), machine.closed(input: 1),
                 machine.inputEnded(input: 1), machine.resume(input: 1, isRedisBusy: false), machine.sliceUsed(),
             ]
             try expect(answers.allSatisfy { $0 == .none || $0 == .discard }, "after the end: \(answers)")
@@ -159,7 +159,7 @@ enum ClientPromises {
                 guard isReliefPlanned else { return }
                 isReliefPlanned = false
                 isRelieved = true
-                try perform(machine.reliefCame())
+                try perform(machine.extraCommandGranted())
             default: isRedisBusy = choice & 1 == 0
             }
         }
@@ -174,11 +174,11 @@ enum ClientPromises {
             case (17, 0): try perform(machine.closeAfterReplies(endedBy: .sidecar))
             case (17, _):
                 isAbandoned = true
-                try perform(machine.closeBehindOutput())
+                try perform(machine.closeAfterOutput())
             case (18, 0):
                 isAbandoned = true
                 try cancel(machine.revoke())
-                try perform(machine.closeBehindOutput())
+                try perform(machine.closeAfterOutput())
             case (18, 1): machine.clientVanished()
             case (18, _): try perform(machine.loginExpired(isSecured: choice & 1 == 0))
             default: if channel == .open, isBlocked { try perform(machine.drop()) }
@@ -224,8 +224,8 @@ enum ClientPromises {
         private mutating func take(_ command: Command) throws(FuzzFinding) -> Bool {
             let waiting = pending.count + buffered.count
             try expect(channel == .open || channel == .closed, "a command is taken on a connection that closes")
-            try expect(waiting < Machine.longestPipeline && !isBlocked, "a command is taken beyond the limits")
-            let isWithinQuota = waiting <= Machine.quota || !isRedisBusy || isRelieved
+            try expect(waiting < Machine.maximumPipeline && !isBlocked, "a command is taken beyond the limits")
+            let isWithinQuota = waiting <= Machine.maximumPendingWhileBusy || !isRedisBusy || isRelieved
             try expect(isWithinQuota || isAbandoned || channel == .closed, "a command is taken beyond the quota of a busy Redis")
             input.removeFirst()
             isRelieved = false
@@ -289,7 +289,7 @@ enum ClientPromises {
             case .awaitSlice:
                 try expect(!isSliceAwaited, "two slices are awaited")
                 isSliceAwaited = true
-            case .planRelief:
+            case .planExtraCommand:
                 try expect(!isReliefPlanned, "two reliefs are planned")
                 isReliefPlanned = true
             case .read:

@@ -51,7 +51,7 @@ enum ConnectionPromises {
             }
             try expect(
                 machine.isPooled != hasLeft, "the connection is pooled: \(machine.isPooled), and has left its pool: \(hasLeft)")
-            try expect(answer == nil || !machine.isAnswerWhole, "the answer is complete while its request is under way")
+            try expect(answer == nil || !machine.isAnswerComplete, "the answer is complete while its request is under way")
         }
 
         mutating func finish() throws(FuzzFinding) {
@@ -94,7 +94,7 @@ enum ConnectionPromises {
             case 10: try perform(machine.answerHead(.final(keepsAlive: choice & 1 == 0)))
             case 11: try perform(machine.answerHead(.informational))
             case 12: try perform(machine.answerHead(.switching))
-            case 13: try perform(machine.answerHead(.flawed(.status)))
+            case 13: try perform(machine.answerHead(.malformed(.status)))
             case 14: try receive(partEndingAt: choice & 1 == 0 ? 5 : 4)
             case 15: try perform(machine.answerEnd())
             default:
@@ -131,7 +131,7 @@ enum ConnectionPromises {
             case (22, _): try resume()
             case (_, 0): try perform(machine.reads.completed())
             default:
-                let action = machine.reads.sliceStarted()
+                let action = machine.reads.turnStarted()
                 try expect(
                     action == .none || turn == .awaited && !isHeld,
                     "a turn is used that was not requested, or while reading is held")
@@ -242,10 +242,10 @@ enum ConnectionPromises {
             switch action {
             case .none: break
             case .read: try expect(!isHeld, "a read begins although reading is held")
-            case .askForTurn:
+            case .requestTurn:
                 try expect(turn == .none, "a turn is requested while another one is \(turn)")
                 turn = .awaited
-            case .endTurn, .endTurnAndAsk:
+            case .endTurn, .endTurnAndRequestAnother:
                 try expect(turn == .taken, "a turn ends that was not taken")
                 turn = action == .endTurn ? .none : .awaited
             }

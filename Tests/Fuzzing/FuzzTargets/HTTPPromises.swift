@@ -103,10 +103,10 @@ enum HTTPPromises {
         let call = try reading { try CallBody(JSONFields(reading: buffer, known: CallBody.fields)) }
         if let call {
             try expect(LimitRequest.costs.contains(call.cost), "a call costs \(call.cost)")
-            try expect((0...RequestLimits.longestMilliseconds).contains(call.wait), "a call waits \(call.wait) ms")
+            try expect((0...RequestLimits.maximumMilliseconds).contains(call.wait), "a call waits \(call.wait) ms")
         }
         let decoded = try? JSONDecoder().decode(JSONValue.self, from: Data(body))
-        let fast = try? JSONValue(reading: body, deepest: 64)
+        let fast = try? JSONValue(reading: body, maximumDepth: 64)
         try expect(fast == nil || fast == decoded, "\(String(decoding: body, as: UTF8.self)) is read in two ways")
         guard let document = decoded else { return }
         let written = (try? document.json()) ?? Data()
@@ -121,7 +121,7 @@ enum HTTPPromises {
 
     private static func checkFields(_ text: String) throws(FuzzFinding) {
         if let pause = RetryAfter.milliseconds(text, now: 1_800_000_000) {
-            try expect((0...RetryAfter.longestSeconds * 1000).contains(pause), "Retry-After: \(text) is \(pause) ms")
+            try expect((0...RetryAfter.maximumSeconds * 1000).contains(pause), "Retry-After: \(text) is \(pause) ms")
         }
         if let second = HTTPDate.second(text) {
             let written = HTTPDate.text(second: second)

@@ -12,13 +12,13 @@ enum ProbePromises {
     }
 
     private static func judge(_ rule: ProbeExpectation.Body, _ body: [UInt8]) throws(FuzzFinding) {
-        let answer = ProbeAnswer(status: 200, headers: [], body: body, isCut: false)
+        let answer = ProbeAnswer(status: 200, headers: [], body: body, isTruncated: false)
         guard let judge = try? ProbeJudge(ProbeExpectation(body: [rule])) else {
             throw FuzzFinding("an accepted expectation cannot be evaluated: \(rule)")
         }
         guard let reason = judge.judge(answer).reason?.description else { return }
         let isPlain = !reason.isEmpty && reason.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
-        try expect(isPlain && reason.utf8.count <= ProbeReason.longest, "a reason is \(reason)")
+        try expect(isPlain && reason.utf8.count <= ProbeReason.maximumBytes, "a reason is \(reason)")
     }
 
     private static func checkPath(_ text: String, body: [UInt8]) throws(FuzzFinding) {

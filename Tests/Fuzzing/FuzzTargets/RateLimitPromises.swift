@@ -15,11 +15,11 @@ enum RateLimitPromises {
         if let request {
             try expect(count >= request.descriptors.count, "\(count) of \(request.descriptors.count) descriptors were counted")
         }
-        guard let question = RateLimitQuestion(plain: message) else { return }
+        guard let question = RateLimitQuery(plain: message) else { return }
         guard let request else { throw FuzzFinding("an invalid request was read as \(question)") }
-        let asks = request.descriptors.compactMap { DescriptorAsk($0, hits: request.hitsAddend) }
-        let expected = RateLimitQuestion(domain: request.domain, asks: asks)
+        let requested = request.descriptors.compactMap { RequestedDescriptor($0, hits: request.hitsAddend) }
+        let expected = RateLimitQuery(domain: request.domain, requested: requested)
         try expect(question == expected, "\(request.textFormatString()) was read as \(question)")
-        try expect(count == asks.count, "\(count) of \(asks.count) descriptors were counted")
+        try expect(count == requested.count, "\(count) of \(requested.count) descriptors were counted")
     }
 }

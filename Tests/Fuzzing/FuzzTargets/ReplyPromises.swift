@@ -18,7 +18,7 @@ enum ReplyPromises {
             try expect(size <= tight.replyLength, "a reply has \(size) bytes: \(reply)")
         }
         for reply in reading.replies {
-            let again = try ReplyReading([reply.wire[...]])
+            let again = try ParsedReplies([reply.wire[...]])
             try expect(again.violation == nil && again.replies == [reply], "\(reply) was written and read as \(again)")
             checkDecoding(reply)
         }
@@ -26,10 +26,10 @@ enum ReplyPromises {
 
     /// Checks that all chunkings give the same replies. The limits of a chunk are checked before it is parsed, so a
     /// violation may hide replies in its own chunk.
-    private static func checkChunking(of input: [UInt8], limits: ReplyLimits) throws(FuzzFinding) -> ReplyReading {
-        let bytewise = try ReplyReading(Chunking.bytewise.chunks(of: input), limits: limits)
+    private static func checkChunking(of input: [UInt8], limits: ReplyLimits) throws(FuzzFinding) -> ParsedReplies {
+        let bytewise = try ParsedReplies(Chunking.bytewise.chunks(of: input), limits: limits)
         for chunking in [Chunking.whole, .scattered] {
-            let other = try ReplyReading(chunking.chunks(of: input), limits: limits)
+            let other = try ParsedReplies(chunking.chunks(of: input), limits: limits)
             try expect(
                 (other.violation == nil) == (bytewise.violation == nil)
                     && bytewise.replies.starts(with: other.replies)
@@ -80,7 +80,7 @@ enum ReplyPromises {
 }
 
 /// The result of the Redis client's parser for a stream that arrives in chunks.
-struct ReplyReading {
+struct ParsedReplies {
     private(set) var replies: [RedisReply] = []
     /// The violation that ended the stream; `nil` if none did.
     private(set) var violation: RedisError?

@@ -11,11 +11,11 @@ enum RequestPromises {
     private static let maximumCommands = 20
 
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
-        let reading = try RequestReading(Chunking.whole.chunks(of: input))
+        let reading = try ParsedRequests(Chunking.whole.chunks(of: input))
         // Each byte rescans the line, which takes quadratic time.
         let chunkings: [Chunking] = input.count <= 512 ? [.bytewise, .scattered] : [.scattered]
         for chunking in chunkings {
-            let other = try RequestReading(chunking.chunks(of: input))
+            let other = try ParsedRequests(chunking.chunks(of: input))
             try expect(other == reading, "whole: \(reading); \(chunking): \(other)")
         }
         // Slow, so only for every sixteenth input.
@@ -32,8 +32,8 @@ enum RequestPromises {
 
     /// Checks that an incomplete command is completed or rejected before it exceeds the longest command.
     private static func checkLengthLimit(_ pending: ArraySlice<UInt8>) throws(FuzzFinding) {
-        let filling = Array(repeating: UInt8(ascii: "x"), count: RESPRequestParser.longestLine + 2)
-        let reading = try RequestReading([pending, filling[...]])
+        let filling = Array(repeating: UInt8(ascii: "x"), count: RESPRequestParser.maximumLineLength + 2)
+        let reading = try ParsedRequests([pending, filling[...]])
         if case .incomplete(let count) = reading.ending {
             throw FuzzFinding("\(count) bytes are buffered of a command that begins with \(Array(pending))")
         }
@@ -96,7 +96,7 @@ enum RequestPromises {
         try expect(message.utf8.count <= 2048, "an error has \(message.utf8.count) bytes")
         let writer = RESPWriter()
         writer.error("ERR", message)
-        let replies = try ReplyReading([Array(writer.buffer.contents.readableBytesView)[...]])
+        let replies = try ParsedReplies([Array(writer.buffer.contents.readableBytesView)[...]])
         guard replies.violation == nil, replies.replies.count == 1, case .error = replies.replies[0] else {
             throw FuzzFinding("an error was written as \(replies): \(message)")
         }
@@ -108,14 +108,14 @@ enum RequestPromises {
         for argument in command { encoder.append(argument) }
         var buffer = ByteBuffer()
         encoder.format(into: &buffer)
-        let reading = try RequestReading([Array(buffer.readableBytesView)[...]])
+        let reading = try ParsedRequests([Array(buffer.readableBytesView)[...]])
         try expect(
             reading.commands == [command] && reading.ending == .incomplete(0), "\(command) was written and read as \(reading)")
     }
 }
 
 /// The result of the RESP API's parser for a stream that arrives in chunks, as on a connection.
-struct RequestReading: Equatable {
+struct ParsedRequests: Equatable {
     enum Ending: Equatable {
         /// The stream ended with this many bytes of an incomplete command.
         case incomplete(Int)
@@ -149,12 +149,12 @@ struct RequestReading: Equatable {
                 let words = parser.unquoted.isEmpty ? pending[start..<(start + consumed)] : parser.unquoted[...]
                 commands.append(try arguments(parser.arguments, in: words))
                 start += consumed
-            case .nothing(let consumed):
+            case .empty(let consumed):
                 try expect((1...(pending.count - start)).contains(consumed), "an empty command has \(consumed) bytes")
                 start += consumed
             case .incomplete:
                 try expect(
-                    pending.count - start <= RESPRequestParser.Bounds.usual.command,
+                    pending.count - start <= RESPRequestParser.Limits.usual.command,
                     "\(pending.count - start) bytes are buffered for an incomplete command")
                 return true
             case .malformed(let reason):
@@ -170,14 +170,14 @@ struct RequestReading: Equatable {
 
     private func arguments(_ ranges: [Range<Int>], in command: ArraySlice<UInt8>) throws(FuzzFinding) -> [[UInt8]] {
         try expect(
-            (1...RESPRequestParser.Bounds.usual.array).contains(ranges.count), "a command has \(ranges.count) arguments")
+            (1...RESPRequestParser.Limits.usual.array).contains(ranges.count), "a command has \(ranges.count) arguments")
         var arguments: [[UInt8]] = []
         var end = 0
         for range in ranges {
             try expect(
                 range.lowerBound >= end && range.upperBound <= command.count, "an argument lies outside of its command: \(range)")
             try expect(
-                range.count <= max(RESPRequestParser.Bounds.usual.bulk, RESPRequestParser.longestLine),
+                range.count <= max(RESPRequestParser.Limits.usual.bulk, RESPRequestParser.maximumLineLength),
                 "an argument has \(range.count) bytes")
             end = range.upperBound
             arguments.append(Array(command.dropFirst(range.lowerBound).prefix(range.count)))

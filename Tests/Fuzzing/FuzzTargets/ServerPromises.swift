@@ -40,7 +40,7 @@ enum ServerPromises {
         private var isRequestIncomplete = false
         private var isInputOver = false
         private var isTaking = false
-        private var isTurnAwaited = false
+        private var isSliceAwaited = false
         private var isWritable = true
         private var isWritabilityReported = true
         private var isReadRequested = false
@@ -60,8 +60,9 @@ enum ServerPromises {
             case 9..<16: try answer(event, choice)
             default: try change(event, choice)
             }
-            try expect(isTurnAwaited == machine.isTurnAwaited, "a turn is awaited: \(machine.isTurnAwaited), \(isTurnAwaited)")
-            guard phase == .open, !isTaking, !isTurnAwaited, !waiting.isEmpty else { return }
+            try expect(
+                isSliceAwaited == machine.isSliceAwaited, "a turn is awaited: \(machine.isSliceAwaited), \(isSliceAwaited)")
+            guard phase == .open, !isTaking, !isSliceAwaited, !waiting.isEmpty else { return }
             let isIdle = reply == .none && isWritable && isWritabilityReported
             try expect(!isIdle && !isRequestIncomplete, "parts wait although nothing is pending")
         }
@@ -84,30 +85,30 @@ enum ServerPromises {
             switch machine.arrived(part, isWritable: isWritable, mayBegin: choice & 1 == 0) {
             case .take: try take(arrived, part, choice)
             case .wait: waiting.append((arrived, part))
-            case .waitForTurn:
+            case .waitForSlice:
                 waiting.append((arrived, part))
                 try awaitTurn()
             }
         }
 
         private mutating func awaitTurn() throws(FuzzFinding) {
-            try expect(!isTurnAwaited && phase == .open, "a turn is awaited twice, or by a connection that is \(phase)")
-            isTurnAwaited = true
+            try expect(!isSliceAwaited && phase == .open, "a turn is awaited twice, or by a connection that is \(phase)")
+            isSliceAwaited = true
         }
 
         private mutating func takeWaiting(_ choice: Int) throws(FuzzFinding) {
-            let hadTurn = isTurnAwaited && !isTaking
+            let hadTurn = isSliceAwaited && !isTaking
             if hadTurn {
                 machine.sliceStarted()
-                (isTurnAwaited, isTaking) = (false, true)
+                (isSliceAwaited, isTaking) = (false, true)
             }
             guard isTaking else { return }
-            switch machine.nextWaiting(waiting.first?.part, isWritable: isWritable, mayGoOn: choice & 1 == 0) {
+            switch machine.nextWaiting(waiting.first?.part, isWritable: isWritable, mayContinue: choice & 1 == 0) {
             case .take:
                 let next = waiting.removeFirst()
                 try take(next.number, next.part, choice)
             case .wait: isTaking = false
-            case .waitForTurn:
+            case .waitForSlice:
                 isTaking = false
                 try expect(!hadTurn, "a turn takes no request")
                 try awaitTurn()
@@ -127,7 +128,7 @@ enum ServerPromises {
             switch action {
             case .begin: try begin(choice)
             case .choose: throw FuzzFinding("a receiver is chosen twice")
-            case .collect, .carryOut: try deliver(part, to: .collector)
+            case .collect, .executeRequest: try deliver(part, to: .collector)
             case .relay: try deliver(part, to: .relay)
             case .relayEnd:
                 try deliver(part, to: .relay)
@@ -140,8 +141,8 @@ enum ServerPromises {
 
         private mutating func begin(_ choice: Int) throws(FuzzFinding) {
             try expect(phase == .open && reply == .none && !isRequestIncomplete, "a request begins while \(phase), \(reply)")
-            let successions: [Machine.Succession] = [.another, .another, .afterContinue, .last, .otherProtocol]
-            machine.begin(successions[choice % successions.count], announced: choice > 5 ? nil : choice * 1000)
+            let successions: [Machine.NextUse] = [.another, .another, .afterContinue, .last, .otherProtocol]
+            machine.begin(successions[choice % successions.count], contentLength: choice > 5 ? nil : choice * 1000)
             (begun, reply, receiver) = (begun + 1, .awaited, .undecided)
             (isRequestIncomplete, isEndPending, isEndWritten) = (true, false, false)
         }
@@ -149,7 +150,7 @@ enum ServerPromises {
         private mutating func choose(_ receiver: Machine.Receiver, isEmpty: Bool) {
             if isEmpty { machine.continued() }
             self.receiver = receiver
-            machine.receives(receiver, receiver == .relay && !isEmpty ? .held : .wanted)
+            machine.setReceiver(receiver, receiver == .relay && !isEmpty ? .held : .wanted)
         }
 
         private func deliver(_ part: Machine.Part, to receiver: Machine.Receiver) throws(FuzzFinding) {
@@ -183,14 +184,14 @@ enum ServerPromises {
         private mutating func beginAnswer() throws(FuzzFinding) {
             guard reply == .awaited else { return }
             reply = .begun
-            let succession = machine.answerBegins()
-            try expect(succession == .last || phase == .open, "an answer may be followed while \(phase)")
+            let nextUse = machine.answerBegins()
+            try expect(nextUse == .last || phase == .open, "an answer may be followed while \(phase)")
         }
 
         private mutating func completeAnswer(endsConnection: Bool) throws(FuzzFinding) {
             guard reply == .begun else { return }
             reply = .over
-            isEndPending = machine.isWrittenAwaited
+            isEndPending = machine.needsAnswerWritten
             machine.answerCompleted(endsConnection: endsConnection)
             try perform(machine.advance())
         }
@@ -209,10 +210,10 @@ enum ServerPromises {
                 isWritabilityReported = choice & 1 == 0
                 if isWritabilityReported { try perform(machine.writabilityChanged(isWritable)) }
             case 17: try read(isRequested: choice & 1 == 0)
-            case 18 where !isTurnAwaited:
+            case 18 where !isSliceAwaited:
                 isInputOver = true
                 try perform(machine.clientLeft())
-            case 19 where !isTurnAwaited && !isInputOver:
+            case 19 where !isSliceAwaited && !isInputOver:
                 isInputOver = true
                 try perform(machine.failed(choice & 1 == 0 ? .malformed : .disconnection))
             case 19 where isInputOver: try perform(machine.drop(choice * 10_000))
@@ -245,8 +246,8 @@ enum ServerPromises {
             case .awaitRequest:
                 try expect(phase == .open && !isLive && !isRequestIncomplete, "a request is awaited while \(phase), \(reply)")
                 end()
-                if machine.beginTaking() == .proceed { isTaking = true }
-            case .dropRest:
+                if machine.beginDraining() == .proceed { isTaking = true }
+            case .dropRemainder:
                 try expect(
                     phase == .open && reply == .over && isRequestIncomplete,
                     "the rest of a request is dropped while \(phase), \(reply)")
@@ -267,15 +268,15 @@ enum ServerPromises {
             case .reportDeparture: try expect(phase == .open && isLive, "a departure is reported while \(phase), \(reply)")
             case .reportWritability, .reportAlarm:
                 try expect(receiver == .relay && isLive, "\(action) while \(phase), \(reply)")
-            case .breakRequest: try breakRequest()
+            case .abortRequest: try abortRequest()
             case .refuse:
                 try expect(phase == .open && reply == .none && waiting.isEmpty, "a refusal overtakes a request")
                 (begun, reply, receiver, isRequestIncomplete) = (begun + 1, .awaited, .nobody, true)
-                try breakRequest()
+                try abortRequest()
             }
         }
 
-        private mutating func breakRequest() throws(FuzzFinding) {
+        private mutating func abortRequest() throws(FuzzFinding) {
             try expect(phase == .open && isLive, "a request is broken while \(phase), \(reply)")
             guard reply == .awaited else { return try perform(machine.close()) }
             try beginAnswer()

@@ -49,7 +49,7 @@ enum UpstreamPromises {
             let connection: HTTPClientConnection
             do {
                 try channel.connect(to: SocketAddress(unixDomainSocketPath: "/fuzz")).wait()
-                connection = try HTTPClientConnection.onConnection(channel, home: self)
+                connection = try HTTPClientConnection.installOnConnection(channel, owner: self)
             } catch {
                 throw FuzzFinding("the connection does not open: \(error)")
             }

@@ -9,9 +9,9 @@ struct BoundedCheckTests {
     /// lease, permit and subject: about eleven events.
     private func run(_ check: inout HistoryCheck, cycles: Range<Int64>) {
         var time = cycles.lowerBound * 2_000_000
-        func next(_ what: HistoryEvent.What, _ check: inout HistoryCheck) {
+        func next(_ kind: HistoryEvent.Kind, _ check: inout HistoryCheck) {
             time += 100_000
-            check.observe(HistoryEvent(at: Instant(nanoseconds: time), what))
+            check.observe(HistoryEvent(at: Instant(nanoseconds: time), kind))
         }
         for cycle in cycles {
             let client = Int(cycle % 10)
@@ -48,7 +48,7 @@ struct BoundedCheckTests {
                 ], sidecars: 1, patience: 1000, recovery: 1000))
         run(&check, cycles: 1..<90_000)
         #expect(check.report.violationCount == 0, "\(check.report.violations.first?.description ?? "")")
-        #expect(check.report.lockCycles == 89_999)
+        #expect(check.report.lockGrants == 89_999)
         // The grants of ten seconds, twice, and the subjects that were idle for at most two windows: about 22,000.
         #expect(Footprint(of: check).elements < 30_000)
     }

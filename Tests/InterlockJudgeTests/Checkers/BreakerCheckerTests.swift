@@ -19,35 +19,35 @@ struct BreakerCheckerTests {
     @Test("A permit requested after the trip reached its sidecar is a violation")
     func permitAfterTrip() {
         var history = open()
-        history.permit(1, asked: 101, answered: 103)
+        history.permit(1, requested: 101, answered: 103)
         #expect(history.broken == [.openBreakers])
     }
 
     @Test("A guarded call that passes after the trip is a violation")
     func passedAfterTrip() {
         var history = open()
-        history.operation(.proxied(service: 0), asked: 500, ended: 510, .done(.passed(status: 200)))
+        history.operation(.proxied(service: 0), requested: 500, ended: 510, .done(.passed(status: 200)))
         #expect(history.broken == [.openBreakers])
     }
 
     @Test("A permit requested before the trip was known may be granted")
     func requestedBeforeTrip() {
         var history = open()
-        history.permit(1, asked: 99, answered: 130)
+        history.permit(1, requested: 99, answered: 130)
         #expect(history.broken.isEmpty)
     }
 
     @Test("A permit granted after the open time may be a trial")
     func afterOpenTime() {
         var history = open()
-        history.permit(1, asked: 1990, answered: 2001, state: .halfOpen)
+        history.permit(1, requested: 1990, answered: 2001, state: .halfOpen)
         #expect(history.broken.isEmpty)
     }
 
     @Test("A sidecar that has not learned of the trip may grant a permit")
     func otherSidecar() {
         var history = open()
-        history.permit(1, sidecar: 1, asked: 101, answered: 103)
+        history.permit(1, sidecar: 1, requested: 101, answered: 103)
         #expect(history.broken.isEmpty)
     }
 
@@ -55,21 +55,21 @@ struct BreakerCheckerTests {
     func fastClock(drift: Double, isGood: Bool) {
         var history = open()
         history.rules.clockDrift = drift
-        history.permit(1, asked: 1985, answered: 1986)
+        history.permit(1, requested: 1985, answered: 1986)
         #expect(history.broken == (isGood ? [] : [.openBreakers]))
     }
 
     @Test("A refused call is correct")
     func refused() {
         var history = open()
-        history.operation(.permit(service: 0, wait: 0), asked: 101, ended: 102, .refused(.open(retryAfter: 1898)))
+        history.operation(.permit(service: 0, wait: 0), requested: 101, ended: 102, .refused(.open(retryAfter: 1898)))
         #expect(history.broken.isEmpty)
     }
 
     @Test("A report of a later state excuses a permit, even if it arrives a moment after the permit", arguments: [102.0, 300.0])
     func laterState(at: Double) {
         var history = open()
-        history.permit(1, asked: 101, answered: 103)
+        history.permit(1, requested: 101, answered: 103)
         history.breaker(.closed, generation: 8, at: at)
         #expect(history.broken.isEmpty)
     }
@@ -79,7 +79,7 @@ struct BreakerCheckerTests {
         arguments: [700.0, 2010.0])
     func lateState(at: Double) {
         var history = open()
-        history.permit(1, asked: at - 600, answered: at - 599)
+        history.permit(1, requested: at - 600, answered: at - 599)
         history.breaker(.halfOpen, generation: 8, at: at)
         #expect(history.broken == [.openBreakers])
     }
@@ -87,7 +87,7 @@ struct BreakerCheckerTests {
     @Test("A half-open report at the end of the open time does not excuse a permit just before it")
     func permitJustBeforeTheEnd() {
         var history = open()
-        history.permit(1, asked: 1900, answered: 1950)
+        history.permit(1, requested: 1900, answered: 1950)
         history.breaker(.halfOpen, generation: 8, at: 2001)
         #expect(history.broken == [.openBreakers])
     }
@@ -96,14 +96,14 @@ struct BreakerCheckerTests {
     func olderState() {
         var history = open()
         history.breaker(.closed, generation: 6, at: 101)
-        history.permit(1, asked: 102, answered: 103)
+        history.permit(1, requested: 102, answered: 103)
         #expect(history.broken == [.openBreakers])
     }
 
     @Test("An open time without an end lasts until the next report")
     func withoutEnd() {
         var history = open(until: nil)
-        history.permit(1, asked: 50_000, answered: 50_001)
+        history.permit(1, requested: 50_000, answered: 50_001)
         #expect(history.broken == [.openBreakers])
     }
 
@@ -111,7 +111,7 @@ struct BreakerCheckerTests {
     func extended() {
         var history = open()
         history.breaker(.open, generation: 7, at: 1500, until: 4000)
-        history.permit(1, asked: 3000, answered: 3001)
+        history.permit(1, requested: 3000, answered: 3001)
         #expect(history.broken == [.openBreakers])
     }
 
@@ -120,7 +120,7 @@ struct BreakerCheckerTests {
     func forgotten(kind: FaultKind) {
         var history = open()
         history.fault(kind, sidecar: kind == .kill ? 0 : nil, from: 200, to: 300)
-        history.permit(1, asked: 400, answered: 401)
+        history.permit(1, requested: 400, answered: 401)
         #expect(history.broken.isEmpty)
     }
 
@@ -130,7 +130,7 @@ struct BreakerCheckerTests {
     func lostMessages(kind: FaultKind, isGood: Bool) {
         var history = open()
         history.fault(kind, from: 200, to: 900)
-        history.permit(1, asked: 400, answered: 410)
+        history.permit(1, requested: 400, answered: 410)
         #expect(history.broken == (isGood ? [] : [.openBreakers]))
     }
 
@@ -140,7 +140,7 @@ struct BreakerCheckerTests {
     func repeatedResets(from: Double, sidecar: Int, isGood: Bool) {
         var history = open()
         history.fault(.reset, sidecar: sidecar, from: from, to: 900)
-        history.permit(1, asked: 200, answered: 210, state: .halfOpen)
+        history.permit(1, requested: 200, answered: 210, state: .halfOpen)
         #expect(history.broken == (isGood ? [] : [.openBreakers]))
     }
 
@@ -150,7 +150,7 @@ struct BreakerCheckerTests {
         history.fault(.reset, sidecar: 0, from: 150, to: 900)
         history.fault(.redisRestart, from: 200, to: 300)
         history.breaker(.open, generation: 8, at: 3000, until: 9000)
-        history.permit(1, asked: 3500, answered: 3510)
+        history.permit(1, requested: 3500, answered: 3510)
         #expect(history.broken == [.openBreakers])
     }
 
@@ -158,7 +158,7 @@ struct BreakerCheckerTests {
     func otherKilled() {
         var history = open()
         history.fault(.kill, sidecar: 1, from: 200, to: 300)
-        history.permit(1, asked: 400, answered: 401)
+        history.permit(1, requested: 400, answered: 401)
         #expect(history.broken == [.openBreakers])
     }
 

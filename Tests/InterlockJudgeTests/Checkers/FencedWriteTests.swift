@@ -6,8 +6,8 @@ struct FencedWriteTests {
     /// A lease of client 1 that ends at 100, and a lease of client 2 that begins at 150.
     private func twoLeases(fences: (Int64, Int64) = (1, 2)) -> SyntheticHistory {
         var history = SyntheticHistory()
-        history.grant(1, to: 1, fence: fences.0, asked: 0, answered: 5, valid: 100)
-        history.grant(2, to: 2, fence: fences.1, asked: 140, answered: 150)
+        history.grant(1, to: 1, fence: fences.0, requested: 0, answered: 5, valid: 100)
+        history.grant(2, to: 2, fence: fences.1, requested: 140, answered: 150)
         return history
     }
 
@@ -63,8 +63,8 @@ struct FencedWriteTests {
     func unknownOrder() {
         var history = SyntheticHistory()
         // The answer arrives after the lease's end, so the other lease may have been granted before it or after.
-        history.grant(1, to: 1, fence: 1, asked: 0, answered: 300, valid: 100)
-        history.grant(2, to: 2, fence: 2, asked: 1, answered: 310, valid: 200)
+        history.grant(1, to: 1, fence: 1, requested: 0, answered: 300, valid: 100)
+        history.grant(2, to: 2, fence: 2, requested: 1, answered: 310, valid: 200)
         history.write(2, of: 2, fence: 2, at: 320)
         history.write(1, of: 1, fence: 1, at: 330)
         #expect(history.broken.isEmpty)
@@ -74,8 +74,8 @@ struct FencedWriteTests {
     func refusedAfterWipe() {
         var history = SyntheticHistory()
         history.fault(.redisWipe, from: 10, to: 20)
-        history.grant(1, to: 1, fence: 1, asked: 0, answered: 60)
-        history.grant(2, to: 2, fence: 2, asked: 25, answered: 30)
+        history.grant(1, to: 1, fence: 1, requested: 0, answered: 60)
+        history.grant(2, to: 2, fence: 2, requested: 25, answered: 30)
         history.write(2, of: 2, fence: 2, at: 50)
         history.write(1, of: 1, fence: 1, at: 70, isAccepted: false)
         #expect(history.broken.isEmpty)
@@ -84,9 +84,9 @@ struct FencedWriteTests {
     @Test("Accepting a stale write after a wipe is a violation")
     func staleWriteAfterWipe() {
         var history = SyntheticHistory()
-        history.grant(1, to: 1, fence: 1, asked: 0, answered: 5)
+        history.grant(1, to: 1, fence: 1, requested: 0, answered: 5)
         history.fault(.redisWipe, from: 10, to: 20)
-        history.grant(2, to: 2, fence: 2, asked: 25, answered: 30)
+        history.grant(2, to: 2, fence: 2, requested: 25, answered: 30)
         history.write(2, of: 2, fence: 2, at: 50)
         history.write(1, of: 1, fence: 1, at: 70)
         #expect(history.broken == [.fencedWrites])
@@ -95,11 +95,11 @@ struct FencedWriteTests {
     @Test("A wipe and a clock set back together excuse an accepted stale write")
     func wipeAndClock() {
         var history = SyntheticHistory()
-        history.grant(1, to: 1, fence: 9, asked: 0, answered: 5)
+        history.grant(1, to: 1, fence: 9, requested: 0, answered: 5)
         history.write(1, of: 1, fence: 9, at: 6)
         history.fault(.clock, from: 7, to: nil)
         history.fault(.redisWipe, from: 10, to: 20)
-        history.grant(2, to: 2, fence: 2, asked: 25, answered: 30)
+        history.grant(2, to: 2, fence: 2, requested: 25, answered: 30)
         history.write(2, of: 2, fence: 2, at: 50, isAccepted: false)
         history.write(1, of: 1, fence: 9, at: 70)
         #expect(history.broken.isEmpty)

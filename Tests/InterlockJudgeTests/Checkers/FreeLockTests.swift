@@ -7,7 +7,7 @@ struct FreeLockTests {
     private func refused(at ended: Double, after history: SyntheticHistory = SyntheticHistory()) -> SyntheticHistory {
         var history = history
         history.operation(
-            .acquire(lock: 1, mode: .exclusive, ttl: 1000, wait: 5000), client: 9, asked: 100, ended: ended, .refused(.held))
+            .acquire(lock: 1, mode: .exclusive, ttl: 1000, wait: 5000), client: 9, requested: 100, ended: ended, .refused(.held))
         return history
     }
 
@@ -19,16 +19,16 @@ struct FreeLockTests {
     @Test("A renewed lease keeps a lock from being free")
     func held() {
         var history = SyntheticHistory()
-        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2)
-        for time in stride(from: 500.0, to: 5000, by: 500) { history.renew(1, of: 1, asked: time, answered: time + 1) }
+        history.grant(1, to: 1, fence: 10, requested: 0, answered: 2)
+        for time in stride(from: 500.0, to: 5000, by: 500) { history.renew(1, of: 1, requested: time, answered: time + 1) }
         #expect(refused(at: 5100, after: history).broken.isEmpty)
     }
 
     @Test("A lock is free again when it is released", arguments: [(4100.0, true), (4200.0, false)])
     func released(ended: Double, isGood: Bool) {
         var history = SyntheticHistory()
-        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 4000)
-        history.release(1, of: 1, asked: 1149, answered: 1150)
+        history.grant(1, to: 1, fence: 10, requested: 0, answered: 2, valid: 4000)
+        history.release(1, of: 1, requested: 1149, answered: 1150)
         #expect(refused(at: ended, after: history).broken == (isGood ? [] : [.freeLocks]))
     }
 
@@ -36,9 +36,9 @@ struct FreeLockTests {
         "A release takes effect even if its client disconnects right after it, unless a fault occurs", arguments: [false, true])
     func closedAfterwards(isBroken: Bool) {
         var history = SyntheticHistory()
-        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5000)
+        history.grant(1, to: 1, fence: 10, requested: 0, answered: 2, valid: 5000)
         history.operation(
-            .release(lock: 1, lease: 1), client: 1, asked: 140, ended: 140, .unknown(reason: OperationEnding.abandoned))
+            .release(lock: 1, lease: 1), client: 1, requested: 140, ended: 140, .unknown(reason: OperationEnding.abandoned))
         if isBroken { history.fault(.otherFleet, from: 150, to: 151) }
         #expect(refused(at: 4600, after: history).broken == (isBroken ? [] : [.freeLocks]))
     }
@@ -47,16 +47,17 @@ struct FreeLockTests {
     func doubtful() {
         var history = SyntheticHistory()
         history.operation(
-            .acquire(lock: 1, mode: .exclusive, ttl: 4000, wait: 0), client: 1, asked: 50, ended: 99, .unknown(reason: "closed"))
+            .acquire(lock: 1, mode: .exclusive, ttl: 4000, wait: 0), client: 1, requested: 50, ended: 99,
+            .unknown(reason: "closed"))
         #expect(refused(at: 5100, after: history).broken.isEmpty)
     }
 
     /// A client holds the lock, and another one leaves while it waits.
     private static var abandoned: SyntheticHistory {
         var history = SyntheticHistory()
-        history.grant(1, to: 5, fence: 10, asked: -3900, answered: -3899, valid: 5300)
+        history.grant(1, to: 5, fence: 10, requested: -3900, answered: -3899, valid: 5300)
         history.operation(
-            .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 500), client: 1, asked: 50, ended: 99,
+            .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 500), client: 1, requested: 50, ended: 99,
             .unknown(reason: OperationEnding.abandoned))
         return history
     }
@@ -73,7 +74,7 @@ struct FreeLockTests {
         arguments: [(60.0, true), (150, true), (250, false)])
     func abandonedAtARelease(released: Double, isGood: Bool) {
         var history = Self.abandoned
-        history.release(1, of: 5, asked: released, answered: released + 1)
+        history.release(1, of: 5, requested: released, answered: released + 1)
         #expect(refused(at: 4600, after: history).broken == (isGood ? [] : [.freeLocks]))
     }
 
@@ -82,10 +83,10 @@ struct FreeLockTests {
         var history = SyntheticHistory()
         if isKilled { history.fault(.kill, sidecar: 3, from: 50, to: 300) }
         history.operation(
-            .acquire(lock: 1, mode: .exclusive, ttl: 2000, wait: 0), client: 3, sidecar: 3, asked: 40, ended: 60,
+            .acquire(lock: 1, mode: .exclusive, ttl: 2000, wait: 0), client: 3, sidecar: 3, requested: 40, ended: 60,
             .failed(code: "UNAVAILABLE"))
         history.operation(
-            .acquire(lock: 1, mode: .exclusive, ttl: 2000, wait: 0), client: 1, asked: 500, ended: 510, .refused(.held))
+            .acquire(lock: 1, mode: .exclusive, ttl: 2000, wait: 0), client: 1, requested: 500, ended: 510, .refused(.held))
         #expect(history.broken == (isKilled ? [] : [.freeLocks]))
     }
 
@@ -102,13 +103,13 @@ struct FreeLockTests {
         for (client, released) in [(1, 40.0), (2, 45.0)] {
             let lease = LeaseID(client)
             history.operation(
-                .acquire(lock: 1, mode: .permits(2), ttl: 9000, wait: 0), client: client, asked: 0, ended: 1,
+                .acquire(lock: 1, mode: .permits(2), ttl: 9000, wait: 0), client: client, requested: 0, ended: 1,
                 .done(.granted(lease: lease, fence: Int64(client), validFor: 8999)))
             history.operation(
-                .release(lock: 1, lease: lease), client: client, asked: released - 1, ended: released, .done(.released))
+                .release(lock: 1, lease: lease), client: client, requested: released - 1, ended: released, .done(.released))
         }
         history.operation(
-            .acquire(lock: 1, mode: .permits(2), ttl: 9000, wait: 5000), client: 3, asked: 10, ended: granted,
+            .acquire(lock: 1, mode: .permits(2), ttl: 9000, wait: 5000), client: 3, requested: 10, ended: granted,
             .done(.granted(lease: 3, fence: 3, validFor: 8999)))
         #expect(history.broken == (isGood ? [] : [.freeLocks]))
     }
@@ -117,7 +118,7 @@ struct FreeLockTests {
     func joint() {
         var history = SyntheticHistory()
         history.operation(
-            .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 3900, isJoint: true), client: 1, asked: 50, ended: 3950,
+            .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 3900, isJoint: true), client: 1, requested: 50, ended: 3950,
             .refused(.held))
         #expect(refused(at: 4000, after: history).broken.isEmpty)
     }
@@ -125,7 +126,7 @@ struct FreeLockTests {
     @Test("A free lock granted late is a violation too", arguments: [(3100.0, true), (3101.0, false)])
     func grantedLate(ended: Double, isGood: Bool) {
         var history = SyntheticHistory()
-        history.grant(1, to: 1, fence: 10, asked: 100, answered: ended)
+        history.grant(1, to: 1, fence: 10, requested: 100, answered: ended)
         #expect(history.broken == (isGood ? [] : [.freeLocks]))
     }
 
@@ -142,7 +143,7 @@ struct FreeLockTests {
         var history = SyntheticHistory()
         history.fault(.pause, sidecar: 3, from: 300, to: 6000)
         history.operation(
-            .acquire(lock: 1, mode: .exclusive, ttl: ttl, wait: 5000), client: 3, sidecar: 3, asked: 200, ended: 5150,
+            .acquire(lock: 1, mode: .exclusive, ttl: ttl, wait: 5000), client: 3, sidecar: 3, requested: 200, ended: 5150,
             .unknown(reason: "timed-out"))
         #expect(refused(at: 5100, after: history).broken.contains(.freeLocks) == (ttl == 1000))
     }
@@ -154,13 +155,13 @@ struct FreeLockTests {
         for wait in [Int64(5000), 0] {
             var history = SyntheticHistory()
             history.operation(
-                .acquire(lock: 1, mode: .exclusive, ttl: ttl, wait: 0), client: 1, sidecar: 3, asked: -10_002, ended: -10_000,
+                .acquire(lock: 1, mode: .exclusive, ttl: ttl, wait: 0), client: 1, sidecar: 3, requested: -10_002, ended: -10_000,
                 .done(.granted(lease: 1, fence: 10, validFor: ttl)))
             history.link(1, of: 1, ttl: ttl, .began, at: -10_000)
             history.fault(.pause, sidecar: 3, from: -9000, to: -1000)
             history.link(1, of: 1, ttl: ttl, .left, at: -8000)
             history.operation(
-                .acquire(lock: 1, mode: .exclusive, ttl: 1000, wait: wait), client: 9, asked: wait == 0 ? 2900 : 100,
+                .acquire(lock: 1, mode: .exclusive, ttl: 1000, wait: wait), client: 9, requested: wait == 0 ? 2900 : 100,
                 ended: wait == 0 ? 2901 : 5100, .refused(.held))
             #expect(history.broken == (ttl == 4000 ? [] : [.freeLocks]), "\(wait)")
         }
@@ -176,10 +177,10 @@ struct FreeLockTests {
         var history = SyntheticHistory()
         history.fault(.pause, sidecar: stopped, from: 300, to: 9000)
         history.operation(
-            .acquire(lock: 1, mode: .exclusive, ttl: 10, wait: 50), client: 3, sidecar: 3, asked: 30, ended: 60,
+            .acquire(lock: 1, mode: .exclusive, ttl: 10, wait: 50), client: 3, sidecar: 3, requested: 30, ended: 60,
             .unknown(reason: "timed-out"))
         history.operation(
-            .acquire(lock: 1, mode: mode, ttl: 1000, wait: 20_000), client: 9, asked: 100, ended: granted,
+            .acquire(lock: 1, mode: mode, ttl: 1000, wait: 20_000), client: 9, requested: 100, ended: granted,
             .done(.granted(lease: LeaseID(9), fence: 10, validFor: 900)))
         #expect(history.broken == (isGood ? [] : [.freeLocks]))
     }
@@ -187,18 +188,18 @@ struct FreeLockTests {
     @Test("A lease from before a jump of Redis' clock has no known end until it is released", arguments: [true, false])
     func clock(isReleased: Bool) {
         var history = SyntheticHistory()
-        history.grant(1, to: 1, fence: 10, asked: -20_000, answered: -19_999, valid: 500)
+        history.grant(1, to: 1, fence: 10, requested: -20_000, answered: -19_999, valid: 500)
         history.fault(.clock, from: -19_900, to: -19_800)
-        if isReleased { history.release(1, of: 1, asked: -19_700, answered: -19_699) }
+        if isReleased { history.release(1, of: 1, requested: -19_700, answered: -19_699) }
         #expect(refused(at: 5000, after: history).broken.contains(.freeLocks) == isReleased)
     }
 
     @Test("A lease released during a failover may be held again")
     func failover() {
         var history = SyntheticHistory()
-        history.grant(1, to: 1, fence: 10, asked: -9000, answered: -8999, valid: 14_000)
+        history.grant(1, to: 1, fence: 10, requested: -9000, answered: -8999, valid: 14_000)
         history.fault(.failover, from: -8000, to: -7000)
-        history.release(1, of: 1, asked: -7500, answered: -7499)
+        history.release(1, of: 1, requested: -7500, answered: -7499)
         #expect(!refused(at: 5000, after: history).broken.contains(.freeLocks))
     }
 
@@ -207,7 +208,7 @@ struct FreeLockTests {
         var history = SyntheticHistory()
         history.fault(.pause, sidecar: 3, from: -9000, to: 90)
         history.operation(
-            .acquire(lock: 1, mode: .exclusive, ttl: 4000, wait: 0), client: 3, sidecar: 3, asked: -8000, ended: -5000,
+            .acquire(lock: 1, mode: .exclusive, ttl: 4000, wait: 0), client: 3, sidecar: 3, requested: -8000, ended: -5000,
             .unknown(reason: "timed-out"))
         #expect(!refused(at: 5000, after: history).broken.contains(.freeLocks))
     }
@@ -216,7 +217,7 @@ struct FreeLockTests {
     func ghost(isReleased: Bool) {
         var history = refused(at: 200)
         history.operation(
-            .release(lock: 1, lease: 7), client: 9, asked: 201, ended: 202, isReleased ? .done(.released) : .refused(.lost))
+            .release(lock: 1, lease: 7), client: 9, requested: 201, ended: 202, isReleased ? .done(.released) : .refused(.lost))
         #expect(history.broken == (isReleased ? [.freeLocks] : []))
     }
 }

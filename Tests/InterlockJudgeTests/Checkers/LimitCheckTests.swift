@@ -16,7 +16,7 @@ struct LimitCheckTests {
         var history = SyntheticHistory(rule, whenRedisIsDown: whenRedisIsDown)
         for number in 0..<count {
             let at = start + Double(number) * step
-            history.take(cost, asked: at, answered: at + 10)
+            history.take(cost, requested: at, answered: at + 10)
         }
         return history
     }
@@ -42,14 +42,14 @@ struct LimitCheckTests {
     @Test("A call that waited since before the window may have been granted before it")
     func waited() {
         var history = history(Self.sliding, 5, from: 100, every: 100)
-        history.take(asked: -3000, answered: 600)
+        history.take(requested: -3000, answered: 600)
         #expect(history.broken.isEmpty)
     }
 
     @Test("Calls answered out of order are counted by the time of their request")
     func outOfOrder() {
         var history = SyntheticHistory(Self.sliding)
-        for number in 0..<6 { history.take(asked: Double(number), answered: 500 - Double(number)) }
+        for number in 0..<6 { history.take(requested: Double(number), answered: 500 - Double(number)) }
         #expect(history.broken == [.limits])
     }
 
@@ -57,16 +57,16 @@ struct LimitCheckTests {
     func unknownIsNotCounted() {
         var history = history(Self.sliding, 5, every: 20)
         history.operation(
-            .take(service: 0, cost: 1, subject: nil, wait: 0), asked: 200, ended: 210, .unknown(reason: "answer-lost"))
+            .take(service: 0, cost: 1, subject: nil, wait: 0), requested: 200, ended: 210, .unknown(reason: "answer-lost"))
         #expect(history.broken.isEmpty)
     }
 
     @Test("Permits and guarded calls count too")
     func permits() {
         var history = history(Self.sliding, 4, every: 20)
-        history.permit(1, asked: 200, answered: 210)
+        history.permit(1, requested: 200, answered: 210)
         #expect(history.broken.isEmpty)
-        history.operation(.proxied(service: 0), asked: 300, ended: 310, .done(.passed(status: 200)))
+        history.operation(.proxied(service: 0), requested: 300, ended: 310, .done(.passed(status: 200)))
         #expect(history.broken == [.limits])
     }
 
@@ -76,11 +76,11 @@ struct LimitCheckTests {
         rule.isPerSubject = true
         var history = SyntheticHistory(rule)
         for number in 0..<6 {
-            history.take(subject: number % 2, asked: Double(number), answered: Double(number) + 0.5)
-            history.permit(PermitNumber(number), asked: Double(number), answered: Double(number) + 0.5)
+            history.take(subject: number % 2, requested: Double(number), answered: Double(number) + 0.5)
+            history.permit(PermitNumber(number), requested: Double(number), answered: Double(number) + 0.5)
         }
         #expect(history.broken.isEmpty)
-        for number in 0..<3 { history.take(subject: 0, asked: 10 + Double(number), answered: 20) }
+        for number in 0..<3 { history.take(subject: 0, requested: 10 + Double(number), answered: 20) }
         #expect(history.broken == [.limits])
     }
 
@@ -109,9 +109,9 @@ struct LimitCheckTests {
     func gcraAfterWaiting() {
         var history = SyntheticHistory(Self.gcra)
         // All calls are made at the same time, and are granted at the rate after the burst.
-        for number in 0..<50 { history.take(asked: Double(number) / 100, answered: max(1, Double(number - 4) * 100 + 5)) }
+        for number in 0..<50 { history.take(requested: Double(number) / 100, answered: max(1, Double(number - 4) * 100 + 5)) }
         #expect(history.broken.isEmpty)
-        for number in 0..<6 { history.take(asked: 3000 + Double(number) / 100, answered: 3010 + Double(number)) }
+        for number in 0..<6 { history.take(requested: 3000 + Double(number) / 100, answered: 3010 + Double(number)) }
         #expect(history.broken == [.limits])
     }
 
@@ -121,7 +121,7 @@ struct LimitCheckTests {
     private func window(_ count: Int, from start: Double, end: Double, in history: inout SyntheticHistory) {
         for number in 0..<count {
             let at = start + Double(number)
-            history.take(asked: at, answered: at + 1, limit: 5, resetAfter: Int64(end - at))
+            history.take(requested: at, answered: at + 1, limit: 5, resetAfter: Int64(end - at))
         }
     }
 
@@ -148,7 +148,7 @@ struct LimitCheckTests {
         var history = SyntheticHistory(Self.fixed)
         window(4, from: 900, end: 1000, in: &history)
         window(3, from: 1005, end: 2005, in: &history)
-        for number in 0..<2 { history.take(asked: 950, answered: 1020 + Double(number), limit: 5, resetAfter: 40) }
+        for number in 0..<2 { history.take(requested: 950, answered: 1020 + Double(number), limit: 5, resetAfter: 40) }
         #expect(history.broken == [.limits])
     }
 
@@ -156,7 +156,7 @@ struct LimitCheckTests {
     func undecided() {
         var history = SyntheticHistory(Self.fixed)
         window(5, from: 0, end: 1000, in: &history)
-        history.take(asked: 10, answered: 1500, limit: 5, resetAfter: 990)
+        history.take(requested: 10, answered: 1500, limit: 5, resetAfter: 990)
         let check = history.check()
         #expect(check.report.violationCount == 0)
         #expect(check.undecidedGrants == 1)
@@ -194,8 +194,8 @@ struct LimitCheckTests {
     func afterWipe() {
         var history = history(Self.sliding, 5, every: 20)
         history.fault(.redisWipe, from: 200, to: 250)
-        for number in 0..<5 { history.take(asked: 300 + Double(number), answered: 310) }
-        for number in 0..<6 { history.take(asked: 1400 + Double(number), answered: 1410) }
+        for number in 0..<5 { history.take(requested: 300 + Double(number), answered: 310) }
+        for number in 0..<6 { history.take(requested: 1400 + Double(number), answered: 1410) }
         #expect(history.check().report.violationCount == 1)
     }
 
@@ -212,7 +212,7 @@ struct LimitCheckTests {
         var history = history(Self.sliding, 9, every: 20, whenRedisIsDown: .local)
         history.fault(.redisPause, from: -10, to: nil)
         history.fault(.kill, sidecar: 0, from: 200, to: 250)
-        for number in 0..<2 { history.take(asked: 300 + Double(number), answered: 310) }
+        for number in 0..<2 { history.take(requested: 300 + Double(number), answered: 310) }
         #expect(history.broken.isEmpty)
     }
 
@@ -228,7 +228,7 @@ struct LimitCheckTests {
         var history = history(Self.sliding, 50, every: 20, whenRedisIsDown: .allow)
         history.fault(.partition, sidecar: 0, from: -10, to: 100)
         #expect(history.broken.isEmpty)
-        for number in 0..<6 { history.take(asked: 5000 + Double(number), answered: 5010) }
+        for number in 0..<6 { history.take(requested: 5000 + Double(number), answered: 5010) }
         #expect(history.broken == [.limits])
     }
 
@@ -236,7 +236,7 @@ struct LimitCheckTests {
     func otherSidecar() {
         var history = SyntheticHistory(Self.sliding, whenRedisIsDown: .allow)
         history.fault(.partition, sidecar: 1, from: -10, to: nil)
-        for number in 0..<6 { history.take(sidecar: 0, asked: Double(number), answered: 10) }
+        for number in 0..<6 { history.take(sidecar: 0, requested: Double(number), answered: 10) }
         #expect(history.broken == [.limits])
     }
 }

@@ -9,10 +9,10 @@ struct LimitRefillTests {
     /// Calls that are refused every `step` milliseconds for `duration`.
     private func refused(_ rule: LimitRule = rule, for duration: Double, every step: Double = 100) -> SyntheticHistory {
         var history = SyntheticHistory(rule)
-        history.take(asked: -10, answered: -5)
+        history.take(requested: -10, answered: -5)
         var at = 0.0
         while at < duration {
-            history.refuse(asked: at, answered: at + 1)
+            history.refuse(requested: at, answered: at + 1)
             at += step
         }
         return history
@@ -41,14 +41,14 @@ struct LimitRefillTests {
     @Test("One grant in between is enough")
     func oneGrant() {
         var history = refused(for: 4500)
-        history.take(asked: 2050, answered: 2060)
+        history.take(requested: 2050, answered: 2060)
         #expect(history.broken.isEmpty)
     }
 
     @Test("A call without an answer may have been the grant")
     func unknown() {
         var history = refused(for: 4500)
-        history.operation(.permit(service: 0, wait: 0), asked: 2050, ended: 2060, .unknown(reason: "answer-lost"))
+        history.operation(.permit(service: 0, wait: 0), requested: 2050, ended: 2060, .unknown(reason: "answer-lost"))
         #expect(history.broken.isEmpty)
     }
 
@@ -92,8 +92,8 @@ struct LimitRefillTests {
     func subjects() {
         var history = SyntheticHistory(LimitRule(algorithm: .fixed, limit: 5, window: 1000, isPerSubject: true))
         for step in 0..<50 {
-            history.refuse(subject: 1, asked: Double(step) * 100, answered: Double(step) * 100 + 1)
-            history.take(subject: 2, asked: Double(step) * 1000, answered: Double(step) * 1000 + 1)
+            history.refuse(subject: 1, requested: Double(step) * 100, answered: Double(step) * 100 + 1)
+            history.take(subject: 2, requested: Double(step) * 1000, answered: Double(step) * 1000 + 1)
         }
         #expect(history.broken == [.limitsRefill])
     }

@@ -10,18 +10,18 @@ struct QuorumCopiesTests {
         var history = SyntheticHistory()
         history.add(calmFrom, .faultBegan(fault: 1, .quorumServer, sidecar: nil))
         history.add(calmFrom + 10, .faultEnded(fault: 1))
-        history.grant(1, to: 1, fence: 7, asked: 3100, answered: 3110, valid: 60_000)
+        history.grant(1, to: 1, fence: 7, requested: 3100, answered: 3110, valid: 60_000)
         for number in 0..<renewals {
-            let asked = 3200 + Double(number) * 100
-            history.renew(1, of: 1, asked: asked, answered: asked + 10, valid: 60_000)
+            let requested = 3200 + Double(number) * 100
+            history.renew(1, of: 1, requested: requested, answered: requested + 10, valid: 60_000)
         }
         history.add(8000, .faultBegan(fault: 2, .quorumRestart, sidecar: nil))
         history.add(8100, .faultEnded(fault: 2))
-        history.grant(2, to: 2, fence: 8, asked: 8200, answered: 8210)
+        history.grant(2, to: 2, fence: 8, requested: 8200, answered: 8210)
         if isReleased {
-            history.release(1, of: 1, asked: 8300, answered: 8310, ending: .refused(.lost))
+            history.release(1, of: 1, requested: 8300, answered: 8310, ending: .refused(.lost))
         } else {
-            history.renew(1, of: 1, asked: 8300, answered: 8310, ending: .refused(.lost))
+            history.renew(1, of: 1, requested: 8300, answered: 8310, ending: .refused(.lost))
         }
         return history
     }

@@ -11,7 +11,7 @@ struct RecoveryTests {
         for (sidecar, time) in serving.enumerated() {
             for at in stride(from: 1100.0, to: 6000, by: 100) {
                 history.operation(
-                    .renew(lock: 1, lease: 1, ttl: 100), client: sidecar, sidecar: sidecar, asked: at, ended: at + 5,
+                    .renew(lock: 1, lease: 1, ttl: 100), client: sidecar, sidecar: sidecar, requested: at, ended: at + 5,
                     at >= time ? .refused(.lost) : .failed(code: "UNAVAILABLE"))
             }
         }
@@ -28,7 +28,7 @@ struct RecoveryTests {
     @Test("A sidecar that does not serve after the recovery time is reported once")
     func notRecovered() {
         let check = history(serving: [1500, .infinity]).check()
-        #expect(check.report.violations.map(\.promise) == [.recovery])
+        #expect(check.report.violations.map(\.invariant) == [.recovery])
         #expect(check.recoveries.isEmpty)
     }
 
@@ -36,7 +36,7 @@ struct RecoveryTests {
     func refusedConnection() {
         var history = history(serving: [1500])
         history.operation(
-            .renew(lock: 1, lease: 1, ttl: 100), sidecar: 1, asked: 4100, ended: 4101, .failed(code: "not-connected"))
+            .renew(lock: 1, lease: 1, ttl: 100), sidecar: 1, requested: 4100, ended: 4101, .failed(code: "not-connected"))
         #expect(history.broken == [.recovery])
     }
 
@@ -55,7 +55,7 @@ struct RecoveryTests {
     func provesNothing(ending: OperationEnding) {
         var history = SyntheticHistory()
         history.fault(.redisPause, from: 0, to: 1000)
-        history.operation(.renew(lock: 1, lease: 1, ttl: 100), asked: 5000, ended: 5001, ending)
+        history.operation(.renew(lock: 1, lease: 1, ttl: 100), requested: 5000, ended: 5001, ending)
         let check = history.check()
         #expect(check.report.violationCount == 0)
         #expect(check.recoveries.isEmpty)

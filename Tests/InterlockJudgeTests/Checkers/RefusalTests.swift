@@ -4,9 +4,9 @@ import Testing
 
 @Suite("Justified refusals")
 struct RefusalTests {
-    private func taken(leaving remaining: Int64, asked: Double, answered: Double, in history: inout SyntheticHistory) {
+    private func taken(leaving remaining: Int64, requested: Double, answered: Double, in history: inout SyntheticHistory) {
         history.operation(
-            .take(service: 0, cost: 1, subject: nil, wait: 0), asked: asked, ended: answered,
+            .take(service: 0, cost: 1, subject: nil, wait: 0), requested: requested, ended: answered,
             .done(.taken(limit: 5, remaining: remaining, resetAfter: 5000)))
     }
 
@@ -15,17 +15,17 @@ struct RefusalTests {
     @Test("A call refused more than a second after the limit had free capacity is a violation")
     func refusedDespiteFreeCapacity() {
         var history = empty
-        taken(leaving: 1, asked: 0, answered: 10, in: &history)
-        history.refuse(asked: 1300, answered: 1301)
+        taken(leaving: 1, requested: 0, answered: 10, in: &history)
+        history.refuse(requested: 1300, answered: 1301)
         #expect(history.broken == [.refusals])
     }
 
     @Test("Later grants reduce the free capacity, even if their answers came sooner")
     func answersOutOfOrder() {
         var history = empty
-        taken(leaving: 0, asked: 0, answered: 10, in: &history)
-        taken(leaving: 1, asked: 1, answered: 11, in: &history)
-        history.refuse(asked: 1300, answered: 1301)
+        taken(leaving: 0, requested: 0, answered: 10, in: &history)
+        taken(leaving: 1, requested: 1, answered: 11, in: &history)
+        history.refuse(requested: 1300, answered: 1301)
         #expect(history.broken.isEmpty)
     }
 
@@ -35,8 +35,8 @@ struct RefusalTests {
     func emptied(taken count: Int, isGood: Bool) {
         var history = empty
         history.fault(.redisWipe, from: 0, to: 10)
-        for number in 0..<count { history.take(asked: Double(5 + 10 * number), answered: Double(6 + 10 * number)) }
-        history.refuse(asked: 4300, answered: 4301)
+        for number in 0..<count { history.take(requested: Double(5 + 10 * number), answered: Double(6 + 10 * number)) }
+        history.refuse(requested: 4300, answered: 4301)
         #expect(history.broken == (isGood ? [] : [.refusals]))
     }
 }

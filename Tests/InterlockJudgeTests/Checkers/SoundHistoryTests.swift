@@ -22,14 +22,14 @@ struct SoundHistoryTests {
     func callsTwice() {
         var history = history()
         history.add(0, .invoked(client: 1, sidecar: 0, take))
-        history.operation(take, client: 1, asked: 1, ended: 2, .refused(.limited(retryAfter: 1)))
+        history.operation(take, client: 1, requested: 1, ended: 2, .refused(.limited(retryAfter: 1)))
         #expect(history.broken == [.sound])
     }
 
     @Test("A result of another kind of operation is reported")
     func wrongEnd() {
         var history = history()
-        history.operation(take, asked: 1, ended: 2, .done(.released))
+        history.operation(take, requested: 1, ended: 2, .done(.released))
         #expect(history.broken == [.sound])
     }
 
@@ -39,7 +39,7 @@ struct SoundHistoryTests {
         history.add(0, .breakerSeen(sidecar: 0, service: number, state: .closed, generation: 1, until: nil))
         history.add(1, .invoked(client: 1, sidecar: 0, .permit(service: number, wait: 0)))
         let report = history.check().report
-        #expect(report.violations.map(\.promise) == [.sound, .sound])
+        #expect(report.violations.map(\.invariant) == [.sound, .sound])
     }
 
     @Test("Faults that end before they begin or begin twice are reported")
@@ -56,7 +56,7 @@ struct SoundHistoryTests {
         var check = HistoryCheck(rules: history().rules)
         check.observe(HistoryEvent(at: SyntheticHistory.instant(10), .invoked(client: 1, sidecar: 0, take)))
         check.observe(HistoryEvent(at: SyntheticHistory.instant(9), .ended(client: 1, .refused(.limited(retryAfter: 1)))))
-        #expect(check.report.violations.map(\.promise) == [.sound])
+        #expect(check.report.violations.map(\.invariant) == [.sound])
         #expect(check.report.operations == 1)
     }
 
@@ -72,15 +72,15 @@ struct SoundHistoryTests {
     @Test("Operations, lock cycles and limit decisions are counted")
     func counts() {
         var history = history()
-        history.grant(1, to: 1, fence: 1, asked: 0, answered: 1)
-        history.release(1, of: 1, asked: 2, answered: 3)
-        history.take(asked: 4, answered: 5)
-        history.refuse(asked: 6, answered: 7)
-        history.permit(1, asked: 8, answered: 9)
-        history.operation(take, asked: 10, ended: 11, .failed(code: "UNAVAILABLE"))
+        history.grant(1, to: 1, fence: 1, requested: 0, answered: 1)
+        history.release(1, of: 1, requested: 2, answered: 3)
+        history.take(requested: 4, answered: 5)
+        history.refuse(requested: 6, answered: 7)
+        history.permit(1, requested: 8, answered: 9)
+        history.operation(take, requested: 10, ended: 11, .failed(code: "UNAVAILABLE"))
         let report = history.check().report
         #expect(report.operations == 6)
-        #expect(report.lockCycles == 1)
+        #expect(report.lockGrants == 1)
         #expect(report.limitDecisions == 3)
     }
 }

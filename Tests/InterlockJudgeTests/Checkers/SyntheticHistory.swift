@@ -18,41 +18,41 @@ struct SyntheticHistory {
         self.init(services: [ServiceRules(name: "catalog", limits: [limit], whenRedisIsDown: whenRedisIsDown)])
     }
 
-    mutating func add(_ at: Double, _ what: HistoryEvent.What) {
-        events.append(HistoryEvent(at: Self.instant(at), what))
+    mutating func add(_ at: Double, _ kind: HistoryEvent.Kind) {
+        events.append(HistoryEvent(at: Self.instant(at), kind))
     }
 
     /// Adds an operation, by a new client unless one is given.
     mutating func operation(
-        _ operation: Operation, client: Int? = nil, sidecar: Int = 0, asked: Double, ended: Double, _ ending: OperationEnding
+        _ operation: Operation, client: Int? = nil, sidecar: Int = 0, requested: Double, ended: Double, _ ending: OperationEnding
     ) {
         lastClient += 1
         let client = client ?? lastClient
-        add(asked, .invoked(client: client, sidecar: sidecar, operation))
+        add(requested, .invoked(client: client, sidecar: sidecar, operation))
         add(ended, .ended(client: client, ending))
     }
 
     mutating func grant(
-        _ lease: LeaseID, to client: Int, fence: Int64, asked: Double, answered: Double, valid: Int64 = 1000,
+        _ lease: LeaseID, to client: Int, fence: Int64, requested: Double, answered: Double, valid: Int64 = 1000,
         mode: LeaseMode = .exclusive
     ) {
         operation(
-            .acquire(lock: 1, mode: mode, ttl: valid, wait: 5000), client: client, asked: asked, ended: answered,
+            .acquire(lock: 1, mode: mode, ttl: valid, wait: 5000), client: client, requested: requested, ended: answered,
             .done(.granted(lease: lease, fence: fence, validFor: valid)))
     }
 
     mutating func renew(
-        _ lease: LeaseID, of client: Int, asked: Double, answered: Double, valid: Int64 = 1000, ending: OperationEnding? = nil
+        _ lease: LeaseID, of client: Int, requested: Double, answered: Double, valid: Int64 = 1000, ending: OperationEnding? = nil
     ) {
         operation(
-            .renew(lock: 1, lease: lease, ttl: valid), client: client, asked: asked, ended: answered,
+            .renew(lock: 1, lease: lease, ttl: valid), client: client, requested: requested, ended: answered,
             ending ?? .done(.renewed(validFor: valid)))
     }
 
     mutating func release(
-        _ lease: LeaseID, of client: Int, asked: Double, answered: Double, ending: OperationEnding = .done(.released)
+        _ lease: LeaseID, of client: Int, requested: Double, answered: Double, ending: OperationEnding = .done(.released)
     ) {
-        operation(.release(lock: 1, lease: lease), client: client, asked: asked, ended: answered, ending)
+        operation(.release(lock: 1, lease: lease), client: client, requested: requested, ended: answered, ending)
     }
 
     mutating func link(_ lease: LeaseID, of client: Int, ttl: Int64, _ change: LinkChange, at: Double) {
@@ -64,31 +64,34 @@ struct SyntheticHistory {
     }
 
     mutating func take(
-        _ cost: Int64 = 1, of service: Int = 0, subject: Int? = nil, sidecar: Int = 0, asked: Double, answered: Double,
+        _ cost: Int64 = 1, of service: Int = 0, subject: Int? = nil, sidecar: Int = 0, requested: Double, answered: Double,
         limit: Int64 = 0, resetAfter: Int64 = 0
     ) {
         operation(
-            .take(service: service, cost: cost, subject: subject, wait: 5000), sidecar: sidecar, asked: asked, ended: answered,
+            .take(service: service, cost: cost, subject: subject, wait: 5000), sidecar: sidecar, requested: requested,
+            ended: answered,
             .done(.taken(limit: limit, remaining: 0, resetAfter: resetAfter)))
     }
 
-    mutating func refuse(of service: Int = 0, subject: Int? = nil, asked: Double, answered: Double) {
+    mutating func refuse(of service: Int = 0, subject: Int? = nil, requested: Double, answered: Double) {
         operation(
-            .take(service: service, cost: 1, subject: subject, wait: 0), asked: asked, ended: answered,
+            .take(service: service, cost: 1, subject: subject, wait: 0), requested: requested, ended: answered,
             .refused(.limited(retryAfter: 100)))
     }
 
     mutating func permit(
-        _ permit: PermitNumber, sidecar: Int = 0, asked: Double, answered: Double, state: BreakerSnapshot.State = .closed
+        _ permit: PermitNumber, sidecar: Int = 0, requested: Double, answered: Double, state: BreakerSnapshot.State = .closed
     ) {
         operation(
-            .permit(service: 0, wait: 0), sidecar: sidecar, asked: asked, ended: answered, .done(.permitted(permit, state: state))
+            .permit(service: 0, wait: 0), sidecar: sidecar, requested: requested, ended: answered,
+            .done(.permitted(permit, state: state))
         )
     }
 
-    mutating func report(_ permit: PermitNumber, isOK: Bool = true, asked: Double) {
+    mutating func report(_ permit: PermitNumber, isOK: Bool = true, requested: Double) {
         operation(
-            .report(service: 0, permit: permit, isOK: isOK), asked: asked, ended: asked + 1, .done(.reported(state: .halfOpen)))
+            .report(service: 0, permit: permit, isOK: isOK), requested: requested, ended: requested + 1,
+            .done(.reported(state: .halfOpen)))
     }
 
     mutating func breaker(
@@ -113,14 +116,14 @@ struct SyntheticHistory {
     }
 
     /// The events by time; events with equal times are in the order in which they were added.
-    var inOrder: [HistoryEvent] {
+    var sortedEvents: [HistoryEvent] {
         events.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element)
     }
 
     /// Checks the history up to `end`, by default one second after its last event.
     func check(until end: Double? = nil) -> HistoryCheck {
         var check = HistoryCheck(rules: rules)
-        let events = inOrder
+        let events = sortedEvents
         for event in events { check.observe(event) }
         let last = events.last?.at ?? Self.instant(0)
         check.finish(at: end.map(Self.instant) ?? last.advanced(byMilliseconds: 1000))
@@ -128,8 +131,8 @@ struct SyntheticHistory {
     }
 
     /// The invariants that the history violates.
-    var broken: [Promise] {
-        Set(check().report.violations.map(\.promise)).sorted { $0.rawValue < $1.rawValue }
+    var broken: [Invariant] {
+        Set(check().report.violations.map(\.invariant)).sorted { $0.rawValue < $1.rawValue }
     }
 
     static func instant(_ milliseconds: Double) -> Instant {

@@ -14,7 +14,7 @@ struct TrialTests {
         history.breaker(.halfOpen, generation: 8, at: 0)
         for number in 0..<count {
             history.permit(
-                PermitNumber(number), sidecar: number % 2, asked: 10 + Double(number), answered: 20, state: .halfOpen)
+                PermitNumber(number), sidecar: number % 2, requested: 10 + Double(number), answered: 20, state: .halfOpen)
         }
         return history
     }
@@ -27,15 +27,15 @@ struct TrialTests {
     @Test("A report frees a slot when it is sent")
     func reported() {
         var history = halfOpen(3)
-        history.report(0, asked: 30)
-        history.permit(9, asked: 29, answered: 31, state: .halfOpen)
+        history.report(0, requested: 30)
+        history.permit(9, requested: 29, answered: 31, state: .halfOpen)
         #expect(history.broken.isEmpty)
     }
 
     @Test("A permit frees its slot after its lifetime", arguments: [(10_005.0, false), (10_008.1, true), (10_015.0, true)])
-    func expired(asked: Double, isGood: Bool) {
+    func expired(requested: Double, isGood: Bool) {
         var history = halfOpen(3)
-        history.permit(9, asked: asked, answered: asked + 1, state: .halfOpen)
+        history.permit(9, requested: requested, answered: requested + 1, state: .halfOpen)
         #expect(history.broken == (isGood ? [] : [.trials]))
     }
 
@@ -44,7 +44,7 @@ struct TrialTests {
         var history = halfOpen(3)
         history.breaker(.open, generation: 9, at: 100, until: 200)
         for number in 10..<13 {
-            history.permit(PermitNumber(number), asked: 210, answered: 215 + Double(number), state: .halfOpen)
+            history.permit(PermitNumber(number), requested: 210, answered: 215 + Double(number), state: .halfOpen)
         }
         history.breaker(.halfOpen, generation: 10, at: 300)
         #expect(history.broken.isEmpty)
@@ -53,15 +53,15 @@ struct TrialTests {
     @Test("A failure opens the breaker again, even if the report of the new state has not arrived")
     func failure() {
         var history = halfOpen(3)
-        history.report(0, isOK: false, asked: 30)
-        for number in 10..<13 { history.permit(PermitNumber(number), asked: 600, answered: 610, state: .halfOpen) }
+        history.report(0, isOK: false, requested: 30)
+        for number in 10..<13 { history.permit(PermitNumber(number), requested: 600, answered: 610, state: .halfOpen) }
         #expect(history.broken.isEmpty)
     }
 
     @Test("Permits of a closed breaker are not trials")
     func closed() {
         var history = halfOpen(3)
-        for number in 10..<20 { history.permit(PermitNumber(number), asked: 600, answered: 610, state: .closed) }
+        for number in 10..<20 { history.permit(PermitNumber(number), requested: 600, answered: 610, state: .closed) }
         #expect(history.broken.isEmpty)
     }
 
@@ -69,7 +69,7 @@ struct TrialTests {
     func forgotten(kind: FaultKind) {
         var history = halfOpen(3)
         history.fault(kind, from: 30, to: 40)
-        for number in 10..<13 { history.permit(PermitNumber(number), asked: 600, answered: 610, state: .halfOpen) }
+        for number in 10..<13 { history.permit(PermitNumber(number), requested: 600, answered: 610, state: .halfOpen) }
         #expect(history.broken.isEmpty)
     }
 
@@ -89,7 +89,7 @@ struct TrialTests {
         ])
         history.fault(.redisPause, from: 1, to: nil)
         for sidecar in 0..<2 {
-            history.permit(PermitNumber(sidecar), sidecar: sidecar, asked: 10, answered: 20, state: .halfOpen)
+            history.permit(PermitNumber(sidecar), sidecar: sidecar, requested: 10, answered: 20, state: .halfOpen)
         }
         #expect(history.broken.isEmpty)
     }
@@ -100,7 +100,7 @@ struct TrialTests {
         history.fault(.redisWipe, from: 30, to: 40)
         history.fault(.redisPause, from: 50, to: nil)
         for number in 10..<14 {
-            history.permit(PermitNumber(number), sidecar: number % 4, asked: 600, answered: 610, state: .halfOpen)
+            history.permit(PermitNumber(number), sidecar: number % 4, requested: 600, answered: 610, state: .halfOpen)
         }
         #expect(history.broken.isEmpty)
     }

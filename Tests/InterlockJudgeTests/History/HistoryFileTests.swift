@@ -16,18 +16,18 @@ struct HistoryFileTests {
                 whenRedisIsDown: .local, halfOpenPermits: 3)
         ])
         history.rules.clockDrift = 0.008
-        history.grant(1, to: 1, fence: 1_795_237_271_127_781, asked: 0, answered: 1)
-        history.grant(2, to: 2, fence: 2, asked: 2, answered: 3, mode: .shared)
-        history.grant(3, to: 3, fence: 3, asked: 4, answered: 5, mode: .permits(12))
-        history.renew(1, of: 1, asked: 6, answered: 7)
-        history.release(1, of: 1, asked: 8, answered: 9)
+        history.grant(1, to: 1, fence: 1_795_237_271_127_781, requested: 0, answered: 1)
+        history.grant(2, to: 2, fence: 2, requested: 2, answered: 3, mode: .shared)
+        history.grant(3, to: 3, fence: 3, requested: 4, answered: 5, mode: .permits(12))
+        history.renew(1, of: 1, requested: 6, answered: 7)
+        history.release(1, of: 1, requested: 8, answered: 9)
         history.write(1, of: 1, fence: 1, at: 10)
         history.write(2, of: 2, fence: 2, at: 10, isAccepted: false)
-        history.take(2, subject: 5, asked: 11, answered: 12.123456, limit: 1, resetAfter: 800)
-        history.take(asked: 11, answered: 12)
-        history.permit(4, sidecar: 1, asked: 13, answered: 14, state: .halfOpen)
-        history.report(4, isOK: false, asked: 15)
-        history.operation(.proxied(service: 0), asked: 17, ended: 18, .done(.passed(status: 503)))
+        history.take(2, subject: 5, requested: 11, answered: 12.123456, limit: 1, resetAfter: 800)
+        history.take(requested: 11, answered: 12)
+        history.permit(4, sidecar: 1, requested: 13, answered: 14, state: .halfOpen)
+        history.report(4, isOK: false, requested: 15)
+        history.operation(.proxied(service: 0), requested: 17, ended: 18, .done(.passed(status: 503)))
         history.breaker(.open, generation: 1_795_237_271_127_999, at: 19, until: 300)
         history.breaker(.closed, generation: 1_795_237_271_128_000, at: 400)
         history.fault(.redisWipe, from: 500, to: 501)
@@ -39,14 +39,14 @@ struct HistoryFileTests {
         ]
         for (number, ending) in endings.enumerated() {
             let at = 600 + Double(number)
-            history.operation(.renew(lock: 1, lease: 1, ttl: 5), asked: at, ended: at + 0.5, ending)
+            history.operation(.renew(lock: 1, lease: 1, ttl: 5), requested: at, ended: at + 0.5, ending)
         }
         return history
     }
 
     private func write(_ history: SyntheticHistory) throws {
         var writer = try HistoryWriter(path: path, rules: history.rules)
-        for event in history.inOrder { try writer.write(event) }
+        for event in history.sortedEvents { try writer.write(event) }
         try writer.close(at: SyntheticHistory.instant(2000))
     }
 
@@ -78,7 +78,7 @@ struct HistoryFileTests {
         var events: [HistoryEvent] = []
         while let event = try reader.next() { events.append(event) }
         #expect(reader.rules == everything.rules)
-        #expect(events == everything.inOrder)
+        #expect(events == everything.sortedEvents)
         #expect(reader.end == SyntheticHistory.instant(2000))
     }
 

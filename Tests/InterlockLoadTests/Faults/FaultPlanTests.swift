@@ -11,7 +11,7 @@ struct FaultPlanTests {
     private static let recovery = Duration.seconds(15)
 
     private static func plan(
-        seed: UInt64 = 1, kinds: Set<FaultKind> = Set(FaultKind.rigged), sidecars: Int = 4, duration: Duration = duration
+        seed: UInt64 = 1, kinds: Set<FaultKind> = Set(FaultKind.injectable), sidecars: Int = 4, duration: Duration = duration
     ) -> FaultPlan {
         FaultPlan(seed: seed, kinds: kinds, sidecars: sidecars, duration: duration, lease: lease, recovery: recovery)
     }
@@ -26,15 +26,15 @@ struct FaultPlanTests {
         #expect(Self.plan(seed: 1).faults != Self.plan(seed: 2).faults)
     }
 
-    @Test("Exactly the chosen kinds occur", arguments: FaultKind.rigged)
+    @Test("Exactly the chosen kinds occur", arguments: FaultKind.injectable)
     func kinds(excluding excluded: FaultKind) {
-        let chosen = Set(FaultKind.rigged).subtracting([excluded])
+        let chosen = Set(FaultKind.injectable).subtracting([excluded])
         #expect(Set(Self.plan(kinds: chosen).faults.map(\.kind)) == chosen)
     }
 
     @Test("A target never has two faults at the same time", arguments: 0..<20)
     func targets(seed: UInt64) {
-        for (_, faults) in Dictionary(grouping: Self.plan(seed: seed).faults, by: \.act.target) {
+        for (_, faults) in Dictionary(grouping: Self.plan(seed: seed).faults, by: \.action.target) {
             for (first, second) in zip(faults, faults.dropFirst()) { #expect(first.ends < second.begins) }
         }
     }
@@ -86,8 +86,8 @@ struct FaultPlanTests {
         let plan = FaultPlan(
             seed: 7,
             faults: [
-                PlannedFault(number: 0, act: .kill(sidecar: 2), begins: .milliseconds(1500), lasts: .milliseconds(300)),
-                PlannedFault(number: 1, act: .clock(bySeconds: -60), begins: .seconds(9), lasts: .seconds(1)),
+                PlannedFault(number: 0, action: .kill(sidecar: 2), begins: .milliseconds(1500), lasts: .milliseconds(300)),
+                PlannedFault(number: 1, action: .clock(bySeconds: -60), begins: .seconds(9), lasts: .seconds(1)),
             ],
             calmFrom: .seconds(20))
         #expect(

@@ -29,21 +29,21 @@ struct HeldLockTests {
     @Test("A lease that would end too early is renewed at a third of its validity")
     func renewal() {
         var held = held(endsAt: 500, believedUntil: 90)
-        held.planRenewal(validFor: 90, now: Self.instant(6))
+        held.scheduleRenewal(validFor: 90, now: Self.instant(6))
         #expect(held.renewsAt == Self.instant(36))
     }
 
     @Test("A lease that lasts until the end is not renewed")
     func noRenewal() {
         var held = held(endsAt: 50, believedUntil: 90)
-        held.planRenewal(validFor: 90, now: Self.instant(6))
+        held.scheduleRenewal(validFor: 90, now: Self.instant(6))
         #expect(held.renewsAt == nil)
     }
 
     @Test("A client that overstays does not renew")
     func overstay() {
         var held = held(end: .overstay, endsAt: 500, believedUntil: 90)
-        held.planRenewal(validFor: 90, now: Self.instant(6))
+        held.scheduleRenewal(validFor: 90, now: Self.instant(6))
         #expect(held.renewsAt == nil)
     }
 }

@@ -20,14 +20,14 @@ struct LoadArgumentTests {
 
     @Test("A hold is one duration, or a range that may start with a plain 0")
     func hold() throws {
-        #expect(try HoldText.parse("0..5ms", duration: Self.duration) == .zero...(.milliseconds(5)))
-        #expect(try HoldText.parse("2ms", duration: Self.duration) == .milliseconds(2)...(.milliseconds(2)))
-        #expect(try HoldText.parse("0", duration: Self.duration) == .zero...(.zero))
+        #expect(try DurationRangeText.parse("0..5ms", duration: Self.duration) == .zero...(.milliseconds(5)))
+        #expect(try DurationRangeText.parse("2ms", duration: Self.duration) == .milliseconds(2)...(.milliseconds(2)))
+        #expect(try DurationRangeText.parse("0", duration: Self.duration) == .zero...(.zero))
     }
 
     @Test("An invalid hold is rejected", arguments: ["", "..", "5ms..", "..5ms", "5ms..1ms", "5", "0..5"])
     func badHold(text: String) {
-        #expect(throws: LoadArgumentError.self) { try HoldText.parse(text, duration: Self.duration) }
+        #expect(throws: LoadArgumentError.self) { try DurationRangeText.parse(text, duration: Self.duration) }
     }
 
     @Test("A sidecar may be HOST:PORT")

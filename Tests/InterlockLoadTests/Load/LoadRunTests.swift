@@ -10,14 +10,14 @@ import Testing
 @Suite("A run of load")
 struct LoadRunTests {
     @Test("Every lease is released, and no invariant is violated")
-    func lockCycles() async throws {
+    func lockGrants() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar())
         let released = run.endings.count { $0 == .done(.released) }
         #expect(released > 0)
         #expect(run.endings.count == 2 * released)
         #expect(run.operations.count == run.endings.count)
         #expect(run.check.violations == [])
-        #expect(run.check.lockCycles == released)
+        #expect(run.check.lockGrants == released)
     }
 
     @Test("The counts equal the recorded operations")
@@ -33,7 +33,7 @@ struct LoadRunTests {
     @Test("The resource guarded by a lock is written with its fence while the lock is held")
     func writes() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar())
-        let writes = run.events.filter { if case .wrote(_, _, _, _, isAccepted: true) = $0.what { true } else { false } }
+        let writes = run.events.filter { if case .wrote(_, _, _, _, isAccepted: true) = $0.kind { true } else { false } }
         #expect(writes.count == run.endings.count { $0 == .done(.released) })
     }
 
@@ -111,7 +111,7 @@ struct LoadRunTests {
         let run = try await RecordedRun.of(ScriptedSidecar(validFor: 0)) { $0.clients = 1 }
         let kinds = run.operations.map(\.kind)
         #expect(kinds.prefix(2) == [.acquire, .renew])
-        #expect(!run.events.contains { if case .wrote = $0.what { true } else { false } })
+        #expect(!run.events.contains { if case .wrote = $0.kind { true } else { false } })
     }
 
     @Test("A client that overstays writes with a fence that may be stale and then tries to renew")
@@ -119,17 +119,17 @@ struct LoadRunTests {
         // Long enough that no answer takes longer.
         let sidecar = ScriptedSidecar(validFor: 1000) { $0.text[0] == "LOCK.RENEW" ? .text("$-1\r\n") : nil }
         let run = try await RecordedRun.of(sidecar) { plan in
-            plan.conduct = ClientBehavior(overstays: 1)
+            plan.clientBehavior = ClientBehavior(overstays: 1)
             plan.ttl = .milliseconds(20)
             plan.names = 1
         }
         #expect(run.operations.contains { $0.kind == .renew } && !run.operations.contains { $0.kind == .release })
-        #expect(run.events.contains { if case .wrote(_, _, _, _, isAccepted: false) = $0.what { true } else { false } })
+        #expect(run.events.contains { if case .wrote(_, _, _, _, isAccepted: false) = $0.kind { true } else { false } })
     }
 
     @Test("A client that forgets does not release")
     func forgets() async throws {
-        let run = try await RecordedRun.of(ScriptedSidecar()) { $0.conduct = ClientBehavior(forgets: 1) }
+        let run = try await RecordedRun.of(ScriptedSidecar()) { $0.clientBehavior = ClientBehavior(forgets: 1) }
         #expect(run.operations.allSatisfy { $0.kind == .acquire })
     }
 
@@ -152,7 +152,7 @@ struct LoadRunTests {
         let run = try await RecordedRun.of(ScriptedSidecar(events: [event]))
         #expect(
             run.events.contains {
-                $0.what == .breakerSeen(sidecar: 0, service: 4, state: .open, generation: 7, until: nil)
+                $0.kind == .breakerSeen(sidecar: 0, service: 4, state: .open, generation: 7, until: nil)
             })
     }
 

@@ -19,11 +19,11 @@ struct RecordedRun {
     var connectionCount: Int
 
     var endings: [OperationEnding] {
-        events.compactMap { if case .ended(_, let ending) = $0.what { ending } else { nil } }
+        events.compactMap { if case .ended(_, let ending) = $0.kind { ending } else { nil } }
     }
 
     var operations: [InterlockJudge.Operation] {
-        events.compactMap { if case .invoked(_, _, let operation) = $0.what { operation } else { nil } }
+        events.compactMap { if case .invoked(_, _, let operation) = $0.kind { operation } else { nil } }
     }
 
     /// Runs a plan. By default, it runs locks in a closed loop for 100 ms.

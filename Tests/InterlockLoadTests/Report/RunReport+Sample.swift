@@ -32,7 +32,7 @@ extension RunReport {
             OwnershipSpan(lock: 0, client: 7, sidecar: 0, fence: 1_790_000_000_000_001, began: 1, ended: 1.5)
         ]
         report.windows = [WindowCount(service: "catalog", began: 0, granted: 99, limit: 100)]
-        report.check = CheckReport(operations: 49_920, lockCycles: 48_000, limitDecisions: 0, staleWritesRefused: 3)
+        report.check = CheckReport(operations: 49_920, lockGrants: 48_000, limitDecisions: 0, staleWritesRefused: 3)
         return report
     }
 

@@ -171,7 +171,7 @@ final class ComparedConnection {
 
 extension Trait where Self == ConditionTrait {
     /// Skips servers other than Redis 7.0 under libfaketime: their messages differ, and some read another clock.
-    static var isCompared: Self {
+    static var requiresRedis7: Self {
         .enabled("redis-server is Redis 7.0, as the simulated one is") {
             let program = try await RedisProgram.current
             return program.product == "Redis" && program.version.hasPrefix("7.0.")

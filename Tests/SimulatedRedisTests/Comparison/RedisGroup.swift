@@ -19,7 +19,7 @@ final class RedisGroup {
         self.real = real
         self.ports = ports
         simulated = ports.map { _ in SimulatedServer { 1_700_000_000_000_000 } }
-        for server in simulated { server.after = { [unowned self] in timers.append($1) } }
+        for server in simulated { server.schedule = { [unowned self] in timers.append($1) } }
     }
 
     /// Starts servers and waits until they accept connections. Tries again with other ports if other software takes a

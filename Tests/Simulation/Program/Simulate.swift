@@ -92,13 +92,13 @@ struct Simulate: ParsableCommand {
             totals.add(outcome)
             if let history { try outcome.write(to: history) }
             if digest { print("seed \(seed): digest \(String(outcome.digest, radix: 16))") }
-            for event in outcome.events.suffix(tail) { print("\(event.at.nanoseconds / 1_000_000 - 1_000_000) \(event.what)") }
+            for event in outcome.events.suffix(tail) { print("\(event.at.nanoseconds / 1_000_000 - 1_000_000) \(event.kind)") }
             if !json { printFindings(of: outcome, totals) }
             // Flush, so that a redirected output contains everything known so far.
             fflush(nil)
-            if shrink, var shrinking = Shrinking(outcome, operations: operations, target: finding) {
-                shrinking.run { Progress.log($0) }
-                for line in shrinking.story { print(line) }
+            if shrink, var shrinker = Shrinker(outcome, operations: operations, target: finding) {
+                shrinker.run { Progress.log($0) }
+                for line in shrinker.story { print(line) }
             }
             progress.update(totals, of: self.seed == nil ? seeds : 1)
             if untilFound, !outcome.unknown.isEmpty { break }
@@ -126,7 +126,7 @@ struct Totals: Encodable {
     /// The number of worlds by Redis topology.
     var topologies: [String: Int] = [:]
     /// The number of leases lost in failovers, where this is documented.
-    var leasesLost = 0
+    var lostLeaseCount = 0
     /// The number of findings by known cause.
     var known: [String: Int] = [:]
     /// The first seed that showed each known cause.
@@ -135,14 +135,14 @@ struct Totals: Encodable {
     var unknown = 0
     /// The seed of the first finding without a known cause.
     var seed: UInt64?
-    var promise: String?
+    var invariant: String?
     var finding: String?
     private let began = ContinuousClock.now
 
     private enum CodingKeys: String, CodingKey {
         case seeds, operations, simulatedSeconds, seconds, faults, topologies, known, knownSeeds, unknown, seed, finding
-        case leasesLost = "leasesLost"
-        case promise = "promise"
+        case lostLeaseCount = "leasesLost"
+        case invariant = "promise"
     }
 
     mutating func add(_ outcome: WorldResult) {
@@ -151,14 +151,14 @@ struct Totals: Encodable {
         simulatedSeconds += outcome.seconds
         faults += outcome.faults.count
         topologies[outcome.topology, default: 0] += 1
-        leasesLost += outcome.check.leasesLost
+        lostLeaseCount += outcome.check.lostLeaseCount
         for (name, found) in outcome.known {
             known[name, default: 0] += found.count
             if knownSeeds[name] == nil { knownSeeds[name] = outcome.seed }
         }
         unknown += outcome.unknown.count
         if seed == nil, let first = outcome.unknown.first {
-            (seed, promise, finding) = (outcome.seed, first.promise.rawValue, first.finding)
+            (seed, invariant, finding) = (outcome.seed, first.invariant.rawValue, first.finding)
         }
         let elapsed = began.duration(to: .now).components
         seconds = Double(elapsed.seconds) + Double(elapsed.attoseconds) / 1e18
@@ -176,7 +176,7 @@ struct Totals: Encodable {
             """
             \(seeds) worlds, \(operations) operations, \(faults) faults, \(Int(simulatedSeconds)) simulated seconds in \(Int(seconds)) s: \
             \(Int(Double(operations) / seconds)) operations/s, \(Int(simulatedSeconds / seconds)) times real time
-            Redis: \(topologies.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")); leases lost to failovers: \(leasesLost)
+            Redis: \(topologies.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")); leases lost to failovers: \(lostLeaseCount)
             known findings: \(names.isEmpty ? "none" : names)
             others: \(unknown)\(seed.map { ", the first with --seed \($0)" } ?? "")
             """)

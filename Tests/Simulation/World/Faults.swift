@@ -31,21 +31,21 @@ final class Faults {
     /// milliseconds and the time at which the correct time catches up, in nanoseconds.
     private var pendingJumps: [(ahead: Int64, end: Int64)] = []
     /// The numbers of the faults that may occur; `nil` if all may. Used by shrinking.
-    private let kept: Set<Int>?
+    private let enabledFaults: Set<Int>?
     private let topologyFaults: TopologyFaults
     private var isSingle: Bool { state.profile.topology == .single }
 
-    init(world: World, state: WorldState, random: SeededRandom, kept: Set<Int>?) {
+    init(world: World, state: WorldState, random: SeededRandom, enabledFaults: Set<Int>?) {
         self.world = world
         self.state = state
         self.random = random
-        self.kept = kept
+        self.enabledFaults = enabledFaults
         topologyFaults = TopologyFaults(machines: state.machines, timeline: state.timeline)
     }
 
     func start() {
         guard let gap = state.profile.faultGap else { return }
-        state.timeline.plan(in: .milliseconds(Int64.random(in: gap, using: &random))) { [weak self] in
+        state.timeline.schedule(in: .milliseconds(Int64.random(in: gap, using: &random))) { [weak self] in
             guard let self, !state.isClosing else { return }
             draw()
             start()
@@ -82,7 +82,7 @@ final class Faults {
             }
         let isTargetBusy = target != nil && active.values.contains { $0.target == target }
         // Connections may also break during another fault.
-        guard kept?.contains(number) ?? true, active.count < 3, !isTargetBusy || target == .quorum else { return }
+        guard enabledFaults?.contains(number) ?? true, active.count < 3, !isTargetBusy || target == .quorum else { return }
         var length = Self.length(of: kind, &random)
         let started = inject(kind, sidecar: sidecar, number: number, length: &length, isTargetBusy: isTargetBusy, &random)
         guard let (heal, words) = started else { return }
@@ -99,7 +99,7 @@ final class Faults {
         ahead = 0
         guard length > 0 else { return end(number, heal) }
         active[number] = (target, endsByItself: !isSingle && kind == .failover || kind.target == .slots, heal)
-        state.timeline.plan(in: .milliseconds(length)) { [weak self] in
+        state.timeline.schedule(in: .milliseconds(length)) { [weak self] in
             guard let self, let fault = active[number] else { return }
             end(number, fault.heal)
         }
@@ -114,7 +114,7 @@ final class Faults {
 
     private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
         switch kind {
-        case .scripts, .lockOfOtherSoftware, .counterOfOtherSoftware, .otherFleet, .reload: 0
+        case .scripts, .externalLockChange, .externalCounterDeletion, .otherFleet, .reload: 0
         // The upper limit, because a move ends once it is complete.
         case .reshard, .nodeJoin, .nodeLeave: 20_000
         case .kill: Int64.random(in: 20...1500, using: &random)
@@ -140,8 +140,8 @@ final class Faults {
         if !isSingle, kind == .redisRestart || kind == .redisPause {
             // A failover would replace a server that is down for longer or up too briefly between two outages.
             guard state.timeline.now >= nextOutage else { return nil }
-            length = min(length, TopologyFaults.longestAbsence)
-            nextOutage = state.timeline.now + .milliseconds(length + TopologyFaults.presence)
+            length = min(length, TopologyFaults.maximumOutage)
+            nextOutage = state.timeline.now + .milliseconds(length + TopologyFaults.minimumUptime)
         }
         switch kind {
         case .kill:
@@ -152,7 +152,7 @@ final class Faults {
             }
             host.drain()
             length += 300
-            state.timeline.plan(in: .milliseconds(300)) { [weak self] in
+            state.timeline.schedule(in: .milliseconds(300)) { [weak self] in
                 if self?.active[number] != nil { host.kill() }
             }
             return (
@@ -187,24 +187,24 @@ final class Faults {
             let slow = Int64.random(in: 1...400, using: &random)
             for path in paths {
                 path.delay = .milliseconds(slow / 2)...(.milliseconds(slow))
-                path.splits = 0.3
+                path.splitProbability = 0.3
             }
             return (
                 {
                     for path in paths {
-                        path.delay = normalDelay; path.splits = 0
+                        path.delay = normalDelay; path.splitProbability = 0
                     }
                 }, "up to \(slow) ms of delay, in pieces"
             )
         case .reset:
             for path in paths {
                 path.cutAll()
-                path.splits = 0.5
+                path.splitProbability = 0.5
             }
             let again = Int64.random(in: 20...600, using: &random)
             let end = state.timeline.now + .milliseconds(length)
             for path in paths { cutAgain(path, every: .milliseconds(again), until: end) }
-            return ({ for path in paths { path.splits = 0 } }, "connections are reset every \(again) ms")
+            return ({ for path in paths { path.splitProbability = 0 } }, "connections are reset every \(again) ms")
         case .redisRestart:
             guard redis.isUp, !redis.isStopped else { return nil }
             redis.crash()
@@ -213,13 +213,13 @@ final class Faults {
             guard redis.isUp, !redis.isStopped else { return nil }
             guard isSingle else {
                 length = TopologyFaults.failoverTime
-                return topologyFaults.failover(ending: { [weak self] in self?.finish(number) }, &random)
+                return topologyFaults.failover(completion: { [weak self] in self?.finish(number) }, &random)
             }
-            redis.keepASnapshot()
+            redis.takeSnapshot()
             state.isReplicaLagging = true
             let lag = Int64.random(in: 1...800, using: &random)
             length += lag
-            state.timeline.plan(in: .milliseconds(lag)) { [weak self] in
+            state.timeline.schedule(in: .milliseconds(lag)) { [weak self] in
                 if self?.active[number] != nil { redis.crash() }
             }
             return (
@@ -267,7 +267,7 @@ final class Faults {
             for server in servers { server.setClock(aheadByMilliseconds: step) }
             ahead = other == 0 ? step : other
             if other != 0 {
-                state.timeline.plan(in: .milliseconds(length / 2)) { [weak self] in
+                state.timeline.schedule(in: .milliseconds(length / 2)) { [weak self] in
                     guard let self, active[number] != nil else { return }
                     // Another jump makes Redis lose counts again.
                     state.record(.faultEnded(fault: number))
@@ -277,14 +277,14 @@ final class Faults {
             }
             let heal = { for server in servers { server.setClock(aheadByMilliseconds: 0) } }
             return (heal, "is \(step) ms ahead\(other == 0 ? "" : ", then \(other)")")
-        case .lockOfOtherSoftware: return world.foreigner.touchLock(&random)
-        case .counterOfOtherSoftware: return world.foreigner.deleteCounter(&random)
-        case .otherFleet: return world.foreigner.deleteFleet()
+        case .externalLockChange: return world.otherSoftware.touchLock(&random)
+        case .externalCounterDeletion: return world.otherSoftware.deleteCounter(&random)
+        case .otherFleet: return world.otherSoftware.deleteFleet()
         case .reload: return world.reload(sidecar: sidecar, &random)
         case .quorumServer: return breakQuorumServer(length: &length, isOneUnreachable: isTargetBusy, &random)
         case .quorumRestart: return isTargetBusy ? nil : restartQuorumServer(&random)
         case .reshard, .nodeJoin, .nodeLeave:
-            return topologyFaults.move(kind, ending: { [weak self] in self?.finish(number) }, &random)
+            return topologyFaults.move(kind, completion: { [weak self] in self?.finish(number) }, &random)
         case .vanish:
             world.killClients(ofSidecar: sidecar, for: length)
             return ({}, "its clients die and restart")
@@ -322,7 +322,7 @@ final class Faults {
     }
 
     private func cutAgain(_ path: Path, every pause: Int64, until end: Int64) {
-        state.timeline.plan(in: pause) { [weak self] in
+        state.timeline.schedule(in: pause) { [weak self] in
             guard let self, state.timeline.now < end else { return }
             path.cutAll()
             cutAgain(path, every: pause, until: end)
@@ -372,7 +372,7 @@ final class Faults {
 }
 
 /// Other software on the same Redis that modifies Interlock's keys.
-final class Foreigner {
+final class OtherSoftware {
     private unowned let state: WorldState
 
     init(state: WorldState) {
@@ -414,7 +414,8 @@ final class Foreigner {
         let service = state.profile.services[index]
         guard !service.limits.isEmpty else { return nil }
         let limit = service.limits[Int.random(in: service.limits.indices, using: &random)]
-        let subject: String? = limit.isPerSubject ? "t\(Int.random(in: 0..<state.profile.habits.tenants, using: &random))" : nil
+        let subject: String? =
+            limit.isPerSubject ? "t\(Int.random(in: 0..<state.profile.serviceBehavior.tenants, using: &random))" : nil
         let key = keys.rate(service: service.name, of: limit, subject: subject)
         guard let host = server(of: key) else { return nil }
         run(["DEL", key], on: host)

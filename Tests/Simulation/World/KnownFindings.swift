@@ -34,7 +34,7 @@ package struct StoryCall: Sendable {
         var calls: [StoryCall] = []
         var open: [Int: Int] = [:]
         for event in events {
-            switch event.what {
+            switch event.kind {
             case .invoked(let client, let sidecar, let operation):
                 open[client] = calls.count
                 calls.append(StoryCall(client: client, sidecar: sidecar, operation: operation, began: event.at))
@@ -115,21 +115,21 @@ package struct KnownFinding: Sendable {
     package let name: String
     /// A description of the consequence, for the list of findings.
     package let summary: String
-    private let promises: Set<Promise>
+    private let invariants: Set<Invariant>
     private let isCause: @Sendable (Violation, Story) -> Bool
 
     private init(
-        _ name: String, _ promises: Set<Promise>, _ summary: String, isCause: @escaping @Sendable (Violation, Story) -> Bool
+        _ name: String, _ invariants: Set<Invariant>, _ summary: String, isCause: @escaping @Sendable (Violation, Story) -> Bool
     ) {
         self.name = name
-        self.promises = promises
+        self.invariants = invariants
         self.summary = summary
         self.isCause = isCause
     }
 
     /// The known cause of a finding; `nil` if there is none.
     static func cause(of violation: Violation, in story: Story) -> KnownFinding? {
-        all.first { $0.promises.contains(violation.promise) && $0.isCause(violation, story) }
+        all.first { $0.invariants.contains(violation.invariant) && $0.isCause(violation, story) }
     }
 
     package static let all: [KnownFinding] = [

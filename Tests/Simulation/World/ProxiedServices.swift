@@ -23,7 +23,7 @@ final class ProxiedServices {
                 name: service.name, timeline: state.timeline, speaksHTTP2: upstream.speaksHTTP2, random: self.random.split()
             ) { [unowned self] in health[index] }
             host.retries = upstream.retries.attempts
-            host.onFinding = { [unowned state] in state.find(.outcomes, $0) }
+            host.onFinding = { [unowned state] in state.recordViolation(.outcomes, $0) }
             hosts.append(host)
         }
     }
@@ -31,11 +31,11 @@ final class ProxiedServices {
     var names: [String] { hosts.map(\.name) }
 
     /// Creates the network between the next sidecar and all services.
-    func network() -> (paths: [Path], dialer: SimulatedHTTPDialer) {
+    func makeNetwork() -> (paths: [Path], dialer: SimulatedHTTPDialer) {
         let delay: ClosedRange<Int64> = random.happens(0.5) ? 20_000...200_000 : 1_000_000...10_000_000
         let paths = hosts.map { _ in
             let path = Path(delay: delay, random: random.split())
-            if random.happens(0.3) { path.splits = 0.3 }
+            if random.happens(0.3) { path.splitProbability = 0.3 }
             return path
         }
         self.paths.append(paths)
@@ -53,8 +53,8 @@ final class ProxiedServices {
         guard !hosts.isEmpty else { return [] }
         return (0..<state.profile.apis.proxyClients).map { index in
             ProxyClient(
-                world: state, number: number() + index * LockClient.most, sidecars: fleet, random: random.split(),
-                firstService: state.profile.firstProxied, services: names)
+                world: state, number: number() + index * LockClient.maximumLocks, sidecars: fleet, random: random.split(),
+                firstService: state.profile.firstProxiedService, services: names)
         }
     }
 
@@ -62,7 +62,7 @@ final class ProxiedServices {
 
     func start() {
         guard !hosts.isEmpty else { return }
-        state.timeline.plan(in: .milliseconds(Int64.random(in: 300...4000, using: &random))) { [weak self] in
+        state.timeline.schedule(in: .milliseconds(Int64.random(in: 300...4000, using: &random))) { [weak self] in
             guard let self, !state.isClosing else { return }
             injectFault(Int.random(in: hosts.indices, using: &random))
             start()
@@ -75,14 +75,15 @@ final class ProxiedServices {
         case 0: host.cutAll()
         case 1:
             host.crash()
-            state.timeline.plan(in: length) { host.start() }
+            state.timeline.schedule(in: length) { host.start() }
         case 2, 3:
             guard let paths = paths.randomElement(using: &random) else { return }
             let path = paths[service]
             path.isBlackHole = true
-            state.timeline.plan(in: length) { path.isBlackHole = false }
+            state.timeline.schedule(in: length) { path.isBlackHole = false }
         default:
-            health[service].failing = random.happens(0.5) ? 0.01 : [0.3, 0.9, 1][Int.random(in: 0..<3, using: &random)]
+            health[service].failureProbability =
+                random.happens(0.5) ? 0.01 : [0.3, 0.9, 1][Int.random(in: 0..<3, using: &random)]
             health[service].isSlow = random.happens(0.2)
         }
     }
@@ -93,21 +94,23 @@ final class ProxiedServices {
     func judge() {
         // With this many calls, most reach a service despite the faults.
         if state.calls > 200, hosts.allSatisfy({ $0.answered == 0 }) {
-            state.find(.answers, "no service answered any of \(state.calls) calls through the proxy")
+            state.recordViolation(.answers, "no service answered any of \(state.calls) calls through the proxy")
         }
         for host in state.sidecars.prefix(state.profile.sidecars) {
-            if !host.isUp || host.isStopped { state.find(.recovery, "sidecar \(host.number) is not running at the end") }
+            if !host.isUp || host.isStopped {
+                state.recordViolation(.recovery, "sidecar \(host.number) is not running at the end")
+            }
             host.call { [state] calls in
                 for name in self.names {
                     let inFlight = calls.activity(ofService: name)?.inFlight ?? 0
                     if inFlight > 0 {
-                        state.find(
+                        state.recordViolation(
                             .permits, "sidecar \(host.number) has \(inFlight) permits of \(name) but no call in progress")
                     }
                     guard let counts = calls.counts.services[name] else { continue }
                     let outcomes = counts.outcomesGood + counts.outcomesFailed
                     if outcomes > counts.permitsGranted {
-                        state.find(
+                        state.recordViolation(
                             .outcomes,
                             "sidecar \(host.number) counted \(outcomes) outcomes of \(counts.permitsGranted) calls of \(name)")
                     }
@@ -119,5 +122,5 @@ final class ProxiedServices {
 
 extension Profile {
     /// The number of the first proxied service in the history.
-    var firstProxied: Int { firstDomainRule + domainRules.count }
+    var firstProxiedService: Int { firstDomainRule + domainRules.count }
 }

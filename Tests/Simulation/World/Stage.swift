@@ -93,13 +93,13 @@ final class Stage {
 
     /// Runs `action` after this many milliseconds.
     func after(milliseconds: Int64, _ action: @escaping () -> Void) {
-        timeline.plan(in: .milliseconds(milliseconds), action)
+        timeline.schedule(in: .milliseconds(milliseconds), action)
     }
 
     // MARK: Calls
 
     /// Starts a call through one sidecar.
-    func ask<Value>(
+    func startCall<Value>(
         _ sidecar: Int, _ call: @escaping (CoordinatorCalls, Completion<Value>) -> PendingCall?
     ) -> Answer<Value> {
         let answer = Answer<Value>()
@@ -129,11 +129,11 @@ final class Stage {
     }
 
     func acquire(_ request: LockRequest, through sidecar: Int = 0) -> Answer<LockAnswer> {
-        ask(sidecar) { $0.acquireLock(request, completion: $1) }
+        startCall(sidecar) { $0.acquireLock(request, completion: $1) }
     }
 
     func release(_ lease: Lease, fence: Int64? = nil, through sidecar: Int = 0) -> Answer<ReleaseAnswer> {
-        ask(sidecar) { calls, completion in
+        startCall(sidecar) { calls, completion in
             guard let name = try? ResourceName(lease.name) else { return nil }
             calls.releaseLock(name, token: lease.token, fence: fence, completion: completion)
             return nil
@@ -141,7 +141,7 @@ final class Stage {
     }
 
     func renew(_ lease: Lease, ttl: Int64, fence: Int64? = nil, through sidecar: Int = 0) -> Answer<RenewAnswer> {
-        ask(sidecar) { calls, completion in
+        startCall(sidecar) { calls, completion in
             guard let name = try? ResourceName(lease.name) else { return nil }
             calls.renewLock(name, token: lease.token, ttl: ttl, fence: fence, completion: completion)
             return nil
@@ -151,7 +151,7 @@ final class Stage {
     func take(
         _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Int64 = 0, through sidecar: Int = 0
     ) -> Answer<TakeAnswer> {
-        ask(sidecar) { calls, completion in
+        startCall(sidecar) { calls, completion in
             guard case .success(let reference) = calls.service(service) else { return nil }
             return calls.take(
                 reference, cost: cost, subject: subject, waitMilliseconds: wait, now: calls.now(), completion: completion)
@@ -161,7 +161,7 @@ final class Stage {
     func permit(
         _ service: String, subject: String? = nil, wait: Int64 = 0, through sidecar: Int = 0
     ) -> Answer<PermitAnswer> {
-        ask(sidecar) { calls, completion in
+        startCall(sidecar) { calls, completion in
             guard case .success(let reference) = calls.service(service) else { return nil }
             return calls.acquirePermit(
                 reference, cost: 1, subject: subject, waitMilliseconds: wait, now: calls.now(), completion: completion)
@@ -171,7 +171,7 @@ final class Stage {
     func report(
         _ permit: PermitID, of service: String, _ report: OutcomeReport, through sidecar: Int = 0
     ) -> Answer<Result<BreakerSnapshot.State, InterlockError>> {
-        ask(sidecar) { calls, completion in
+        startCall(sidecar) { calls, completion in
             calls.reportPermit(service: service, permit: permit, report, completion: completion)
             return nil
         }
@@ -180,7 +180,7 @@ final class Stage {
     func force(
         _ service: String, to state: BreakerSnapshot.Forced?, through sidecar: Int = 0
     ) -> Answer<Result<BreakerStatus, InterlockError>> {
-        ask(sidecar) { calls, completion in
+        startCall(sidecar) { calls, completion in
             calls.forceBreaker(service: service, to: state, reason: "", by: "test", completion: completion)
             return nil
         }
@@ -189,7 +189,7 @@ final class Stage {
     func reportOutage(
         _ service: String, _ finding: OutageFinding, through sidecar: Int = 0
     ) -> Answer<Result<BreakerSnapshot.State, InterlockError>> {
-        ask(sidecar) { calls, completion in
+        startCall(sidecar) { calls, completion in
             calls.reportOutage(service: service, finding, completion: completion)
             return nil
         }

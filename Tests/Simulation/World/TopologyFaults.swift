@@ -5,9 +5,9 @@ import SimulatedRedis
 /// Faults of a Redis that runs on several machines.
 final class TopologyFaults {
     /// The longest time that a server may be down without being replaced, in milliseconds.
-    static let longestAbsence: Int64 = 300
+    static let maximumOutage: Int64 = 300
     /// The time for which the server is up before the next outage, in milliseconds.
-    static let presence: Int64 = 2000
+    static let minimumUptime: Int64 = 2000
     /// The longest time from the beginning of a failover until everything is healthy again, in milliseconds.
     static let failoverTime: Int64 = 12_000
 
@@ -24,37 +24,37 @@ final class TopologyFaults {
     // MARK: Failovers
 
     /// Kills a primary, stops it, or cuts it off from all but clients until another server replaces it. The former
-    /// primary then returns and considers itself the primary until it is made a replica. `ending` is called once it
+    /// primary then returns and considers itself the primary until it is made a replica. `completion` is called once it
     /// is a replica and all servers know the new primary.
-    func failover(ending: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
+    func failover(completion: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
         switch machines {
         case .single: return nil
         case .sentinels(let group):
             let former = group.primaryNumber
             let others = group.servers.filter { $0 != former }
-            guard group.isSettled, others.contains(where: { group.hosts[$0].isRunning }) else { return nil }
+            guard group.isStable, others.contains(where: { group.hosts[$0].isRunning }) else { return nil }
             return takeDown(
                 former, of: group.hosts, group.backbone, &random, replicas: others.filter { group.hosts[$0].isRunning },
-                isReplaced: { group.primaryNumber != former && group.hosts[group.primaryNumber].isRunning && group.isSettled },
-                isRestored: { group.isSettled && group.replication.primary(of: former) != nil },
-                ending: ending)
+                isReplaced: { group.primaryNumber != former && group.hosts[group.primaryNumber].isRunning && group.isStable },
+                isRestored: { group.isStable && group.replication.primary(of: former) != nil },
+                completion: completion)
         case .cluster(let group):
             let candidates = group.primaries.filter { number in
-                group.hosts.indices.contains { group.members[$0].own.primary == number && group.hosts[$0].isRunning }
+                group.hosts.indices.contains { group.members[$0].myself.primary == number && group.hosts[$0].isRunning }
             }
-            guard !candidates.isEmpty, group.isSettled else { return nil }
+            guard !candidates.isEmpty, group.isStable else { return nil }
             let former = candidates[Int.random(in: candidates.indices, using: &random)]
             return takeDown(
                 former, of: group.hosts, group.backbone, &random,
-                isReplaced: { group.isSettled(without: former) },
-                isRestored: { group.isSettled && group.members[former].isReplica },
-                ending: ending)
+                isReplaced: { group.isStable(without: former) },
+                isRestored: { group.isStable && group.members[former].isReplica },
+                completion: completion)
         }
     }
 
     private func takeDown(
         _ former: Int, of hosts: [RedisHost], _ backbone: Backbone, _ random: inout SeededRandom, replicas: [Int] = [],
-        isReplaced: @escaping () -> Bool, isRestored: @escaping () -> Bool, ending: @escaping () -> Void
+        isReplaced: @escaping () -> Bool, isRestored: @escaping () -> Bool, completion: @escaping () -> Void
     ) -> StartedFault {
         let host = hosts[former]
         var words: String
@@ -75,7 +75,7 @@ final class TopologyFaults {
             let lastContacted = replicas[Int.random(in: replicas.indices, using: &random)]
             let lag = Int64.random(in: 100...1000, using: &random)
             backbone.set(former, lastContacted, isCut: true)
-            timeline.plan(in: .milliseconds(lag)) { [backbone] in
+            timeline.schedule(in: .milliseconds(lag)) { [backbone] in
                 for replica in replicas where replica != lastContacted { backbone.isolate(replica) }
                 outage()
             }
@@ -84,14 +84,14 @@ final class TopologyFaults {
             outage()
         }
         let heal = { [weak host, weak backbone] in
-            backbone?.mendAll()
+            backbone?.restoreAll()
             guard let host else { return }
             if !host.isUp { host.start(with: .all) }
             if host.isStopped { host.resume() }
         }
         when(isReplaced) { [weak self] in
             heal()
-            self?.when(isRestored, ending)
+            self?.when(isRestored, completion)
         }
         return (heal, words)
     }
@@ -99,7 +99,7 @@ final class TopologyFaults {
     /// Runs `body` once the condition holds, or never if that takes too long.
     private func when(_ condition: @escaping () -> Bool, since began: Int64? = nil, _ body: @escaping () -> Void) {
         let start = began ?? timeline.now
-        timeline.plan(in: Self.interval) { [weak self] in
+        timeline.schedule(in: Self.interval) { [weak self] in
             guard let self, timeline.now - start < .milliseconds(Self.failoverTime) else { return }
             if condition() { body() } else { when(condition, since: start, body) }
         }
@@ -107,32 +107,32 @@ final class TopologyFaults {
 
     // MARK: Hash slots
 
-    /// Moves hash slots of a cluster, or makes a server join or leave. `ending` is called once that is complete.
-    func move(_ kind: FaultKind, ending: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
-        guard case .cluster(let group) = machines, !isMoving, group.isSettled else { return nil }
+    /// Moves hash slots of a cluster, or makes a server join or leave. `completion` is called once that is complete.
+    func move(_ kind: FaultKind, completion: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
+        guard case .cluster(let group) = machines, !isMoving, group.isStable else { return nil }
         let pause = Int64.random(in: .microseconds(200)...(.milliseconds(8)), using: &random)
         let done = { [weak self] in
             self?.isMoving = false
-            ending()
+            completion()
         }
         let move: SlotMove?
         let words: String
         switch kind {
         case .nodeJoin:
-            move = group.joinSpare(pause: pause, done: done)
+            move = group.addSpare(pause: pause, done: done)
             words = "\(group.hosts[group.spare].name) joins"
         case .nodeLeave:
-            move = group.leaveSpare(pause: pause, done: done)
+            move = group.removeSpare(pause: pause, done: done)
             words = "\(group.hosts[group.spare].name) leaves"
         default:
-            let sources = group.primaries.filter { !group.hotSlots(of: $0).isEmpty }
+            let sources = group.primaries.filter { !group.occupiedSlots(of: $0).isEmpty }
             guard !sources.isEmpty else { return nil }
             let source = sources[Int.random(in: sources.indices, using: &random)]
             let targets = group.primaries.filter { $0 != source }
             guard !targets.isEmpty else { return nil }
             let target = targets[Int.random(in: targets.indices, using: &random)]
             let slots = Array(
-                group.hotSlots(of: source).shuffled(using: &random).prefix(Int.random(in: 1...6, using: &random)))
+                group.occupiedSlots(of: source).shuffled(using: &random).prefix(Int.random(in: 1...6, using: &random)))
             move = group.move(slots, toShard: group.shards[target], pause: pause, done: done)
             words = "hash slots \(slots) move from \(group.hosts[source].name) to \(group.hosts[target].name)"
         }

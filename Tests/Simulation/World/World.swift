@@ -48,9 +48,9 @@ package final class World {
 
     private let state: WorldState
     private let seed: UInt64
-    private let cut: Cut
+    private let subset: WorldSubset
     private var random: SeededRandom
-    let foreigner: Foreigner
+    let otherSoftware: OtherSoftware
     private var clients: [ListenerClient] = []
     /// The clients that the fault `vanish` kills.
     private var killableClients: [ListenerClient] = []
@@ -61,18 +61,18 @@ package final class World {
     private let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
 
     /// - Parameter cut: the parts of the world that remain when its story is shrunk.
-    package init(seed: UInt64, cut: Cut = Cut()) {
-        self.cut = cut
+    package init(seed: UInt64, subset: WorldSubset = WorldSubset()) {
+        self.subset = subset
         self.seed = seed
         random = SeededRandom(seed: seed)
         // The streams of neighboring seeds start out similar.
         for _ in 0..<8 { _ = random.next() }
-        let profile = Profile(random: &random, isPlain: cut.isPlain)
+        let profile = Profile(random: &random, isPlain: subset.isPlain)
         let drift = Self.drift(profile, &random)
         // The machines of a world with one server draw nothing from the main stream.
         let machines = profile.topology == .single ? SeededRandom(seed: seed) : random.split()
         state = WorldState(profile: profile, redisDrift: drift, random: machines)
-        foreigner = Foreigner(state: state)
+        otherSoftware = OtherSoftware(state: state)
         proxied = ProxiedServices(state: state, random: SeededRandom(seed: ~seed))
         populate()
     }
@@ -100,7 +100,7 @@ package final class World {
         for host in state.sidecars {
             // A sidecar that has not started yet counts as killed.
             state.record(.faultBegan(fault: -1 - host.number, .kill, sidecar: host.number))
-            state.timeline.plan(in: start) { [self] in
+            state.timeline.schedule(in: start) { [self] in
                 host.start()
                 state.record(.faultEnded(fault: -1 - host.number))
             }
@@ -114,10 +114,10 @@ package final class World {
         }
         addOtherAPIs()
         state.machines.start()
-        if profile.hasEavesdropper { foreigner.eavesdrop() }
-        let faults = Faults(world: self, state: state, random: random.split(), kept: cut.faults)
+        if profile.hasEavesdropper { otherSoftware.eavesdrop() }
+        let faults = Faults(world: self, state: state, random: random.split(), enabledFaults: subset.faults)
         self.faults = faults
-        for client in clients where cut.clients?.contains(client.number) ?? true { client.start() }
+        for client in clients where subset.clients?.contains(client.number) ?? true { client.start() }
         for prober in probers { prober.start() }
         faults.start()
         changeUpstreams()
@@ -142,7 +142,7 @@ package final class World {
         let servers = state.machines.hosts + state.quorum
         return SidecarHost(
             number: number, configuration: configuration, servers: servers,
-            paths: servers.map { _ in Path(delay: delay, random: random.split()) }, upstreams: proxied.network(),
+            paths: servers.map { _ in Path(delay: delay, random: random.split()) }, upstreams: proxied.makeNetwork(),
             timeline: state.timeline, driftPerBillion: Self.drift(profile, &random), random: random.split(), logger: logger)
     }
 
@@ -156,7 +156,7 @@ package final class World {
     private func addOtherAPIs() {
         let fleet = 0..<profile.sidecars
         var stream = SeededRandom(seed: seed ^ 0x5eed)
-        func number() -> Int { clients.count * LockClient.most }
+        func number() -> Int { clients.count * LockClient.maximumLocks }
         for _ in 0..<profile.descriptorClients {
             clients.append(DescriptorClient(world: state, number: number(), sidecars: fleet, random: stream.split()))
         }
@@ -172,24 +172,24 @@ package final class World {
 
     private func addClients(fleet: Range<Int>, firstLock: Int, firstService: Int, prefix: String) {
         let services = profile.services.map(\.name)
-        func number() -> Int { clients.count * LockClient.most }
+        func number() -> Int { clients.count * LockClient.maximumLocks }
         for _ in 0..<profile.lockClients {
             clients.append(
                 LockClient(
                     world: state, number: number(), sidecars: fleet, random: random.split(), firstLock: firstLock,
-                    kinds: profile.locks, speaks: drawnProtocol(ofClient: number())))
+                    kinds: profile.locks, clientProtocol: drawnProtocol(ofClient: number())))
         }
         for _ in 0..<profile.limitClients {
             clients.append(
                 LimitClient(
                     world: state, number: number(), sidecars: fleet, random: random.split(), firstService: firstService,
-                    services: services, speaks: drawnProtocol(ofClient: number())))
+                    services: services, clientProtocol: drawnProtocol(ofClient: number())))
         }
         for _ in 0..<profile.permitClients {
             clients.append(
                 PermitClient(
                     world: state, number: number(), sidecars: fleet, random: random.split(), firstService: firstService,
-                    services: services, speaks: drawnProtocol(ofClient: number())))
+                    services: services, clientProtocol: drawnProtocol(ofClient: number())))
         }
         killableClients = clients.filter { $0 is LockClient || $0 is LimitClient || $0 is PermitClient }
         if random.happens(0.6) {
@@ -214,10 +214,11 @@ package final class World {
 
     /// Makes upstreams fail and recover at random times.
     private func changeUpstreams() {
-        state.timeline.plan(in: .milliseconds(Int64.random(in: 500...5000, using: &random))) { [weak self] in
+        state.timeline.schedule(in: .milliseconds(Int64.random(in: 500...5000, using: &random))) { [weak self] in
             guard let self, !state.isClosing else { return }
             let index = Int.random(in: state.upstreams.indices, using: &random)
-            state.upstreams[index].failing = random.happens(0.5) ? 0.01 : [0.3, 0.9, 1][Int.random(in: 0..<3, using: &random)]
+            state.upstreams[index].failureProbability =
+                random.happens(0.5) ? 0.01 : [0.3, 0.9, 1][Int.random(in: 0..<3, using: &random)]
             state.upstreams[index].isSlow = random.happens(0.2)
             changeUpstreams()
         }
@@ -267,7 +268,7 @@ package final class World {
 
     /// Runs this many operations, ends all faults, and waits until everything must have recovered.
     package func run(operations target: Int) -> WorldResult {
-        let end: Int64 = cut.milliseconds.map { .milliseconds($0) } ?? .seconds(3600)
+        let end: Int64 = subset.milliseconds.map { .milliseconds($0) } ?? .seconds(3600)
         state.timeline.run(until: WorldTimeline.beginning + end) { state.operations >= target }
         faults?.endAll()
         // Clients continue until everything has recovered, then finish.
@@ -277,7 +278,7 @@ package final class World {
         proxied.judge()
         let report = state.finishHistory()
         // The world's processes still run and hold promises, which must not be dropped.
-        Graveyard.bury(self)
+        RetainedObjects.retain(self)
         return result(report)
     }
 
@@ -285,7 +286,7 @@ package final class World {
         let story = Story(profile: profile, faults: faults?.storyFaults ?? [])
         var unknown: [Violation] = []
         var known: [String: (first: Violation, count: Int)] = [:]
-        for violation in report.violations + state.found {
+        for violation in report.violations + state.violations {
             guard let cause = KnownFinding.cause(of: violation, in: story) else {
                 unknown.append(violation)
                 continue
@@ -296,12 +297,12 @@ package final class World {
         if let first = report.lostLeases.first {
             let finding = "lock \(first.lock): failover #\(first.fault) lost lease \(first.lease) of client \(first.client)"
             let cause = profile.waitReplicas == 0 ? KnownFinding.failover : KnownFinding.failoverOfMany
-            known[cause.name] = (Violation(.keptLeases, at: first.at, finding), report.leasesLost)
+            known[cause.name] = (Violation(.keptLeases, at: first.at, finding), report.lostLeaseCount)
         }
         return WorldResult(
             seed: seed, check: report, unknown: unknown, known: known, digest: state.digest.value, operations: state.operations,
             seconds: Double(state.timeline.now - WorldTimeline.beginning) / 1e9, profile: profile.description,
-            topology: profile.topology.word,
+            topology: profile.topology.name,
             services: profile.rules.services.map(\.name), faults: story.faults,
             clients: clients.map(\.number), events: state.events, end: state.timeline.instant, rules: profile.rules)
     }

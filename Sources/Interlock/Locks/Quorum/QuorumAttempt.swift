@@ -136,7 +136,7 @@ final class QuorumAttempt {
     /// Starts the timeout of the next request to the servers.
     private func armTimer() {
         timer?.cancel()
-        let timeout = QuorumRetry.timeout(ttl: request.ttl, longest: runtime.timeoutMilliseconds)
+        let timeout = QuorumRetry.timeout(ttl: request.ttl, maximum: runtime.timeoutMilliseconds)
         timer = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: timeout)) { [self] in
             perform(round.timedOut(now: runtime.time.now()))
         }

@@ -13,8 +13,8 @@ extension QuorumLocks: LeaseReviewer {
             return
         }
         let sentAt = runtime.time.now()
-        let lease = QuorumRenewing.Lease(name: name.text, token: token, ttl: ttl, fence: fence)
-        QuorumRenewing(lease, servers: servers, scripts: scripts, runtime: runtime) { [self] answer in
+        let lease = QuorumRenewalAttempt.Lease(name: name.text, token: token, ttl: ttl, fence: fence)
+        QuorumRenewalAttempt(lease, servers: servers, scripts: scripts, runtime: runtime) { [self] answer in
             switch answer {
             case .renewed(let valid):
                 leases.renewed(
@@ -116,16 +116,16 @@ extension QuorumLocks: LeaseReviewer {
     }
 
     /// Returns whether a majority has the lease; `nil` if too few servers answer.
-    private func leaseState(of lease: LeaseTable.Listed, _ replies: [QuorumInspectScript.Reply]) -> LeaseTable.LeaseState? {
+    private func leaseState(of lease: LeaseTable.ListedLease, _ replies: [QuorumInspectScript.Reply]) -> LeaseTable.LeaseState? {
         let holding = replies.filter { $0.token.map { ExactText($0) == ExactText(lease.token) } ?? false }
         guard holding.count < servers.majority else {
             // If every server has another number, the same owner has a later lease.
-            guard holding.contains(where: { $0.number ?? lease.fence == lease.fence }) else { return .over }
+            guard holding.contains(where: { $0.number ?? lease.fence == lease.fence }) else { return .ended }
             let end = end(of: holding)
-            return .lasts(milliseconds: end == .max ? nil : end)
+            return .remaining(milliseconds: end == .max ? nil : end)
         }
         // Servers that did not answer may have the lease.
-        return holding.count + servers.count - replies.count < servers.majority ? .over : nil
+        return holding.count + servers.count - replies.count < servers.majority ? .ended : nil
     }
 
     /// Returns the time until fewer than a majority of the keys remain. A key without an expiry counts as the last.

@@ -7,7 +7,7 @@ internal import RedisClient
 ///
 /// The calls are those of `LockCoordinator`. Waiters are not woken by other sidecars; they retry after random pauses.
 final class QuorumLocks: LockProvider {
-    typealias WaiterID = QuorumLine.WaiterID
+    typealias WaiterID = QuorumQueue.WaiterID
 
     private struct Waiter {
         var request: LockRequest
@@ -36,7 +36,7 @@ final class QuorumLocks: LockProvider {
     }
 
     private struct WaitQueue {
-        var decisions = QuorumLine()
+        var decisions = QuorumQueue()
         var timer: Deadlines.Entry?
         /// The time of the first attempt in a row that no majority has answered; `nil` if a majority answered the last
         /// one.
@@ -73,7 +73,7 @@ final class QuorumLocks: LockProvider {
     var history: GrantHistory { leases.history }
     var commandsSent: Int64 { servers.commandsSent }
     /// Returns whether so many servers have a backlog of replies that no majority will answer soon.
-    func isBusy(from awaited: Int) -> Bool { servers.isBusy(from: awaited) }
+    func isBusy(from pendingCount: Int) -> Bool { servers.isBusy(from: pendingCount) }
     /// Whether a majority of the servers is connected.
     var isReachable: Bool { servers.reachable >= servers.majority }
     func waiting(for name: String) -> Int { queues[ExactText(name)]?.decisions.count ?? 0 }
@@ -112,12 +112,12 @@ final class QuorumLocks: LockProvider {
         let hasWaiters = queues[ExactText(request.name.text)] != nil
         switch (hasWaiters, wait > 0, request.owner != nil) {
         case (false, false, _):
-            attemptOnce(waiter, id: id, .anybody, mayWait: false)
+            attemptOnce(waiter, id: id, .anyCaller, mayWait: false)
         case (true, false, false):
             refuse(waiter)
         case (true, _, true):
             // The owner may hold the lock already. If not, those already waiting go first.
-            attemptOnce(waiter, id: id, .presentOwner, mayWait: wait > 0)
+            attemptOnce(waiter, id: id, .currentOwner, mayWait: wait > 0)
         case (_, true, _):
             enqueue(waiter, id: id)
         }
@@ -148,7 +148,7 @@ final class QuorumLocks: LockProvider {
         }
         /// Calls that were cancelled or answered are no longer in `attempting`.
         func isWanted() -> Bool { (key.flatMap { sharedAttempts[$0] } ?? [id]).contains { attempting[$0] != nil } }
-        attemptOnce(waiter, candidate, mayRetry: !mayWait, tries: 1, isWanted: isWanted) { [self] attempt, outcome in
+        attemptOnce(waiter, candidate, mayRetry: !mayWait, attempts: 1, isWanted: isWanted) { [self] attempt, outcome in
             let calls = key.map { sharedAttempts.removeValue(forKey: $0) ?? [] } ?? [id]
             var isDelivered = false
             for id in calls {
@@ -167,24 +167,24 @@ final class QuorumLocks: LockProvider {
     }
 
     private func attemptOnce(
-        _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate, mayRetry: Bool, tries: Int,
+        _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate, mayRetry: Bool, attempts: Int,
         isWanted: @escaping () -> Bool, completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
     ) {
         let startedAt = runtime.time.now()
         attempt(waiter, candidate) { [self] attempt, outcome in
-            guard case .contended = outcome, mayRetry, tries < QuorumRetry.maximumTries else {
+            guard case .contended = outcome, mayRetry, attempts < QuorumRetry.maximumAttempts else {
                 return completion(attempt, outcome)
             }
             let now = runtime.time.now()
-            let next = QuorumRetry.nextTry(
-                after: now, took: now.nanoseconds - startedAt.nanoseconds, tries: tries,
+            let next = QuorumRetry.nextAttempt(
+                after: now, took: now.nanoseconds - startedAt.nanoseconds, attempts: attempts,
                 random: .random(in: 0...1, using: &runtime.entropy))
             runtime.deadlines.schedule(at: next) { [unowned self] in
                 // Calls that have started to wait in the meantime go first.
                 let mayContinue = isWanted() && queues[ExactText(waiter.request.name.text)] == nil
-                guard mayContinue || candidate == .presentOwner else { return completion(attempt, .held) }
+                guard mayContinue || candidate == .currentOwner else { return completion(attempt, .held) }
                 attemptOnce(
-                    waiter, candidate, mayRetry: true, tries: tries + 1, isWanted: isWanted, completion: completion)
+                    waiter, candidate, mayRetry: true, attempts: attempts + 1, isWanted: isWanted, completion: completion)
             }
         }
     }
@@ -212,7 +212,7 @@ final class QuorumLocks: LockProvider {
         runtime.metrics.locksGranted.increment()
         runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
         leases.granted(lease, to: waiter.request, startedAt: waiter.startedAt, now: now, host: runtime.host)
-        planReview()
+        scheduleReview()
         return true
     }
 
@@ -291,7 +291,7 @@ final class QuorumLocks: LockProvider {
         }
     }
 
-    private func perform(_ action: QuorumLine.Action, on name: String) {
+    private func perform(_ action: QuorumQueue.Action, on name: String) {
         switch action {
         case .none:
             break
@@ -321,7 +321,7 @@ final class QuorumLocks: LockProvider {
     private func attempt(_ id: WaiterID, on name: String) {
         guard let waiter = waiters[id] else { return }
         queues[ExactText(name)]?.timer?.cancel()
-        attempt(waiter, .anybody) { [self] attempt, outcome in
+        attempt(waiter, .anyCaller) { [self] attempt, outcome in
             switch outcome {
             case .granted(let fence, let valid):
                 granted(fence, valid: valid, id, waiter, by: attempt)
@@ -378,7 +378,7 @@ final class QuorumLocks: LockProvider {
         let now = runtime.time.now()
         let since = queue.unavailableSince ?? now
         queues[ExactText(name)]?.unavailableSince = since
-        let next: QuorumLine.Action?
+        let next: QuorumQueue.Action?
         if now < since.advanced(byMilliseconds: runtime.timeoutMilliseconds) {
             next = queues[ExactText(name)]?.decisions.refused(id)
         } else {

@@ -5,8 +5,8 @@ internal import RedisClient
 struct QuorumAcquireScript: ScriptCommand {
     /// Whether any caller may acquire the lock, or only its current owner.
     enum Candidate: String {
-        case anybody = "take"
-        case presentOwner = "own"
+        case anyCaller = "take"
+        case currentOwner = "own"
     }
 
     let script: RedisScript
@@ -135,7 +135,7 @@ struct QuorumRenewScript: ScriptCommand {
         guard let parts = reply.array, parts.count == 3, let isExtended = parts[0].integer, let number = parts[1].integer,
             let time = parts[2].integer
         else { throw reply.unexpected(for: "quorum-renew.lua") }
-        let found = QuorumRenewal.Found(number: number, timeMilliseconds: time)
+        let found = QuorumRenewal.Observation(number: number, timeMilliseconds: time)
         return isExtended == 1 ? .extended(found) : .missing(found)
     }
 }

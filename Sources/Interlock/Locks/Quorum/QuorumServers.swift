@@ -22,7 +22,7 @@ final class QuorumServers {
     private static let leftoverCapacity = 10_000
     /// The maximum number of renewals whose restores are yet to be checked. Renewals beyond that restore nothing; a
     /// later one may.
-    static let restoringCapacity = 10_000
+    static let restoreCheckCapacity = 10_000
 
     private let runtime: CoordinatorRuntime
     private let configurations: [RedisConfiguration]
@@ -33,7 +33,7 @@ final class QuorumServers {
     /// The servers whose absence has been logged.
     private var missing: Set<Server> = []
     /// The renewals whose restores are yet to be checked.
-    var restoring = 0
+    var pendingRestoreChecks = 0
 
     init(runtime: CoordinatorRuntime, configurations: [RedisConfiguration]) {
         self.runtime = runtime
@@ -52,10 +52,10 @@ final class QuorumServers {
     /// The number of connected servers.
     var reachable: Int { pipelines.count(where: { $0.isUp }) }
 
-    /// Returns whether a majority is connected, but no majority has fewer than `awaited` replies outstanding. Without a
-    /// connected majority, calls fail immediately.
-    func isBusy(from awaited: Int) -> Bool {
-        reachable >= majority && pipelines.count(where: { $0.isUp && $0.awaited < awaited }) < majority
+    /// Returns whether a majority is connected, but no majority has fewer than `pendingCount` replies outstanding.
+    /// Without a connected majority, calls fail immediately.
+    func isBusy(from pendingCount: Int) -> Bool {
+        reachable >= majority && pipelines.count(where: { $0.isUp && $0.pendingCount < pendingCount }) < majority
     }
 
     /// Starts connecting to all servers.

@@ -15,7 +15,7 @@ internal import InterlockCore
 /// The recorder must not record a guarded call as passed if the proxy answered it from its cache. Memory is bounded by
 /// sidecars and services.
 struct BreakerChecker: HistoryChecker {
-    static let promise = Promise.openBreakers
+    static let invariant = Invariant.openBreakers
 
     /// The tolerance for the end of an open time, in ms, if the clocks agree.
     private static let tolerance: Int64 = 5
@@ -43,7 +43,7 @@ struct BreakerChecker: HistoryChecker {
     private var openStates: [Int: [Open?]] = [:]
     /// The newest reported change, by service.
     private var newest: [Change]
-    private var doubtful = DoubtfulFindings()
+    private var pending = PendingFindings()
     /// The time at which Redis last became reachable again, by sidecar that had been cut off.
     private var lastReconnect: [Int: Instant] = [:]
 
@@ -54,8 +54,8 @@ struct BreakerChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        doubtful.finalize(at: step.at, into: &violations)
-        switch step.what {
+        pending.finalize(at: step.at, into: &violations)
+        switch step.kind {
         case .ended(let call, .done(.permitted), _):
             judge(call, "permitted", at: step.at)
         case .ended(let call, .done(.passed), _):
@@ -67,7 +67,7 @@ struct BreakerChecker: HistoryChecker {
             if openStates[sidecar] == nil { openStates[sidecar] = services.map { _ in nil } }
             guard state == .open, faults.lastClockJump.advanced(byMilliseconds: Self.staleReportWindow) < step.at else {
                 openStates[sidecar]?[service] = nil
-                doubtful.explain(service, generation: generation, at: step.at)
+                pending.explain(service, generation: generation, at: step.at)
                 return
             }
             if let before, before.generation == generation {
@@ -107,11 +107,11 @@ struct BreakerChecker: HistoryChecker {
         // The sidecar may have read from Redis a change that another sidecar reported earlier.
         guard newest[service].generation <= open.generation || newest[service].state == .open else { return }
         let until = open.until.map { " until \($0.inMilliseconds) ms" } ?? ""
-        doubtful.append(
-            DoubtfulFindings.Finding(
+        pending.append(
+            PendingFindings.Finding(
                 service: service, generation: open.generation, until: open.until,
                 violation: Violation(
-                    Self.promise, at: instant,
+                    Self.invariant, at: instant,
                     """
                     \(services[service].name): sidecar \(call.sidecar) \(word) a call of client \(call.client), requested at \
                     \(call.invoked.inMilliseconds) ms, although it knew that the breaker had been open since \(open.since.inMilliseconds) ms\(until), \
@@ -145,8 +145,8 @@ struct BreakerChecker: HistoryChecker {
     private mutating func forget(_ kind: FaultKind, _ sidecar: Int?) {
         if kind.mayCause(.lostCounts) {
             openStates.removeAll()
-            doubtful.removeAll()
-        } else if kind.mayCause(.lostNews) {
+            pending.removeAll()
+        } else if kind.mayCause(.lostMessages) {
             openStates.removeAll()
         } else if kind.mayCause(.newProcess) {
             if let sidecar { openStates[sidecar] = nil } else { openStates.removeAll() }

@@ -7,7 +7,7 @@ internal import InterlockCore
 /// the operator received the answer. A jump of Redis' clock alone ends no forced state. Together with another fault it
 /// may, because the sidecars that measured the time may have been killed. Memory is bounded by services.
 struct ForcedStateChecker: HistoryChecker {
-    static let promise = Promise.forcedStates
+    static let invariant = Invariant.forcedStates
 
     private struct Forced: Sendable {
         var state: BreakerSnapshot.State
@@ -22,7 +22,7 @@ struct ForcedStateChecker: HistoryChecker {
 
     private let services: [ServiceRules]
     private var forced: [Int: Forced] = [:]
-    private var doubtful = DoubtfulFindings()
+    private var pending = PendingFindings()
     /// The time of the operator's last request, by service. The event of a request has no state.
     private var requestedAt: [Int: Instant] = [:]
 
@@ -31,14 +31,14 @@ struct ForcedStateChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        doubtful.finalize(at: step.at, into: &violations)
-        switch step.what {
+        pending.finalize(at: step.at, into: &violations)
+        switch step.kind {
         case .forced(let service, nil, _):
             forced[service] = nil
             requestedAt[service] = step.at
         case .forced(let service, let state?, let until):
             let since = requestedAt[service] ?? step.at
-            let mayBeLost = faults.touches(.lostData, since: since) || faults.lastClockJump >= since
+            let mayBeLost = faults.wasActive(.lostData, since: since) || faults.lastClockJump >= since
             forced[service] =
                 mayBeLost
                 ? nil
@@ -49,25 +49,25 @@ struct ForcedStateChecker: HistoryChecker {
             guard let expected = forced[service] else { return }
             guard step.at < expected.until else { return forced[service] = nil }
             // A late report may be older than the forced state.
-            guard !faults.touches(.lateNews, sidecar: sidecar, since: expected.since) else { return }
+            guard !faults.wasActive(.delayedMessages, sidecar: sidecar, since: expected.since) else { return }
             guard state != expected.state else {
                 // Earlier contradictions were reports of an earlier change.
-                doubtful.explain(service, generation: generation, at: step.at)
+                pending.explain(service, generation: generation, at: step.at)
                 forced[service]?.generation = max(generation, expected.generation ?? generation)
                 return
             }
-            guard faults.lastClockJump < expected.since || !faults.touches(.anyExceptClockJump, since: expected.since) else {
+            guard faults.lastClockJump < expected.since || !faults.wasActive(.anyExceptClockJump, since: expected.since) else {
                 return
             }
             // Changes from before the forced state may be reported after it.
             guard let reported = expected.generation, generation > reported else { return }
             let finding = Violation(
-                Self.promise, at: step.at,
+                Self.invariant, at: step.at,
                 """
                 \(services[service].name): forced \(expected.state.rawValue), but sidecar \(sidecar) reports \(state.rawValue), \
                 generation \(generation), \(step.at.millisecondsRoundedUp(since: expected.since)) ms later
                 """)
-            doubtful.append(.init(service: service, generation: generation, until: nil, violation: finding))
+            pending.append(.init(service: service, generation: generation, until: nil, violation: finding))
         default:
             return
         }

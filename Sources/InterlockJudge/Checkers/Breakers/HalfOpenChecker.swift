@@ -11,7 +11,7 @@ internal import InterlockCore
 /// was active since the last progress, or within the recovery time or a permit's lifetime before: Redis may have
 /// granted a trial whose answer was lost. Memory is bounded by services and permits.
 struct HalfOpenChecker: HistoryChecker {
-    static let promise = Promise.halfOpen
+    static let invariant = Invariant.halfOpen
 
     /// The time, in ms, within which an answered call counts as not having waited, even if it could have.
     private static let noWaitThreshold: Int64 = 50
@@ -62,7 +62,7 @@ struct HalfOpenChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        switch step.what {
+        switch step.kind {
         case .breakerSeen(_, let service, let state, _, _):
             waits[service] = state == .halfOpen ? Wait(since: step.at) : nil
         case .forced(let service, _, _):
@@ -102,7 +102,7 @@ struct HalfOpenChecker: HistoryChecker {
             let since = max(wait.since, trials[service]?.lastExpiry ?? .distantPast)
             guard services[service].halfOpenPermits != nil, wait.refused > 3,
                 call.invoked > since.advanced(byMilliseconds: Self.maximumStall),
-                !faults.touches(
+                !faults.wasActive(
                     .disturbedServices,
                     since: min(
                         since.advanced(byMilliseconds: -recovery),

@@ -13,7 +13,7 @@ internal import InterlockCore
 /// jumps. A breaker that a limit opens has no trials: its rules have no `halfOpenPermits`. Memory is bounded by
 /// services and their trial permits.
 struct TrialChecker: HistoryChecker {
-    static let promise = Promise.trials
+    static let invariant = Invariant.trials
 
     private struct Trial: Sendable {
         var permit: PermitNumber
@@ -33,7 +33,7 @@ struct TrialChecker: HistoryChecker {
     private let recovery: Int64
     private let clockDrift: Double
     private var services: [Service]
-    private var doubtful = DoubtfulFindings()
+    private var pending = PendingFindings()
 
     init(rules: HistoryRules) {
         recovery = rules.recovery
@@ -42,8 +42,8 @@ struct TrialChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        doubtful.finalize(at: step.at, into: &violations)
-        switch step.what {
+        pending.finalize(at: step.at, into: &violations)
+        switch step.kind {
         case .invoked(let call, _):
             guard case .report(let service, let permit, let isOK) = call.operation else { return }
             if isOK {
@@ -58,14 +58,14 @@ struct TrialChecker: HistoryChecker {
             services[service].generation = generation
             services[service].state = state
             services[service].trials.removeAll(keepingCapacity: true)
-            doubtful.explain(service, generation: generation, at: step.at)
+            pending.explain(service, generation: generation, at: step.at)
         case .faultBegan(_, let kind, _) where kind.mayCause(.lostCounts),
             .faultEnded(_, let kind, _) where kind.mayCause(.lostCounts):
             for service in services.indices {
                 services[service].trials.removeAll(keepingCapacity: true)
                 services[service].state = nil
             }
-            doubtful.removeAll()
+            pending.removeAll()
         case .ended, .wrote, .linked, .forced, .faultBegan, .faultEnded, .finished:
             return
         }
@@ -76,9 +76,9 @@ struct TrialChecker: HistoryChecker {
     ) {
         guard let number = call.demand?.service, let maximum = services[number].rules.halfOpenPermits else { return }
         let rules = services[number].rules
-        guard !faults.touches(.lostCounts, since: call.invoked) else { return }
+        guard !faults.wasActive(.lostCounts, since: call.invoked) else { return }
         let since = call.invoked.advanced(byMilliseconds: -recovery)
-        if faults.touches(.outage, sidecar: call.sidecar, since: since) {
+        if faults.wasActive(.outage, sidecar: call.sidecar, since: since) {
             guard rules.whenRedisIsDown == .deny, let state = services[number].state, state != .closed else { return }
         }
         services[number].trials.removeAll { $0.expiresAt <= instant }
@@ -90,15 +90,15 @@ struct TrialChecker: HistoryChecker {
         // Each surplus trial is reported once.
         services[number].trials.removeFirst()
         let violation = Violation(
-            Self.promise, at: instant,
+            Self.invariant, at: instant,
             "\(rules.name): \(count) trial permits are in use, the last one \(permit) of client \(call.client); the breaker allows \(maximum)"
         )
         // Two half-open states are at least an open time apart. Only an outage can delay a report that long.
-        guard faults.touches(.outage, since: call.invoked.advanced(byMilliseconds: -recovery)) else {
+        guard faults.wasActive(.outage, since: call.invoked.advanced(byMilliseconds: -recovery)) else {
             return violations.append(violation)
         }
-        doubtful.append(
-            DoubtfulFindings.Finding(
+        pending.append(
+            PendingFindings.Finding(
                 service: number, generation: services[number].generation, until: nil, violation: violation))
     }
 }

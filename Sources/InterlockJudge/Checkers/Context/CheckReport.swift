@@ -3,13 +3,13 @@ package struct CheckReport: Codable, Hashable, Sendable {
     /// The number of operations that were checked.
     package var operations: Int
     /// The number of granted leases.
-    package var lockCycles: Int
+    package var lockGrants: Int
     /// The number of limit decisions, whether granted or refused.
     package var limitDecisions: Int
     /// The number of writes that the guarded resource refused because the lease had ended or a later one had written.
     package var staleWritesRefused: Int
     /// The number of leases that failovers took from their holders.
-    package var leasesLost: Int
+    package var lostLeaseCount: Int
     /// The first leases that failovers took from their holders, up to the limit of the checker.
     package var lostLeases: [LostLease]
     /// The first violations, up to the limit of the check.
@@ -18,15 +18,15 @@ package struct CheckReport: Codable, Hashable, Sendable {
     package var violationCount: Int
 
     package init(
-        operations: Int = 0, lockCycles: Int = 0, limitDecisions: Int = 0, staleWritesRefused: Int = 0,
-        leasesLost: Int = 0, lostLeases: [LostLease] = [],
+        operations: Int = 0, lockGrants: Int = 0, limitDecisions: Int = 0, staleWritesRefused: Int = 0,
+        lostLeaseCount: Int = 0, lostLeases: [LostLease] = [],
         violations: [Violation] = [], violationCount: Int = 0
     ) {
         self.operations = operations
-        self.lockCycles = lockCycles
+        self.lockGrants = lockGrants
         self.limitDecisions = limitDecisions
         self.staleWritesRefused = staleWritesRefused
-        self.leasesLost = leasesLost
+        self.lostLeaseCount = lostLeaseCount
         self.lostLeases = lostLeases
         self.violations = violations
         self.violationCount = violationCount
@@ -34,10 +34,10 @@ package struct CheckReport: Codable, Hashable, Sendable {
 
     enum CodingKeys: String, CodingKey {
         case operations, violations
-        case lockCycles = "lock_cycles"
+        case lockGrants = "lock_cycles"
         case limitDecisions = "limit_decisions"
         case staleWritesRefused = "stale_writes_refused"
-        case leasesLost = "leases_lost"
+        case lostLeaseCount = "leases_lost"
         case lostLeases = "lost_leases"
         case violationCount = "violation_count"
     }

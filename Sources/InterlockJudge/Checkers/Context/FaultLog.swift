@@ -8,7 +8,7 @@ struct FaultLog: Sendable {
         var lastBegin = Instant.distantPast
         var lastEnd = Instant.distantPast
 
-        func touches(since instant: Instant) -> Bool { active > 0 || lastEnd >= instant }
+        func wasActive(since instant: Instant) -> Bool { active > 0 || lastEnd >= instant }
 
         mutating func end(at instant: Instant) {
             active -= 1
@@ -78,15 +78,15 @@ struct FaultLog: Sendable {
     }
 
     /// Returns whether a fault with this effect was active at any time since `instant`.
-    func touches(_ effect: FaultEffect, since instant: Instant) -> Bool {
-        all[effect.rawValue].touches(since: instant)
+    func wasActive(_ effect: FaultEffect, since instant: Instant) -> Bool {
+        all[effect.rawValue].wasActive(since: instant)
     }
 
-    /// Returns the same as `touches(_:since:)`, but ignores faults of other sidecars.
-    func touches(_ effect: FaultEffect, sidecar: Int, since instant: Instant) -> Bool {
-        guard touches(effect, since: instant) else { return false }
-        return common[effect.rawValue].touches(since: instant)
-            || bySidecar[sidecar]?[effect.rawValue].touches(since: instant) ?? false
+    /// Returns the same as `wasActive(_:since:)`, but ignores faults of other sidecars.
+    func wasActive(_ effect: FaultEffect, sidecar: Int, since instant: Instant) -> Bool {
+        guard wasActive(effect, since: instant) else { return false }
+        return common[effect.rawValue].wasActive(since: instant)
+            || bySidecar[sidecar]?[effect.rawValue].wasActive(since: instant) ?? false
     }
 
     func isActive(_ effect: FaultEffect, sidecar: Int) -> Bool {
@@ -105,7 +105,7 @@ struct FaultLog: Sendable {
 
     /// Returns when count-losing faults ended since `instant`. The oldest are missing if there were more than
     /// `maximumEnds`.
-    func endsOfLostCounts(since instant: Instant) -> [Instant] {
+    func countLossEnds(since instant: Instant) -> [Instant] {
         lossEnds.filter { $0 >= instant }
     }
 
@@ -113,7 +113,7 @@ struct FaultLog: Sendable {
     /// than `maximumEnds` ended.
     func lostCounts(since instant: Instant) -> Int {
         let track = all[FaultEffect.lostCounts.rawValue]
-        guard track.touches(since: instant) else { return 0 }
+        guard track.wasActive(since: instant) else { return 0 }
         return track.active + lossEnds.count { $0 >= instant }
     }
 
@@ -122,6 +122,6 @@ struct FaultLog: Sendable {
     /// Returns whether fences may fall: Redis lost its data and its clock was set back. Any jump of the clock counts,
     /// because the return from an earlier jump sets it back too.
     func fencesMayFall(since instant: Instant) -> Bool {
-        lastClockJump > .distantPast && touches(.lostData, since: instant)
+        lastClockJump > .distantPast && wasActive(.lostData, since: instant)
     }
 }

@@ -6,7 +6,7 @@ internal import InterlockCore
 /// once for all checkers.
 protocol HistoryChecker: Sendable {
     /// The invariant that the checker verifies.
-    static var promise: Promise { get }
+    static var invariant: Invariant { get }
 
     /// Checks the next event, in order of time.
     /// - Parameter faults: the faults so far, including this event.
@@ -16,7 +16,7 @@ protocol HistoryChecker: Sendable {
 extension HistoryChecker {
     /// Reports a violation of the invariant.
     func report(at instant: Instant, into violations: inout [Violation], _ finding: String) {
-        violations.append(Violation(Self.promise, at: instant, finding))
+        violations.append(Violation(Self.invariant, at: instant, finding))
     }
 }
 

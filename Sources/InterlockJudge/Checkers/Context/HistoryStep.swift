@@ -2,7 +2,7 @@ internal import InterlockCore
 
 /// An event with its context, such as the call that ended or the lease that wrote.
 struct HistoryStep: Sendable {
-    enum What: Sendable {
+    enum Kind: Sendable {
         case invoked(Call, LeaseChange?)
         case ended(Call, OperationEnding, LeaseChange?)
         /// A resource decided on a write. The lease is `nil` if it is no longer remembered.
@@ -18,5 +18,5 @@ struct HistoryStep: Sendable {
     }
 
     var at: Instant
-    var what: What
+    var kind: Kind
 }

@@ -34,7 +34,7 @@ struct LeaseBook: Sendable {
                 lease.until = end
                 return true
             }
-            return shorter.map { .changed($0, beginsAnew: false) }
+            return shorter.map { .changed($0, isRevived: false) }
         case .acquire, .take, .permit, .report, .proxied:
             return nil
         }
@@ -48,12 +48,12 @@ struct LeaseBook: Sendable {
             if let change = extend(id, call, fence: fence, until: until, at: instant) { return change }
             grants += 1
             var lease = RecordedLease(
-                id: id, lock: lock, client: call.client, sidecar: call.sidecar, mode: mode, fence: fence, order: grants,
-                certainlyAfter: call.grantsBefore, invoked: call.invoked, until: until)
+                id: id, lock: lock, client: call.client, sidecar: call.sidecar, mode: mode, fence: fence, grantNumber: grants,
+                lastEarlierGrant: call.grantsBefore, invoked: call.invoked, until: until)
             // While an exclusive lease is believed in, no other client is granted the lock. So every earlier answer was
             // an earlier grant.
-            if mode == .exclusive, lease.isBelieved(at: instant), !faults.touches(.lostExclusivity, since: call.invoked) {
-                lease.certainlyAfter = grants - 1
+            if mode == .exclusive, lease.isBelieved(at: instant), !faults.wasActive(.lostExclusivity, since: call.invoked) {
+                lease.lastEarlierGrant = grants - 1
             }
             leases[lease.client, default: []].add(lease, keeping: Self.maximumLeases, at: instant)
             return .granted(lease)
@@ -78,7 +78,7 @@ struct LeaseBook: Sendable {
             if fence != nil { lease.sidecar = call.sidecar }
             return true
         }
-        return changed.map { .changed($0, beginsAnew: !wasBelieved && $0.isBelieved(at: instant)) }
+        return changed.map { .changed($0, isRevived: !wasBelieved && $0.isBelieved(at: instant)) }
     }
 
     /// Ends a lease whose client has closed the link.

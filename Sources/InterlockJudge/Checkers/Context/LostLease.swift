@@ -12,11 +12,11 @@ package struct LostLease: Codable, Hashable, Sendable {
     /// The time of the grant's answer in ms since the failover began; negative if it came earlier.
     package var grantedAfter: Double
     /// The remaining validity in ms when the holder learned of the loss.
-    package var left: Double
+    package var remainingValidity: Double
 
     enum CodingKeys: String, CodingKey {
         case at, lock, lease, client, fault
         case grantedAfter = "granted_after_ms"
-        case left = "left_ms"
+        case remainingValidity = "left_ms"
     }
 }

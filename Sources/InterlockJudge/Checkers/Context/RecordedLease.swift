@@ -10,9 +10,9 @@ struct RecordedLease: Sendable {
     var mode: LeaseMode
     var fence: Int64
     /// The number of the grant, counted over all locks in the order of the answers.
-    var order: Int
+    var grantNumber: Int
     /// The grant number up to which every grant of this lock certainly came before this lease.
-    var certainlyAfter: Int
+    var lastEarlierGrant: Int
     /// The time of the request. The grant was not earlier.
     var invoked: Instant
     /// The time until which its holder believes in the lease; `distantPast` if it no longer does.

@@ -13,11 +13,11 @@ internal import InterlockCore
 struct LimitBounds: Sendable {
     /// The maximum amount in a period shorter than a window; `nil` if the other two bounds suffice.
     var inWindow: Int64?
-    /// The constant part of the bound `atOnce + S · perNanosecond` for a period S; `nil` if `inWindow` suffices.
-    var atOnce: Int64?
+    /// The constant part of the bound `burst + S · perNanosecond` for a period S; `nil` if `inWindow` suffices.
+    var burst: Int64?
     var perNanosecond: Double
     /// The amount that may be granted again when Redis loses its counts.
-    var whenForgotten: Int64
+    var regrantable: Int64
     /// The minimum length of a window, in nanoseconds of the history's clock.
     var window: Int64
 
@@ -31,14 +31,14 @@ struct LimitBounds: Sendable {
         switch rule.algorithm {
         case .sliding:
             inWindow = rule.limit
-            whenForgotten = rule.limit
+            regrantable = rule.limit
         case .fixed:
             inWindow = 2 * rule.limit
-            atOnce = 2 * rule.limit
-            whenForgotten = rule.limit
+            burst = 2 * rule.limit
+            regrantable = rule.limit
         case .gcra:
-            atOnce = rule.burst + 1
-            whenForgotten = rule.burst + 1
+            burst = rule.burst + 1
+            regrantable = rule.burst + 1
         }
     }
 }
@@ -57,9 +57,9 @@ extension LimitRule {
         case .fixed:
             let quota = sidecars * max(1, limit / sidecars)
             bounds.inWindow = 2 * (limit + quota)
-            bounds.atOnce = 2 * (limit + quota)
+            bounds.burst = 2 * (limit + quota)
         case .gcra:
-            bounds.atOnce = burst + 1 + sidecars * max(1, (burst + 1) / sidecars)
+            bounds.burst = burst + 1 + sidecars * max(1, (burst + 1) / sidecars)
         }
         bounds.perNanosecond *= 2
         return bounds

@@ -13,7 +13,7 @@ internal import InterlockCore
 ///
 /// Memory is bounded by services and, for limits by subject, by the subjects with a grant in the last two windows.
 struct LimitChecker: HistoryChecker {
-    static let promise = Promise.limits
+    static let invariant = Invariant.limits
 
     private struct Service: Sendable {
         var rules: ServiceRules
@@ -48,14 +48,14 @@ struct LimitChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        switch step.what {
+        switch step.kind {
         case .ended(let call, .done(let success), _):
             guard let demand = call.demand else { return }
             granted(demand, call, success, at: step.at, faults: faults, into: &violations)
         case .faultEnded(_, let kind, _) where kind.mayCause(.lostCounts):
-            forEachCounter { $0.mayHaveBeenForgotten(at: step.at) }
+            forEachCounter { $0.countsMayBeLost(at: step.at) }
         case .faultEnded(_, let kind, _) where kind.mayCause(.newProcess):
-            forEachCounter { $0.sharesBeginAnew() }
+            forEachCounter { $0.sidecarRestarted() }
         case .invoked, .ended, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded, .finished:
             return
         }
@@ -90,7 +90,7 @@ struct LimitChecker: HistoryChecker {
         var isDoubtful = false
         if rules.whenRedisIsDown != .deny, !faults.isEmpty {
             let since = call.invoked.advanced(byMilliseconds: -self.rules.recovery)
-            isDoubtful = faults.touches(.outage, sidecar: call.sidecar, since: since)
+            isDoubtful = faults.wasActive(.outage, sidecar: call.sidecar, since: since)
             if isDoubtful, rules.whenRedisIsDown == .allow { return }
         }
         if demand.subject != nil { openSubject(of: demand, for: call, at: instant, faults: faults) }
@@ -131,8 +131,8 @@ struct LimitChecker: HistoryChecker {
             services[number].cleanupThreshold = max(1024, 2 * services[number].subjects.count)
         }
         var counters = Self.counters(of: service, perSubject: true, rules)
-        for end in faults.endsOfLostCounts(since: call.invoked) {
-            for rule in counters.indices { counters[rule]?.mayHaveBeenForgotten(at: end) }
+        for end in faults.countLossEnds(since: call.invoked) {
+            for rule in counters.indices { counters[rule]?.countsMayBeLost(at: end) }
         }
         services[number].subjects[subject] = counters
     }

@@ -42,7 +42,7 @@ struct LimitCounter: Sendable {
     mutating func add(_ grant: Grant, faults: FaultLog) -> String? {
         lastGrant = grant.ended
         if !grant.isDoubtful {
-            if rule.hasOwnWindows, let finding = addToWindow(grant, faults: faults) { return finding }
+            if rule.hasFixedWindows, let finding = addToWindow(grant, faults: faults) { return finding }
             if let finding = Self.add(grant, to: &log, rule, bounds, faults: faults) { return finding }
         }
         if var quotaLog = logWithQuotas {
@@ -56,19 +56,19 @@ struct LimitCounter: Sendable {
     }
 
     /// Handles the end of a fault that may have lost counts.
-    mutating func mayHaveBeenForgotten(at instant: Instant) {
-        log.forgive(bounds.whenForgotten, at: instant)
-        logWithQuotas?.forgive(bounds.whenForgotten, at: instant)
+    mutating func countsMayBeLost(at instant: Instant) {
+        log.forgive(bounds.regrantable, at: instant)
+        logWithQuotas?.forgive(bounds.regrantable, at: instant)
         windows.removeAll()
     }
 
     /// Handles the restart of a sidecar, which has forgotten its grants without Redis.
-    mutating func sharesBeginAnew() {
+    mutating func sidecarRestarted() {
         logWithQuotas?.removeAll()
     }
 
     private mutating func addToWindow(_ grant: Grant, faults: FaultLog) -> String? {
-        guard let resetAfter = grant.resetAfter, !faults.touches(.lostCounts, since: grant.invoked) else { return nil }
+        guard let resetAfter = grant.resetAfter, !faults.wasActive(.lostCounts, since: grant.invoked) else { return nil }
         let granted = windows.add(
             grant.cost, invoked: grant.invoked, ended: grant.ended, resetAfter: resetAfter, limit: rule.limit)
         return granted.map { "\($0) were granted in one fixed window of \(rule.window) ms, according to the answers" }
@@ -80,20 +80,20 @@ struct LimitCounter: Sendable {
         let (inWindow, excess) = log.add(grant.cost, invoked: grant.invoked, ended: grant.ended)
         if let bound = bounds.inWindow, inWindow > bound {
             let began = grant.ended.advanced(byMilliseconds: -rule.window)
-            let allowed = bound + Int64(faults.lostCounts(since: began)) * bounds.whenForgotten
+            let allowed = bound + Int64(faults.lostCounts(since: began)) * bounds.regrantable
             if inWindow > allowed {
                 log.removeAll()
                 return "\(inWindow) were granted in less than \(rule.window) ms; at most \(allowed) are allowed"
             }
         }
-        if let atOnce = bounds.atOnce {
+        if let burst = bounds.burst {
             // Faults that have ended were forgiven when they ended. The tolerance is for Redis' times, which are whole
             // microseconds.
             let lost = faults.isLosingCounts ? Int64(faults.lostCounts(since: grant.ended)) : 0
-            let allowed = Double(atOnce + lost * bounds.whenForgotten) + 2000 * bounds.perNanosecond + 1e-6
+            let allowed = Double(burst + lost * bounds.regrantable) + 2000 * bounds.perNanosecond + 1e-6
             if excess > allowed {
                 log.removeAll()
-                return "calls exceed the rate by \(excess); at most \(atOnce + lost * bounds.whenForgotten) are allowed"
+                return "calls exceed the rate by \(excess); at most \(burst + lost * bounds.regrantable) are allowed"
             }
         }
         return nil

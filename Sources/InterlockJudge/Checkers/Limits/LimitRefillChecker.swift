@@ -13,7 +13,7 @@ internal import InterlockCore
 /// all subjects, any grant shows that the service recovered; otherwise each subject is judged separately. Memory is
 /// bounded by services and 4,096 subjects each.
 struct LimitRefillChecker: HistoryChecker {
-    static let promise = Promise.limitsRefill
+    static let invariant = Invariant.limitsRefill
 
     /// The maximum refill time of a judged service, in ms.
     private static let maximumWindow: Int64 = 10_000
@@ -54,7 +54,7 @@ struct LimitRefillChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        switch step.what {
+        switch step.kind {
         case .ended(let call, let ending, _):
             guard let demand = call.demand, let window = services[demand.service].window else { return }
             let subject = services[demand.service].hasCommonLimit ? 0 : demand.subject ?? 0
@@ -86,7 +86,7 @@ struct LimitRefillChecker: HistoryChecker {
             return
         }
         let isSteady = call.invoked <= streak.lastInvoked.advanced(byMilliseconds: max(window, Self.refusalLifetime))
-        guard isSteady, !faults.touches(.anyExceptClockJump, since: streak.since.advanced(byMilliseconds: -recovery)) else {
+        guard isSteady, !faults.wasActive(.anyExceptClockJump, since: streak.since.advanced(byMilliseconds: -recovery)) else {
             services[service].streaks[subject] = new
             return
         }

@@ -10,7 +10,7 @@ internal import InterlockCore
 /// silences a sidecar or cuts it off from Redis, or within the recovery time after it. A jump of Redis' clock discards
 /// the known capacity. Memory is bounded by services and clients.
 struct RefusalChecker: HistoryChecker {
-    static let promise = Promise.refusals
+    static let invariant = Invariant.refusals
 
     /// The time for which a sidecar may rely on a refusal, in ms.
     private static let refusalLifetime: Int64 = 1000
@@ -50,7 +50,7 @@ struct RefusalChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        switch step.what {
+        switch step.kind {
         case .invoked(let call, _):
             guard let demand = call.demand, isJudged(demand.service) else { return }
             inFlight[demand.service, default: 0] += demand.cost
@@ -102,7 +102,7 @@ struct RefusalChecker: HistoryChecker {
             let meanwhile = inFlight[service, default: 0] + taken[service, default: 0] - before.taken
             take(demand.cost, of: service)
             guard remaining > 0,
-                !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
+                !faults.wasActive(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
             else { return }
             capacities[service] = FreeCapacity(
                 amount: remaining - meanwhile, knownSince: instant, source: "sidecar \(call.sidecar)")
@@ -111,8 +111,8 @@ struct RefusalChecker: HistoryChecker {
             if call.operation.wait > 0 { awaited[service, default: 0] += demand.cost }
             guard let capacity = capacities[service], retryAfter >= 0, capacity.amount - wanted >= demand.cost,
                 call.invoked > capacity.knownSince.advanced(byMilliseconds: Self.refusalLifetime + Self.tolerance),
-                !faults.touches(.outage, since: capacity.knownSince.advanced(byMilliseconds: -recovery)),
-                !faults.touches(.silence, since: capacity.knownSince.advanced(byMilliseconds: -recovery))
+                !faults.wasActive(.outage, since: capacity.knownSince.advanced(byMilliseconds: -recovery)),
+                !faults.wasActive(.silence, since: capacity.knownSince.advanced(byMilliseconds: -recovery))
             else { return }
             let since = (call.invoked.nanoseconds - capacity.knownSince.nanoseconds) / 1_000_000
             capacities[service] = nil

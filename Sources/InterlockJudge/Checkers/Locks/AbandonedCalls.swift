@@ -14,39 +14,39 @@ struct AbandonedCalls: Sendable {
     /// The delay until a sidecar notices a closed connection, in ms.
     private static let disconnectGrace: Int64 = 100
 
-    private var calls: [(leftAt: Instant, releasedBy: Instant, isOver: Instant)] = []
+    private var calls: [(leftAt: Instant, releasedBy: Instant, expiry: Instant)] = []
     private var lastRelease = Instant.distantPast
 
     /// Handles a client that left. Returns the time until which a lease of its call counts.
     /// - Parameters:
     ///   - heldUntil: the latest end of other clients' leases unless they release them.
     ///   - expiry: the time at which the lease would expire.
-    mutating func left(
-        _ call: Call, at instant: Instant, heldUntil: Instant?, isOver: Instant, recovery: Int64, faults: FaultLog
+    mutating func clientLeft(
+        _ call: Call, at instant: Instant, heldUntil: Instant?, expiry: Instant, recovery: Int64, faults: FaultLog
     ) -> Instant {
         let releasedBy = instant.advanced(byMilliseconds: Self.releaseTime)
         guard let heldUntil, heldUntil > instant.advanced(byMilliseconds: Self.minimumHeldTime),
             lastRelease.advanced(byMilliseconds: Self.maximumReleaseLatency) < instant,
-            !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery)),
-            releasedBy < isOver
-        else { return isOver }
+            !faults.wasActive(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery)),
+            releasedBy < expiry
+        else { return expiry }
         calls.removeAll { $0.releasedBy < instant }
-        calls.append((instant, releasedBy, isOver))
+        calls.append((instant, releasedBy, expiry))
         return releasedBy
     }
 
     /// Handles a client that sent a release and closed its connection. Returns the time until which the lease counts.
     /// - Parameter expiry: the time at which the lease would expire.
-    mutating func closed(
-        behind release: Call, at instant: Instant, isOver: Instant, recovery: Int64, faults: FaultLog
+    mutating func connectionClosed(
+        after release: Call, at instant: Instant, expiry: Instant, recovery: Int64, faults: FaultLog
     ) -> Instant {
         let releasedBy = instant.advanced(byMilliseconds: Self.releaseTime)
         let since = release.invoked.advanced(byMilliseconds: -recovery)
-        guard releasedBy < isOver, !faults.touches(.outage, sidecar: release.sidecar, since: since),
-            !faults.touches(.cutOff, sidecar: release.sidecar, since: since)
-        else { return isOver }
+        guard releasedBy < expiry, !faults.wasActive(.outage, sidecar: release.sidecar, since: since),
+            !faults.wasActive(.cutOff, sidecar: release.sidecar, since: since)
+        else { return expiry }
         calls.removeAll { $0.releasedBy < instant }
-        calls.append((instant, releasedBy, isOver))
+        calls.append((instant, releasedBy, expiry))
         return releasedBy
     }
 
@@ -54,7 +54,7 @@ struct AbandonedCalls: Sendable {
     /// `nil` if there are none.
     mutating func released(at instant: Instant) -> Instant? {
         lastRelease = instant
-        return calls.filter { $0.leftAt.advanced(byMilliseconds: Self.disconnectGrace) >= instant }.map(\.isOver).max()
+        return calls.filter { $0.leftAt.advanced(byMilliseconds: Self.disconnectGrace) >= instant }.map(\.expiry).max()
     }
 
     /// Handles the start of a fault. Returns the time until which unreleased leases may last; `nil` if there are none.
@@ -62,6 +62,6 @@ struct AbandonedCalls: Sendable {
         // Vanishing clients do not keep sidecars from releasing leases.
         guard kind.target != .clients else { return nil }
         defer { calls = [] }
-        return calls.filter { $0.releasedBy >= instant }.map(\.isOver).max()
+        return calls.filter { $0.releasedBy >= instant }.map(\.expiry).max()
     }
 }

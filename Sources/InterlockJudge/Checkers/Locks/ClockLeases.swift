@@ -3,14 +3,14 @@
 struct ClockLeases: Sendable {
     private var leases: Set<LeaseID> = []
     /// Whether there may be further leases, which were granted without an answer.
-    private var mayBeMore = false
+    private var mayIncludeUnanswered = false
 
-    var isEmpty: Bool { leases.isEmpty && !mayBeMore }
+    var isEmpty: Bool { leases.isEmpty && !mayIncludeUnanswered }
 
     /// - Parameter mayIncludeUnanswered: whether calls were active, or some had no answer.
-    mutating func clockJumped(_ held: some Sequence<LeaseID>, mayBeMore: Bool) {
+    mutating func clockJumped(_ held: some Sequence<LeaseID>, mayIncludeUnanswered: Bool) {
         leases.formUnion(held)
-        if mayBeMore { self.mayBeMore = true }
+        if mayIncludeUnanswered { self.mayIncludeUnanswered = true }
     }
 
     mutating func ended(_ lease: LeaseID) { leases.remove(lease) }

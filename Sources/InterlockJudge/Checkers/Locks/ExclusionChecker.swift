@@ -9,20 +9,20 @@ internal import InterlockCore
 ///
 /// Memory is bounded by locks and believed leases.
 struct ExclusionChecker: HistoryChecker {
-    static let promise = Promise.exclusion
+    static let invariant = Invariant.exclusion
 
     private var locks: [Int: LockHolders] = [:]
     private var copies = QuorumCopies()
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         defer { copies.observe(step) }
-        switch step.what {
+        switch step.kind {
         case .invoked(_, let change?), .ended(_, _, let change?), .linked(_, _, _, _, _, let change?):
             switch change {
             case .granted(let lease):
                 began(lease, at: step.at, faults: faults, into: &violations)
-            case .changed(let lease, let beginsAnew):
-                if beginsAnew {
+            case .changed(let lease, let isRevived):
+                if isRevived {
                     began(lease, at: step.at, faults: faults, into: &violations)
                 } else {
                     locks[lease.lock]?.change(lease)
@@ -42,7 +42,7 @@ struct ExclusionChecker: HistoryChecker {
         let new = LockHolders.Holder(lease)
         let conflict = locks[lease.lock, default: LockHolders()].add(new, lease.mode, at: instant)
         for other in conflict.others {
-            guard !faults.touches(.lostExclusivity, since: min(other.invoked, new.invoked)), !copies.mayBeLost(other.lease)
+            guard !faults.wasActive(.lostExclusivity, since: min(other.invoked, new.invoked)), !copies.mayBeLost(other.lease)
             else { continue }
             let shared = Double(min(other.until, new.until).nanoseconds - instant.nanoseconds) / 1e6
             report(
@@ -52,7 +52,7 @@ struct ExclusionChecker: HistoryChecker {
                 \(other.client) has \(shared) ms left
                 """)
         }
-        if let overflow = conflict.overflow, !faults.touches(.lostExclusivity, since: overflow.oldestRequest) {
+        if let overflow = conflict.overflow, !faults.wasActive(.lostExclusivity, since: overflow.oldestRequest) {
             report(
                 at: instant, into: &violations,
                 """

@@ -8,7 +8,7 @@ internal import InterlockCore
 /// stay in the queue. So does a jump of Redis' clock, as in `FreeLockChecker`. The checker judges exclusive calls only.
 /// Memory is bounded by locks and active calls.
 struct FalseRefusalChecker: HistoryChecker {
-    static let promise = Promise.freeLocks
+    static let invariant = Invariant.freeLocks
 
     /// The time for which the ticket of a sidecar that stopped waiting may stay in a queue, in ms. A free lock is
     /// offered to it once.
@@ -58,7 +58,7 @@ struct FalseRefusalChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        switch step.what {
+        switch step.kind {
         case .invoked(let call, _):
             switch call.operation {
             case .acquire(let number, _, _, _, _): locks[number, default: Lock()].open.insert(call.client)
@@ -70,7 +70,7 @@ struct FalseRefusalChecker: HistoryChecker {
         case .linked(let number, let lease, let ttl, _, let sidecar, _):
             mayBeReleased(number, at: step.at)
             end(lease, of: number, ttl: ttl, at: step.at)
-            if let sidecar { locks[number]?.lateCalls.notHeard(by: sidecar, ttl: ttl, faults: faults) }
+            if let sidecar { locks[number]?.lateCalls.unconfirmed(by: sidecar, ttl: ttl, faults: faults) }
         case .ended(let call, let ending, _):
             if ending.isDoubtful, let (lock, ttl) = call.lockAndTTL {
                 locks[lock, default: Lock()].lateCalls.unanswered(call, ttl: ttl, faults: faults)
@@ -130,14 +130,14 @@ struct FalseRefusalChecker: HistoryChecker {
 
     private mutating func clockJumped(at instant: Instant) {
         for (number, lock) in locks {
-            let mayBeMore = lock.freeFrom >= instant || !lock.open.isEmpty
-            locks[number]?.clockLeases.clockJumped(lock.held.keys, mayBeMore: mayBeMore)
+            let mayIncludeUnanswered = lock.freeFrom >= instant || !lock.open.isEmpty
+            locks[number]?.clockLeases.clockJumped(lock.held.keys, mayIncludeUnanswered: mayIncludeUnanswered)
         }
     }
 
     /// Keeps the ends of the leases that a promoted replica may know.
     private mutating func replicate(at instant: Instant) {
-        let last = instant.advanced(byMilliseconds: FreeLockChecker.longestLease)
+        let last = instant.advanced(byMilliseconds: FreeLockChecker.maximumLease)
         for (number, lock) in locks { locks[number]?.replicated = min(last, lock.held.values.reduce(lock.freeFrom, max)) }
     }
 
@@ -168,7 +168,7 @@ struct FalseRefusalChecker: HistoryChecker {
         switch ending {
         // A killed or stopped sidecar may have been granted a lease, which expires by itself.
         case .refused(.held),
-            .failed(code: "UNAVAILABLE") where !faults.touches(.silence, sidecar: call.sidecar, since: call.invoked):
+            .failed(code: "UNAVAILABLE") where !faults.wasActive(.silence, sidecar: call.sidecar, since: call.invoked):
             // The call may have held the lock or a position in the queue for a moment.
             if isWaiter { lock.suspects.removeAll { $0.open.contains(call.client) } }
             for index in lock.suspects.indices { lock.suspects[index].open.remove(call.client) }
@@ -180,8 +180,8 @@ struct FalseRefusalChecker: HistoryChecker {
         default:
             var end = rules.leaseEnd(ttl, after: instant)
             if case .unknown(OperationEnding.abandoned) = ending, case .acquire(_, _, _, _, false) = call.operation {
-                end = lock.abandoned.left(
-                    call, at: instant, heldUntil: lock.held.values.max(), isOver: end, recovery: recovery,
+                end = lock.abandoned.clientLeft(
+                    call, at: instant, heldUntil: lock.held.values.max(), expiry: end, recovery: recovery,
                     faults: faults)
             }
             if case .done(.granted(let lease, _, _)) = ending {
@@ -196,9 +196,9 @@ struct FalseRefusalChecker: HistoryChecker {
         lock.suspects.removeAll(where: \.open.isEmpty)
         for suspect in decided {
             let since = suspect.call.invoked.advanced(byMilliseconds: -recovery)
-            guard !faults.touches(.disturbedLocks, since: since.advanced(byMilliseconds: -Self.ticketLifetime)),
-                !faults.touches(.lostVotes, since: since),
-                !faults.touches(.silence, sidecar: suspect.call.sidecar, since: since)
+            guard !faults.wasActive(.disturbedLocks, since: since.advanced(byMilliseconds: -Self.ticketLifetime)),
+                !faults.wasActive(.lostVotes, since: since),
+                !faults.wasActive(.silence, sidecar: suspect.call.sidecar, since: since)
             else { continue }
             report(
                 at: suspect.at, into: &violations,
@@ -215,13 +215,13 @@ struct FalseRefusalChecker: HistoryChecker {
 ///
 /// Some refused clients try to release the lease that their OWNER may have. Memory is bounded by clients.
 struct GhostLeaseChecker: HistoryChecker {
-    static let promise = Promise.freeLocks
+    static let invariant = Invariant.freeLocks
 
     /// The clients that try to release a lease that they were never granted, and have no answer yet.
     private var unownedReleases: Set<Int> = []
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        switch step.what {
+        switch step.kind {
         case .invoked(let call, nil):
             if case .release = call.operation { unownedReleases.insert(call.client) }
         case .ended(let call, let ending, _):

@@ -6,11 +6,11 @@ internal import InterlockCore
 /// The checker judges exclusive leases only: of several valid leases, such as readers', the resource refuses the older.
 /// Nothing is judged while fences may fall; see `FaultLog.fencesMayFall`. Memory is bounded by locks.
 struct FencedWriteChecker: HistoryChecker {
-    static let promise = Promise.fencedWrites
+    static let invariant = Invariant.fencedWrites
 
     private struct Accepted: Sendable {
         /// The grant number up to which every grant certainly came before a lease that has written.
-        var certainlyAfter: Int
+        var lastEarlierGrant: Int
         var by: LeaseID
         /// The lease with the highest fence that has written.
         var highest: RecordedLease
@@ -21,7 +21,7 @@ struct FencedWriteChecker: HistoryChecker {
     private(set) var staleWritesRefused = 0
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        guard case .wrote(let lease, let lock, let isAccepted) = step.what else { return }
+        guard case .wrote(let lease, let lock, let isAccepted) = step.kind else { return }
         guard let lease, lease.mode == .exclusive else {
             if !isAccepted { staleWritesRefused += 1 }
             return
@@ -45,10 +45,10 @@ struct FencedWriteChecker: HistoryChecker {
         _ lease: RecordedLease, _ lock: Int, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
         guard var previous = locks[lock] else {
-            locks[lock] = Accepted(certainlyAfter: lease.certainlyAfter, by: lease.id, highest: lease)
+            locks[lock] = Accepted(lastEarlierGrant: lease.lastEarlierGrant, by: lease.id, highest: lease)
             return
         }
-        if lease.order <= previous.certainlyAfter, !faults.fencesMayFall(since: lease.invoked) {
+        if lease.grantNumber <= previous.lastEarlierGrant, !faults.fencesMayFall(since: lease.invoked) {
             report(
                 at: instant, into: &violations,
                 """
@@ -56,8 +56,8 @@ struct FencedWriteChecker: HistoryChecker {
                 after one of lease \(previous.by), which was granted later
                 """)
         }
-        if lease.certainlyAfter > previous.certainlyAfter {
-            (previous.certainlyAfter, previous.by) = (lease.certainlyAfter, lease.id)
+        if lease.lastEarlierGrant > previous.lastEarlierGrant {
+            (previous.lastEarlierGrant, previous.by) = (lease.lastEarlierGrant, lease.id)
         }
         if lease.fence >= previous.highest.fence { previous.highest = lease }
         locks[lock] = previous
@@ -68,7 +68,7 @@ struct FencedWriteChecker: HistoryChecker {
     private func isGood(_ lease: RecordedLease, _ lock: Int, at instant: Instant, faults: FaultLog) -> Bool {
         guard lease.isBelieved(at: instant) else { return false }
         guard let highest = locks[lock]?.highest else { return true }
-        let isLater = highest.order <= lease.certainlyAfter || highest.id == lease.id || highest.fence <= lease.fence
+        let isLater = highest.grantNumber <= lease.lastEarlierGrant || highest.id == lease.id || highest.fence <= lease.fence
         return isLater && !faults.fencesMayFall(since: highest.invoked)
     }
 }

@@ -15,7 +15,7 @@ internal import InterlockCore
 /// After a jump of Redis' clock the remaining time of earlier leases is unknown. The checker judges nothing until they
 /// are released or a client gets the lock exclusively. Memory is bounded by locks, valid leases and active calls.
 struct FreeLockChecker: HistoryChecker {
-    static let promise = Promise.freeLocks
+    static let invariant = Invariant.freeLocks
 
     private struct Hold: Sendable {
         var mode: LeaseMode
@@ -82,7 +82,7 @@ struct FreeLockChecker: HistoryChecker {
     }
 
     /// The maximum TTL of a linked lease while its link lasts, in ms.
-    static let longestLease: Int64 = 60_000
+    static let maximumLease: Int64 = 60_000
 
     /// The interval at which readers check whether the writer ahead of them still waits, in ms; see
     /// docs/reference/locks.md.
@@ -100,14 +100,14 @@ struct FreeLockChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        switch step.what {
+        switch step.kind {
         case .linked(let lock, let lease, _, .began, _, _):
             locks[lock, default: Lock()].hold(lease, nil, until: .distantFuture, at: step.at)
         case .linked(let lock, let lease, let ttl, _, let sidecar, _):
             mayBeReleased(lock, at: step.at)
             let end = rules.leaseEnd(ttl, after: step.at)
             locks[lock, default: Lock()].hold(lease, nil, until: end, at: step.at)
-            if let sidecar { locks[lock]?.lateCalls.notHeard(by: sidecar, ttl: ttl, faults: faults) }
+            if let sidecar { locks[lock]?.lateCalls.unconfirmed(by: sidecar, ttl: ttl, faults: faults) }
         case .faultBegan(_, let kind, _):
             for number in locks.keys {
                 if let end = locks[number]?.abandoned.faultBegan(kind, at: step.at) { locks[number]?.mayAllBeHeld(until: end) }
@@ -142,14 +142,14 @@ struct FreeLockChecker: HistoryChecker {
 
     private mutating func clockJumped(at instant: Instant) {
         for (number, lock) in locks {
-            let mayBeMore = lock.lastEnd >= instant || !lock.open.isEmpty
-            locks[number]?.clockLeases.clockJumped(lock.holds.keys, mayBeMore: mayBeMore)
+            let mayIncludeUnanswered = lock.lastEnd >= instant || !lock.open.isEmpty
+            locks[number]?.clockLeases.clockJumped(lock.holds.keys, mayIncludeUnanswered: mayIncludeUnanswered)
         }
     }
 
     /// Keeps the ends of the leases that a promoted replica may know.
     private mutating func replicate(at instant: Instant) {
-        let last = instant.advanced(byMilliseconds: Self.longestLease)
+        let last = instant.advanced(byMilliseconds: Self.maximumLease)
         for (number, lock) in locks { locks[number]?.replicated = min(lock.freeSince(for: .exclusive), last) }
     }
 
@@ -187,14 +187,14 @@ struct FreeLockChecker: HistoryChecker {
             judge(call, lock, mode, at: instant, faults: faults, into: &violations)
         case (.acquire(let lock, _, let ttl, _, false), .unknown(OperationEnding.abandoned)):
             let heldUntil = locks[lock]?.holds.values.filter { $0.mode == .exclusive }.map(\.end).max()
-            let end = locks[lock, default: Lock()].abandoned.left(
-                call, at: instant, heldUntil: heldUntil, isOver: rules.leaseEnd(ttl, after: instant), recovery: recovery,
+            let end = locks[lock, default: Lock()].abandoned.clientLeft(
+                call, at: instant, heldUntil: heldUntil, expiry: rules.leaseEnd(ttl, after: instant), recovery: recovery,
                 faults: faults)
             locks[lock, default: Lock()].mayBeHeld(until: end)
         case (.release(let lock, let lease), .unknown(OperationEnding.abandoned)):
             guard let hold = locks[lock]?.holds[lease] else { return }
-            let end = locks[lock]?.abandoned.closed(
-                behind: call, at: instant, isOver: hold.end, recovery: recovery, faults: faults)
+            let end = locks[lock]?.abandoned.connectionClosed(
+                after: call, at: instant, expiry: hold.end, recovery: recovery, faults: faults)
             locks[lock]?.holds[lease]?.end = end ?? hold.end
         case (.acquire(let lock, _, let ttl, _, _), .failed), (.acquire(let lock, _, let ttl, _, _), .unknown):
             let end = rules.leaseEnd(ttl, after: instant)
@@ -229,12 +229,12 @@ struct FreeLockChecker: HistoryChecker {
         }
         var freeSince = max(call.invoked, lock.freeSince(for: mode))
         if mode == .shared { freeSince = max(freeSince, lock.lastWriter) }
-        guard instant > freeSince, !faults.touches(.disturbedLocks, since: freeSince.advanced(byMilliseconds: -recovery)),
-            !faults.touches(.silence, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
+        guard instant > freeSince, !faults.wasActive(.disturbedLocks, since: freeSince.advanced(byMilliseconds: -recovery)),
+            !faults.wasActive(.silence, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
         else { return }
         let calmSince = freeSince.advanced(byMilliseconds: -recovery)
-        var bound = faults.touches(.anyExceptSilence, since: calmSince) ? recovery : handOver
-        if mode == .shared, lock.writers.contains(where: { faults.touches(.silence, sidecar: $0, since: calmSince) }) {
+        var bound = faults.wasActive(.anyExceptSilence, since: calmSince) ? recovery : handOver
+        if mode == .shared, lock.writers.contains(where: { faults.wasActive(.silence, sidecar: $0, since: calmSince) }) {
             bound = max(bound, Self.readerCheckInterval + handOver)
         }
         guard instant > freeSince.advanced(byMilliseconds: bound) else { return }

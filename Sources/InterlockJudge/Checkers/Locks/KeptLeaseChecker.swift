@@ -8,7 +8,7 @@ internal import InterlockCore
 /// then the sidecar releases them. Leases that a server of a quorum may have forgotten are not judged either; see
 /// `QuorumCopies`. Memory is bounded by believed leases.
 struct KeptLeaseChecker: HistoryChecker {
-    static let promise = Promise.keptLeases
+    static let invariant = Invariant.keptLeases
 
     private struct Failover: Sendable {
         var number: Int
@@ -36,7 +36,7 @@ struct KeptLeaseChecker: HistoryChecker {
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         defer { copies.observe(step) }
-        switch step.what {
+        switch step.kind {
         case .invoked(let call, let update?):
             if case .release = call.operation, case .ended(let lease) = update { releasing[call.client] = leases[lease.id] }
             follow(update, at: step.at)
@@ -77,21 +77,23 @@ struct KeptLeaseChecker: HistoryChecker {
         _ held: Held, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
         let lease = held.lease
-        let left = Double(lease.until.nanoseconds - instant.nanoseconds) / 1e6
-        guard faults.touches(.lostExclusivity, since: lease.invoked) else {
+        let remainingValidity = Double(lease.until.nanoseconds - instant.nanoseconds) / 1e6
+        guard faults.wasActive(.lostExclusivity, since: lease.invoked) else {
             guard !copies.mayBeLost(lease.id) else { return }
             report(
                 at: instant, into: &violations,
-                "lock \(lease.lock): client \(lease.client) lost lease \(lease.id), which had \(left) ms left")
+                "lock \(lease.lock): client \(lease.client) lost lease \(lease.id), which had \(remainingValidity) ms left")
             return
         }
-        guard faults.touches(.lostWrites, since: lease.invoked), !faults.touches(.lostLeases, since: lease.invoked), let failover
+        guard faults.wasActive(.lostWrites, since: lease.invoked), !faults.wasActive(.lostLeases, since: lease.invoked),
+            let failover
         else { return }
         losses += 1
         guard reported.count < Self.listedLosses else { return }
         reported.append(
             LostLease(
                 at: instant, lock: lease.lock, lease: lease.id, client: lease.client, fault: failover.number,
-                grantedAfter: Double(held.since.nanoseconds - failover.began.nanoseconds) / 1e6, left: left))
+                grantedAfter: Double(held.since.nanoseconds - failover.began.nanoseconds) / 1e6,
+                remainingValidity: remainingValidity))
     }
 }

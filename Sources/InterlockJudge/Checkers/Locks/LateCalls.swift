@@ -8,12 +8,12 @@ struct LateCalls: Sendable {
     private var maximumTTLs: [Int: Int64] = [:]
 
     mutating func unanswered(_ call: Call, ttl: Int64, faults: FaultLog) {
-        notHeard(by: call.sidecar, ttl: ttl, faults: faults)
+        unconfirmed(by: call.sidecar, ttl: ttl, faults: faults)
     }
 
     /// Records that a client left its linked lease, or that a call has no certain answer. A sidecar that processes
     /// either late may still extend or grant the lease.
-    mutating func notHeard(by sidecar: Int, ttl: Int64, faults: FaultLog) {
+    mutating func unconfirmed(by sidecar: Int, ttl: Int64, faults: FaultLog) {
         guard faults.isActive(.heldBack, sidecar: sidecar) else { return }
         maximumTTLs[sidecar] = max(maximumTTLs[sidecar] ?? 0, ttl)
     }

@@ -25,7 +25,7 @@ struct QuorumCopies: Sendable {
     func mayBeLost(_ lease: LeaseID) -> Bool { leases[lease]?.mayBeLost ?? false }
 
     mutating func observe(_ step: HistoryStep) {
-        switch step.what {
+        switch step.kind {
         // A lease whose release was only requested is kept, because the answer may say that it is lost.
         case .ended(_, _, .ended(let lease)?):
             leases[lease.id] = nil

@@ -14,7 +14,7 @@ internal import InterlockCore
 ///
 /// Memory is bounded by locks and clients.
 struct RisingFenceChecker: HistoryChecker {
-    static let promise = Promise.risingFences
+    static let invariant = Invariant.risingFences
 
     private struct Fence: Sendable {
         var number: Int64
@@ -56,7 +56,7 @@ struct RisingFenceChecker: HistoryChecker {
     private var minimumFences: [Int: MinimumFence] = [:]
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        switch step.what {
+        switch step.kind {
         case .invoked(let call, _):
             guard case .acquire(let lock, _, _, _, _) = call.operation else { return }
             // The call retries an attempt without a certain answer.
@@ -89,7 +89,7 @@ struct RisingFenceChecker: HistoryChecker {
             return
         }
         // Grants answered between the attempts may have come after the grant of the first attempt.
-        let followsAllGrants = lease.certainlyAfter > call.grantsBefore && !(minimumFences[lease.client]?.isRetried ?? false)
+        let followsAllGrants = lease.lastEarlierGrant > call.grantsBefore && !(minimumFences[lease.client]?.isRetried ?? false)
         let equal = fences.recent.first {
             $0.number == new.number && $0.lease != new.lease && !faults.fencesMayFall(since: $0.invoked)
         }

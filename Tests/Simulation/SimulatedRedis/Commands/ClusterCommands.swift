@@ -8,7 +8,7 @@ enum ClusterCommands {
         Command("cluster|info", 2, []) { (server, _) throws(CommandError) in
             .bulk(Bytes(info(of: try member(of: server))))
         },
-        Command("cluster|myid", 2, []) { (server, _) throws(CommandError) in .bulk(try member(of: server).own.id) },
+        Command("cluster|myid", 2, []) { (server, _) throws(CommandError) in .bulk(try member(of: server).myself.id) },
         Command("cluster|nodes", 2, []) { (server, _) throws(CommandError) in
             .bulk(Bytes(nodes(of: try member(of: server))))
         },
@@ -53,12 +53,12 @@ enum ClusterCommands {
     }
 
     private static func info(of member: ClusterMember) -> String {
-        let assigned = member.assigned
+        let assignedCount = member.assignedCount
         let failed = member.nodes.reduce(0) { $0 + ($1.isFailed ? member.count(of: $1.number) : 0) }
-        let epoch = (member.own.primary.flatMap { member.node($0) } ?? member.own).epoch
+        let epoch = (member.myself.primary.flatMap { member.node($0) } ?? member.myself).epoch
         let lines = [
-            "cluster_state:\(member.isServing ? "ok" : "fail")", "cluster_slots_assigned:\(assigned)",
-            "cluster_slots_ok:\(assigned - failed)", "cluster_slots_pfail:0", "cluster_slots_fail:\(failed)",
+            "cluster_state:\(member.isServing ? "ok" : "fail")", "cluster_slots_assigned:\(assignedCount)",
+            "cluster_slots_ok:\(assignedCount - failed)", "cluster_slots_pfail:0", "cluster_slots_fail:\(failed)",
             "cluster_known_nodes:\(member.nodes.count)", "cluster_size:\(member.primaries.count)",
             "cluster_current_epoch:\(member.currentEpoch)", "cluster_my_epoch:\(epoch)",
         ]

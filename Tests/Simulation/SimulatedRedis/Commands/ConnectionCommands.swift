@@ -51,7 +51,7 @@ enum ConnectionCommands {
 
     private static func tracking(_ server: SimulatedServer, _ call: Invocation) throws(CommandError) -> Reply {
         var redirect: Int64?
-        var isForOthersOnly = false
+        var ignoresOwnChanges = false
         var index = 3
         while index < call.count {
             if call[index].isWord("redirect"), index + 1 < call.count {
@@ -65,14 +65,14 @@ enum ConnectionCommands {
                 }
                 redirect = target
             } else if call[index].isWord("noloop") {
-                isForOthersOnly = true
+                ignoresOwnChanges = true
             } else {
                 throw .syntax
             }
             index += 1
         }
         if call[2].isWord("on") {
-            call.connection.tracking = .init(redirect: redirect, isForOthersOnly: isForOthersOnly)
+            call.connection.tracking = .init(redirect: redirect, ignoresOwnChanges: ignoresOwnChanges)
         } else if call[2].isWord("off") {
             call.connection.tracking = nil
         } else {

@@ -18,7 +18,7 @@ enum SentinelCommands {
         },
     ]
 
-    private static func sentinelState(of name: Bytes, at server: SimulatedServer) -> SentinelKnowledge? {
+    private static func sentinelState(of name: Bytes, at server: SimulatedServer) -> SentinelState? {
         server.sentinel.flatMap { Bytes($0.name) == name ? $0 : nil }
     }
 }
@@ -29,7 +29,7 @@ extension CommandTable {
 
 extension SimulatedServer {
     /// Creates a Sentinel that monitors one primary.
-    package convenience init(sentinel state: SentinelKnowledge, now: @escaping () -> Int64) {
+    package convenience init(sentinel state: SentinelState, now: @escaping () -> Int64) {
         self.init(commands: .sentinel, now: now)
         sentinel = state
     }

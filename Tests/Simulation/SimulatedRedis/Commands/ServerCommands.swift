@@ -27,9 +27,9 @@ enum ServerCommands {
         connection.wait(.init(number: number, replicas: replicas, offset: connection.offset))
         // A timeout of 0 means no limit. The cap only keeps the sum from overflowing.
         if timeout > 0 {
-            server.after?(min(timeout, 1 << 40) * 1000) { [weak server, weak connection] in
+            server.schedule?(min(timeout, 1 << 40) * 1000) { [weak server, weak connection] in
                 guard let server, let connection else { return }
-                server.waitIsOver(number, of: connection)
+                server.waitTimedOut(number, of: connection)
             }
         }
         return .several([])

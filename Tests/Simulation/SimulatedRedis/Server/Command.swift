@@ -51,7 +51,7 @@ struct Command: Sendable {
         self.body = body
     }
 
-    func takes(_ count: Int) -> Bool { arity < 0 ? count >= -arity : count == arity }
+    func allowsArgumentCount(_ count: Int) -> Bool { arity < 0 ? count >= -arity : count == arity }
 
     func keys(in arguments: [Bytes]) -> ArraySlice<Bytes> {
         switch keys {
@@ -129,7 +129,7 @@ struct CommandTable: Sendable {
     /// Returns the command that a client requests.
     func find(_ arguments: [Bytes]) throws(CommandError) -> Command {
         guard let command = command(arguments) else { throw unknown(arguments) }
-        guard command.takes(arguments.count) else { throw .wrongNumberOfArguments(command.name) }
+        guard command.allowsArgumentCount(arguments.count) else { throw .wrongNumberOfArguments(command.name) }
         return command
     }
 

@@ -135,7 +135,7 @@ extension SimulatedServer {
         guard let command = commands.command(arguments) else {
             throw CommandError("ERR Unknown Redis command called from script")
         }
-        guard command.takes(arguments.count) else {
+        guard command.allowsArgumentCount(arguments.count) else {
             throw CommandError("ERR Wrong number of args calling Redis command from script")
         }
         let flags = command.flags

@@ -90,7 +90,7 @@ package final class SimulatedConnection {
     /// Appends a reply or a message.
     func push(_ reply: Reply) {
         guard state != .closed else { return }
-        if pending.isEmpty { server.hasOutput(self) }
+        if pending.isEmpty { server.scheduleFlush(self) }
         reply.write(to: &pending)
     }
 

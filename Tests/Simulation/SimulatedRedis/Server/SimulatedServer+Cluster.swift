@@ -30,7 +30,7 @@ extension SimulatedServer {
 
     /// Publishes a message, as `PUBLISH` does. Returns the number of receivers at this server.
     func publish(_ message: Bytes, on channel: Bytes) -> Int {
-        let published = PublishedMessage(channel: channel, message: message, isOfShard: false)
+        let published = PublishedMessage(channel: channel, message: message, isSharded: false)
         if cluster != nil {
             onClusterPublish?(published)
         } else if replication != nil {
@@ -41,13 +41,13 @@ extension SimulatedServer {
 
     /// Publishes a message on a sharded channel, as `SPUBLISH` does. Returns the number of receivers at this server.
     func publishToShard(_ message: Bytes, on channel: Bytes) -> Int {
-        if cluster != nil { onClusterPublish?(PublishedMessage(channel: channel, message: message, isOfShard: true)) }
+        if cluster != nil { onClusterPublish?(PublishedMessage(channel: channel, message: message, isSharded: true)) }
         return subscriptions.publishToShard(message, on: channel, from: self)
     }
 
     /// Delivers a message that was published on another server.
     package func deliver(_ message: PublishedMessage) {
-        if message.isOfShard {
+        if message.isSharded {
             _ = subscriptions.publishToShard(message.message, on: message.channel, from: self)
         } else {
             _ = subscriptions.publish(message.message, on: message.channel, from: self)

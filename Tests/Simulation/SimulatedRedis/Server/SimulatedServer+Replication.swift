@@ -33,7 +33,7 @@ extension SimulatedServer {
     }
 
     /// Answers a `WAIT` that has timed out.
-    func waitIsOver(_ number: UInt64, of connection: SimulatedConnection) {
+    func waitTimedOut(_ number: UInt64, of connection: SimulatedConnection) {
         guard let wait = connection.replicaWait, wait.number == number else { return }
         connection.endWait(with: .integer(replication?.acknowledging(wait.offset) ?? 0))
     }
@@ -51,7 +51,7 @@ extension SimulatedServer {
     // MARK: Replica
 
     /// Replaces all data with the primary's.
-    package func take(_ sync: FullSync) {
+    package func load(_ sync: FullSync) {
         removeAllKeys()
         keyspace = sync.keyspace
         pendingUpdate = PendingUpdate()

@@ -30,13 +30,13 @@ package final class SimulatedServer {
     /// Receives the changes of each command, if the server has `replication`.
     package var onUpdate: ((ReplicationUpdate) -> Void)?
     /// Runs a closure after this many microseconds; `nil` if the server has no timers, so that `WAIT` never times out.
-    package var after: ((Int64, @escaping () -> Void) -> Void)?
+    package var schedule: ((Int64, @escaping () -> Void) -> Void)?
     /// The server's view of its cluster; `nil` if it is not part of one.
     package var cluster: ClusterMember?
     /// Receives messages published on this server of a cluster, to be delivered by the others.
     package var onClusterPublish: ((PublishedMessage) -> Void)?
     /// The state of a Sentinel; `nil` if the server is not one.
-    package var sentinel: SentinelKnowledge?
+    package var sentinel: SentinelState?
 
     var pendingUpdate = PendingUpdate()
     var lastWait: UInt64 = 0
@@ -152,7 +152,7 @@ package final class SimulatedServer {
 
     // MARK: Output
 
-    func hasOutput(_ connection: SimulatedConnection) {
+    func scheduleFlush(_ connection: SimulatedConnection) {
         connectionsWithOutput.append(connection)
     }
 
@@ -229,7 +229,7 @@ package final class SimulatedServer {
             guard let reader = connection(id), let options = reader.tracking else { continue }
             if reader !== current {
                 invalidate([key], for: reader)
-            } else if !options.isForOthersOnly {
+            } else if !options.ignoresOwnChanges {
                 pendingInvalidations.append(key)
             }
         }

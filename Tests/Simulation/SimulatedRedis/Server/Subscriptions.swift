@@ -112,7 +112,7 @@ struct TrackingTable {
         /// The connection that receives notifications; `nil` if there is none. RESP2 requires a separate connection.
         var redirect: Int64?
         /// The `NOLOOP` option: the connection's own changes are not reported.
-        var isForOthersOnly: Bool
+        var ignoresOwnChanges: Bool
     }
 
     private var readers: [Bytes: [Int64]] = [:]

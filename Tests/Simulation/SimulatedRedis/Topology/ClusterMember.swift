@@ -30,13 +30,13 @@ package final class ClusterMember {
 
     // MARK: Nodes
 
-    package var own: ClusterNode { node(number) ?? nodes[0] }
-    package var isReplica: Bool { own.primary != nil }
+    package var myself: ClusterNode { node(number) ?? nodes[0] }
+    package var isReplica: Bool { myself.primary != nil }
 
     package func node(_ number: Number) -> ClusterNode? { nodes.first { $0.number == number } }
 
     /// Adds a server, or updates its known state.
-    package func know(_ node: ClusterNode) {
+    package func learn(_ node: ClusterNode) {
         if let index = nodes.firstIndex(where: { $0.number == node.number }) {
             nodes[index] = node
         } else {
@@ -71,7 +71,7 @@ package final class ClusterMember {
 
     package func serves(_ number: Number) -> Bool { count(of: number) > 0 }
 
-    package var assigned: Int { counts.values.reduce(0, +) }
+    package var assignedCount: Int { counts.values.reduce(0, +) }
 
     package func assign(_ slots: some Sequence<Int>, to owner: Number?) {
         for slot in slots {

@@ -64,7 +64,7 @@ package struct PublishedMessage: Sendable {
     let channel: Bytes
     let message: Bytes
     /// Whether the channel is sharded, that is, belongs to a hash slot.
-    package let isOfShard: Bool
+    package let isSharded: Bool
 }
 
 /// The changes that the running command has made so far.
@@ -94,7 +94,7 @@ struct PendingUpdate {
 }
 
 /// The state that a Sentinel reports to clients.
-package struct SentinelKnowledge {
+package struct SentinelState {
     /// The configured name of the primary.
     package var name: String
     package var primary: ServerAddress

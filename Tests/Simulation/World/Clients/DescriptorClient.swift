@@ -26,7 +26,7 @@ final class DescriptorClient: ListenerClient {
     private let loop: SimulatedEventLoop
     private var connection: GRPCWireConnection?
 
-    /// - Parameter number: the first of the client's `LockClient.most` numbers in the history.
+    /// - Parameter number: the first of the client's `LockClient.maximumLocks` numbers in the history.
     init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom) {
         rules = world.profile.domainRules
         firstRule = world.profile.firstDomainRule
@@ -49,10 +49,10 @@ final class DescriptorClient: ListenerClient {
         var chosen = [first]
         if random.happens(0.4) {
             let others = rules.indices.filter { $0 != first && rules[$0].domain.name == rules[first].domain.name }
-            chosen += others.shuffled(using: &random).prefix(Int.random(in: 0..<LockClient.most, using: &random))
+            chosen += others.shuffled(using: &random).prefix(Int.random(in: 0..<LockClient.maximumLocks, using: &random))
         } else if random.happens(0.4) {
             // The sidecar may batch requests that arrive together.
-            return (0..<Int.random(in: 2...LockClient.most, using: &random)).map {
+            return (0..<Int.random(in: 2...LockClient.maximumLocks, using: &random)).map {
                 Question(rules: chosen, subjects: [subject(of: first)], cost: cost, number: number + $0)
             }
         }
@@ -60,15 +60,15 @@ final class DescriptorClient: ListenerClient {
     }
 
     private func subject(of rule: Int) -> Int? {
-        rules[rule].value == nil ? Int.random(in: 0..<world.profile.habits.tenants, using: &random) : nil
+        rules[rule].value == nil ? Int.random(in: 0..<world.profile.serviceBehavior.tenants, using: &random) : nil
     }
 
     // MARK: Calls
 
     /// The connection, which may still be connecting.
     private var listener: GRPCWireConnection {
-        if let connection, connection.takesCalls { return connection }
-        if connection != nil { moveOn() }
+        if let connection, connection.acceptsCalls { return connection }
+        if connection != nil { chooseSidecar() }
         let opened = GRPCWireConnection(
             to: world.sidecars[sidecar], over: world.listeners[sidecar], timeline: world.timeline, on: loop)
         connection = opened
@@ -88,8 +88,8 @@ final class DescriptorClient: ListenerClient {
             send(question) { [self] in
                 remaining -= 1
                 guard remaining == 0 else { return }
-                forgetPlans()
-                rest()
+                cancelScheduled()
+                pauseThenAct()
             }
         }
     }
@@ -122,7 +122,7 @@ final class DescriptorClient: ListenerClient {
         }
         if !isOver, random.happens(0.05) { abandon(listener, call) { end(all(.unknown(reason: OperationEnding.vanished))) } }
         // The limit exceeds the rules' patience.
-        world.timeline.plan(in: .milliseconds(WorldState.patience + 1000)) { [weak self] in
+        world.timeline.schedule(in: .milliseconds(WorldState.patience + 1000)) { [weak self] in
             guard let self, !isOver else { return }
             end(all(.unknown(reason: "timed-out")))
             hangUp()
@@ -132,7 +132,7 @@ final class DescriptorClient: ListenerClient {
     /// Cancels a call early, as a proxy with a short deadline does, or closes the connection with all its calls.
     private func abandon(_ listener: GRPCWireConnection, _ call: Int, _ end: @escaping () -> Void) {
         let closesConnection = random.happens(0.3)
-        world.timeline.plan(in: .microseconds(Int64.random(in: 50...20_000, using: &random))) { [weak self] in
+        world.timeline.schedule(in: .microseconds(Int64.random(in: 50...20_000, using: &random))) { [weak self] in
             guard let self, connection === listener else { return }
             if closesConnection { return hangUp() }
             listener.cancel(call)
@@ -190,9 +190,9 @@ final class DescriptorClient: ListenerClient {
             case .failure(.unreadable(let reason)): self?.complain(of: "\(path): \(reason)", from: sidecar)
             case .failure: break
             }
-            self?.forgetPlans()
-            self?.rest()
+            self?.cancelScheduled()
+            self?.pauseThenAct()
         }
-        plan(after: .milliseconds(WorldState.patience + 1000)) { [self] in hangUp() }
+        schedule(after: .milliseconds(WorldState.patience + 1000)) { [self] in hangUp() }
     }
 }

@@ -59,10 +59,10 @@ final class GRPCWireConnection {
         wire = Wire(timeline: timeline, path: path)
         channel = SimulatedChannel(over: wire, on: loop)
         frames.connection = self
-        timeline.plan(in: path.draw()) { [self] in
+        timeline.schedule(in: path.drawDelay()) { [self] in
             guard state == .connecting else { return }
             guard sidecar.accept(wire, at: .grpc) else {
-                timeline.plan(in: path.draw()) { [self] in lost(.notConnected) }
+                timeline.schedule(in: path.drawDelay()) { [self] in lost(.notConnected) }
                 return
             }
             begin()
@@ -72,7 +72,7 @@ final class GRPCWireConnection {
     /// Whether calls are sent immediately.
     var isOpen: Bool { state == .open }
     /// Whether new calls are accepted.
-    var takesCalls: Bool { state == .connecting || state == .open }
+    var acceptsCalls: Bool { state == .connecting || state == .open }
 
     private func begin() {
         state = .open
@@ -98,7 +98,7 @@ final class GRPCWireConnection {
     @discardableResult
     func call(_ path: String, _ message: some Message, completion: @escaping (Result<Answer, Loss>) -> Void) -> Int {
         lastStream += 2
-        guard takesCalls, let bytes = try? message.serializedBytes() as [UInt8] else {
+        guard acceptsCalls, let bytes = try? message.serializedBytes() as [UInt8] else {
             completion(.failure(.notConnected))
             return lastStream
         }
@@ -152,13 +152,13 @@ final class GRPCWireConnection {
     fileprivate func received(_ frame: HTTP2Frame) {
         switch frame.payload {
         case .headers(let head):
-            read(frame.streamID) { reader throws(GRPCAnswerReader.Unreadable) in
+            read(frame.streamID) { reader throws(GRPCAnswerReader.ParseError) in
                 try reader.read(head.headers, isLast: head.endStream)
             }
         case .data(let data):
             guard case .byteBuffer(let bytes) = data.data else { return }
             replenish(bytes.readableBytes)
-            read(frame.streamID) { reader throws(GRPCAnswerReader.Unreadable) in
+            read(frame.streamID) { reader throws(GRPCAnswerReader.ParseError) in
                 try reader.read(bytes, isLast: data.endStream)
             }
         case .rstStream(let code): end(frame.streamID, .failure(code == .refusedStream ? .notConnected : .answerLost))
@@ -172,9 +172,9 @@ final class GRPCWireConnection {
         }
     }
 
-    private func read(_ stream: HTTP2StreamID, _ body: (inout GRPCAnswerReader) throws(GRPCAnswerReader.Unreadable) -> Answer?) {
+    private func read(_ stream: HTTP2StreamID, _ body: (inout GRPCAnswerReader) throws(GRPCAnswerReader.ParseError) -> Answer?) {
         guard let index = calls.firstIndex(where: { $0.stream == stream }) else { return }
-        do throws(GRPCAnswerReader.Unreadable) {
+        do throws(GRPCAnswerReader.ParseError) {
             guard let answer = try body(&calls[index].reader) else { return }
             end(stream, .success(answer))
         } catch {

@@ -53,7 +53,7 @@ final class HTTPCommandConnection: ClientConnection {
     ) -> Result<RedisReply, ClientLoss> {
         switch result {
         case .success(let answer):
-            do throws(HTTPMisanswer) {
+            do throws(UndocumentedAnswer) {
                 return .success(try request.reply(to: answer))
             } catch {
                 let body = String(decoding: answer.body, as: UTF8.self)

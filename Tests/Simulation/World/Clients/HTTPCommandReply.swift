@@ -2,20 +2,20 @@ import FoundationEssentials
 import RedisClient
 
 /// An answer that the HTTP API does not document.
-struct HTTPMisanswer: Error {
+struct UndocumentedAnswer: Error {
     var reason: String
 }
 
 extension HTTPCommand {
     /// Converts the answer to the reply that the RESP API would have given.
-    func reply(to answer: HTTPWireAnswer) throws(HTTPMisanswer) -> RedisReply {
-        guard answer.informational.isEmpty else { throw HTTPMisanswer(reason: "unrequested informational responses") }
+    func reply(to answer: HTTPWireAnswer) throws(UndocumentedAnswer) -> RedisReply {
+        guard answer.informational.isEmpty else { throw UndocumentedAnswer(reason: "unrequested informational responses") }
         switch (kind, answer.status) {
         case (.acquire(let lock), 201): return try Self.json(LeaseBody.self, answer).reply(of: lock)
         case (.acquireAll(let locks), 201): return try Self.json(LeasesBody.self, answer).reply(of: locks)
         case (.renew, 200): return .integer(try Self.json(RenewedBody.self, answer).valid_ms)
         case (.release, 204):
-            guard answer.body.isEmpty else { throw HTTPMisanswer(reason: "an answer without content has a body") }
+            guard answer.body.isEmpty else { throw UndocumentedAnswer(reason: "an answer without content has a body") }
             return .integer(1)
         case (.grants, 200):
             _ = try Self.json(GrantsBody.self, answer)
@@ -26,14 +26,16 @@ extension HTTPCommand {
             return .array([.integer(1), Self.bulk(body.permit), Self.bulk(body.state), .integer(-1)])
         case (.report, 200): return Self.bulk(try Self.json(StateBody.self, answer).state)
         case (.ping(let word), 200):
-            guard try Self.json(StatusBody.self, answer).status == "alive" else { throw HTTPMisanswer(reason: "it is not alive") }
+            guard try Self.json(StatusBody.self, answer).status == "alive" else {
+                throw UndocumentedAnswer(reason: "it is not alive")
+            }
             return Self.bulk(word)
         case (_, 400...): return try problem(answer)
-        default: throw HTTPMisanswer(reason: "unexpected status")
+        default: throw UndocumentedAnswer(reason: "unexpected status")
         }
     }
 
-    private func problem(_ answer: HTTPWireAnswer) throws(HTTPMisanswer) -> RedisReply {
+    private func problem(_ answer: HTTPWireAnswer) throws(UndocumentedAnswer) -> RedisReply {
         let body = try Self.json(ProblemBody.self, answer, as: "application/problem+json")
         try body.check(answer)
         switch (kind, body.code) {
@@ -43,7 +45,7 @@ extension HTTPCommand {
             return try Self.json(TakenBody.self, answer, as: "application/problem+json").reply(isLimited: true, answer)
         case (.permit, "limited"), (.permit, "open"), (.permit, "busy"):
             guard let state = body.state, let retryAfter = body.retry_after_ms, body.reason == body.code else {
-                throw HTTPMisanswer(reason: "a refused permit has no reason, state or retry_after_ms")
+                throw UndocumentedAnswer(reason: "a refused permit has no reason, state or retry_after_ms")
             }
             return .array([.integer(0), Self.bulk(body.code), Self.bulk(state), .integer(retryAfter)])
         default: return try body.error
@@ -54,14 +56,14 @@ extension HTTPCommand {
 
     private static func json<Body: Decodable>(
         _ type: Body.Type, _ answer: HTTPWireAnswer, as mediaType: String = "application/json"
-    ) throws(HTTPMisanswer) -> Body {
+    ) throws(UndocumentedAnswer) -> Body {
         guard answer["content-type"] == mediaType else {
-            throw HTTPMisanswer(reason: "its Content-Type is \(answer["content-type"] ?? "missing"), not \(mediaType)")
+            throw UndocumentedAnswer(reason: "its Content-Type is \(answer["content-type"] ?? "missing"), not \(mediaType)")
         }
         do {
             return try JSONDecoder().decode(type, from: Data(answer.body))
         } catch {
-            throw HTTPMisanswer(reason: "its body is not a \(type)")
+            throw UndocumentedAnswer(reason: "its body is not a \(type)")
         }
     }
 }
@@ -74,8 +76,8 @@ private struct LeaseBody: Decodable {
     var fence: Int64
     var valid_ms: Int64
 
-    func reply(of lock: String) throws(HTTPMisanswer) -> RedisReply {
-        guard name == lock else { throw HTTPMisanswer(reason: "it grants another lock") }
+    func reply(of lock: String) throws(UndocumentedAnswer) -> RedisReply {
+        guard name == lock else { throw UndocumentedAnswer(reason: "it grants another lock") }
         return .array([HTTPCommand.bulk(token), .integer(fence), .integer(valid_ms)])
     }
 }
@@ -83,8 +85,8 @@ private struct LeaseBody: Decodable {
 private struct LeasesBody: Decodable {
     var leases: [LeaseBody]
 
-    func reply(of locks: [String]) throws(HTTPMisanswer) -> RedisReply {
-        guard leases.map(\.name) == locks else { throw HTTPMisanswer(reason: "it grants other locks") }
+    func reply(of locks: [String]) throws(UndocumentedAnswer) -> RedisReply {
+        guard leases.map(\.name) == locks else { throw UndocumentedAnswer(reason: "it grants other locks") }
         return .array(
             leases.map {
                 .array([HTTPCommand.bulk($0.name), HTTPCommand.bulk($0.token), .integer($0.fence), .integer($0.valid_ms)])
@@ -116,15 +118,15 @@ private struct TakenBody: Decodable {
     var reset_after_ms: Int64
     var retry_after_ms: Int64
 
-    func reply(isLimited: Bool, _ answer: HTTPWireAnswer) throws(HTTPMisanswer) -> RedisReply {
-        guard limited == isLimited else { throw HTTPMisanswer(reason: "limited contradicts the status") }
+    func reply(isLimited: Bool, _ answer: HTTPWireAnswer) throws(UndocumentedAnswer) -> RedisReply {
+        guard limited == isLimited else { throw UndocumentedAnswer(reason: "limited contradicts the status") }
         if let name {
             guard answer["ratelimit"]?.hasPrefix("\"\(name)\";r=\(max(0, remaining));t=") ?? false else {
-                throw HTTPMisanswer(reason: "RateLimit is \(answer["ratelimit"] ?? "missing")")
+                throw UndocumentedAnswer(reason: "RateLimit is \(answer["ratelimit"] ?? "missing")")
             }
             // The policy names the fleet-wide limit, even while a sidecar without Redis enforces only its local quota.
             guard answer["ratelimit-policy"]?.contains("\"\(name)\";q=") ?? false else {
-                throw HTTPMisanswer(reason: "RateLimit-Policy is \(answer["ratelimit-policy"] ?? "missing")")
+                throw UndocumentedAnswer(reason: "RateLimit-Policy is \(answer["ratelimit-policy"] ?? "missing")")
             }
         }
         return .array([
@@ -158,15 +160,15 @@ private struct ProblemBody: Decodable {
     var retry_after_ms: Int64?
 
     /// Checks the members that all problems have, and the header field `Retry-After`.
-    func check(_ answer: HTTPWireAnswer) throws(HTTPMisanswer) {
+    func check(_ answer: HTTPWireAnswer) throws(UndocumentedAnswer) {
         guard status == answer.status, status == documentedStatus else {
-            throw HTTPMisanswer(reason: "the status of \(code) is \(status)")
+            throw UndocumentedAnswer(reason: "the status of \(code) is \(status)")
         }
         guard type == "urn:interlock:error:\(code)", !title.isEmpty, !detail.isEmpty else {
-            throw HTTPMisanswer(reason: "its type is \(type), its title \(title.debugDescription)")
+            throw UndocumentedAnswer(reason: "its type is \(type), its title \(title.debugDescription)")
         }
         guard answer["retry-after"] == documentedRetry else {
-            throw HTTPMisanswer(reason: "its Retry-After is \(answer["retry-after"] ?? "missing")")
+            throw UndocumentedAnswer(reason: "its Retry-After is \(answer["retry-after"] ?? "missing")")
         }
     }
 
@@ -195,7 +197,7 @@ private struct ProblemBody: Decodable {
 
     /// The corresponding error of the RESP API.
     var error: RedisReply {
-        get throws(HTTPMisanswer) {
+        get throws(UndocumentedAnswer) {
             let word =
                 switch code {
                 case "invalid": "INVALID"
@@ -203,7 +205,7 @@ private struct ProblemBody: Decodable {
                 case "unavailable": "UNAVAILABLE"
                 case "unreplicated": "UNREPLICATED"
                 case "internal": "ERR"
-                default: throw HTTPMisanswer(reason: "unexpected problem \(code)")
+                default: throw UndocumentedAnswer(reason: "unexpected problem \(code)")
                 }
             return .error(RedisError(.server(ServerCondition(rawValue: word)), "\(word) \(detail)"))
         }

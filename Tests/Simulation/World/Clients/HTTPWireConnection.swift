@@ -38,10 +38,10 @@ final class HTTPWireConnection {
         wire = Wire(timeline: timeline, path: path)
         wire.near.onBytes = { [weak self] in self?.receive($0) }
         wire.near.onEnd = { [weak self] in self?.ended() }
-        timeline.plan(in: path.draw()) { [self] in
+        timeline.schedule(in: path.drawDelay()) { [self] in
             guard state == .connecting else { return }
             guard sidecar.accept(wire, at: .http) else {
-                timeline.plan(in: path.draw()) { [self] in ended() }
+                timeline.schedule(in: path.drawDelay()) { [self] in ended() }
                 return
             }
             state = .open
@@ -94,10 +94,10 @@ final class HTTPWireConnection {
     private func receive(_ bytes: ByteBuffer) {
         guard state == .open else { return }
         reader.append(bytes.readableBytesView)
-        do throws(HTTPAnswerReader.Unreadable) {
+        do throws(HTTPAnswerReader.ParseError) {
             while state == .open {
                 guard !pending.isEmpty || !reader.hasBytes else {
-                    throw HTTPAnswerReader.Unreadable(reason: "bytes after the end of the last answer")
+                    throw HTTPAnswerReader.ParseError(reason: "bytes after the end of the last answer")
                 }
                 let answer = try reader.next()
                 for status in reader.takeInformational() { onInformational(status) }
@@ -164,7 +164,7 @@ struct HTTPWireAnswer {
 
 /// An incremental and strict parser of HTTP/1.1 answers.
 struct HTTPAnswerReader {
-    struct Unreadable: Error {
+    struct ParseError: Error {
         var reason: String
     }
 
@@ -230,7 +230,7 @@ struct HTTPAnswerReader {
     }
 
     /// Returns the next complete answer, or `nil` if more bytes are needed.
-    mutating func next() throws(Unreadable) -> HTTPWireAnswer? {
+    mutating func next() throws(ParseError) -> HTTPWireAnswer? {
         while true {
             switch stage {
             case .head:
@@ -244,7 +244,7 @@ struct HTTPAnswerReader {
             case .chunkSize:
                 guard let line = line() else { return nil }
                 guard let size = Int(line, radix: 16) else {
-                    throw Unreadable(reason: "a chunk begins with \(line.debugDescription)")
+                    throw ParseError(reason: "a chunk begins with \(line.debugDescription)")
                 }
                 stage = size == 0 ? .trailers : .chunk(remaining: size)
             case .chunk(let remaining):
@@ -253,7 +253,7 @@ struct HTTPAnswerReader {
                 if rest > 0 { return nil }
             case .chunkEnd:
                 guard let line = line() else { return nil }
-                guard line.isEmpty else { throw Unreadable(reason: "a chunk ends with \(line.debugDescription)") }
+                guard line.isEmpty else { throw ParseError(reason: "a chunk ends with \(line.debugDescription)") }
                 stage = .chunkSize
             case .trailers:
                 guard let line = line() else { return nil }
@@ -266,8 +266,8 @@ struct HTTPAnswerReader {
         }
     }
 
-    private static func field(_ line: String) throws(Unreadable) -> (name: String, value: String) {
-        guard let colon = line.firstIndex(of: ":") else { throw Unreadable(reason: "no field: \(line.debugDescription)") }
+    private static func field(_ line: String) throws(ParseError) -> (name: String, value: String) {
+        guard let colon = line.firstIndex(of: ":") else { throw ParseError(reason: "no field: \(line.debugDescription)") }
         let value = line[line.index(after: colon)...].drop { $0 == " " }
         return (line[..<colon].lowercased(), String(value))
     }
@@ -275,14 +275,14 @@ struct HTTPAnswerReader {
     /// Reads a head once it is complete.
     /// - Returns: the response if it has no body; `.some(nil)` if a body or another head follows; `nil` if more bytes
     ///   are needed.
-    private mutating func head() throws(Unreadable) -> HTTPWireAnswer?? {
+    private mutating func head() throws(ParseError) -> HTTPWireAnswer?? {
         let end: [UInt8] = Array("\r\n\r\n".utf8)
         guard bytes.count - start >= 4,
             (start...(bytes.count - 4)).contains(where: { bytes[$0..<($0 + 4)].elementsEqual(end) })
         else { return nil }
         let words = (line() ?? "").split(separator: " ")
         guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
-            throw Unreadable(reason: "no status line: \(words.joined(separator: " ").debugDescription)")
+            throw ParseError(reason: "no status line: \(words.joined(separator: " ").debugDescription)")
         }
         var fields: [(name: String, value: String)] = []
         while let line = line(), !line.isEmpty { fields.append(try Self.field(line)) }
@@ -301,7 +301,7 @@ struct HTTPAnswerReader {
         if answer["transfer-encoding"] == "chunked" {
             stage = .chunkSize
         } else if let length = answer["content-length"] {
-            guard let count = Int(length) else { throw Unreadable(reason: "Content-Length is \(length)") }
+            guard let count = Int(length) else { throw ParseError(reason: "Content-Length is \(length)") }
             stage = .counted(remaining: count)
         } else {
             stage = .untilClose

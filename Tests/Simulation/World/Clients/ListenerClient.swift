@@ -11,13 +11,13 @@ class ListenerClient {
     let sidecars: Range<Int>
     private(set) var sidecar: Int
     var random: SeededRandom
-    let speaks: ClientProtocol
+    let clientProtocol: ClientProtocol
     private var connection: (any ClientConnection)?
     /// A counter whose increments cancel everything that was scheduled.
     private var generation = 0
 
-    /// Creates a client that speaks `speaks`, or a version of RESP drawn from `random` if that is `nil`.
-    init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, speaks: ClientProtocol? = nil) {
+    /// Creates a client that speaks `clientProtocol`, or a version of RESP drawn from `random` if that is `nil`.
+    init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, clientProtocol: ClientProtocol? = nil) {
         self.world = world
         self.number = number
         self.sidecars = sidecars
@@ -25,60 +25,60 @@ class ListenerClient {
         sidecar = Int.random(in: sidecars, using: &self.random)
         // The version is always drawn, so that the protocol changes nothing else about a client.
         let version: ClientProtocol = self.random.happens(0.4) ? .resp3 : .resp2
-        self.speaks = speaks ?? version
+        self.clientProtocol = clientProtocol ?? version
     }
 
     /// Starts the next action.
     func act() {}
     /// Handles a push message.
-    func pushed(_ parts: [RedisReply]) {}
+    func receivedPush(_ parts: [RedisReply]) {}
     /// Handles the end of the connection, which also ends everything linked to it.
-    func disconnected(byItself: Bool) {}
+    func disconnected(byClient: Bool) {}
 
-    func start() { rest() }
+    func start() { pauseThenAct() }
 
     /// Pauses, then acts.
-    func rest() {
-        plan(after: .milliseconds(Int64.random(in: world.profile.pause, using: &random))) { [self] in
+    func pauseThenAct() {
+        schedule(after: .milliseconds(Int64.random(in: world.profile.pause, using: &random))) { [self] in
             if !world.isClosing { act() }
         }
     }
 
-    /// Runs `body` later, unless `forgetPlans` is called first.
-    func plan(after nanoseconds: Int64, _ body: @escaping () -> Void) {
+    /// Runs `body` later, unless `cancelScheduled` is called first.
+    func schedule(after nanoseconds: Int64, _ body: @escaping () -> Void) {
         let current = generation
-        world.timeline.plan(in: max(0, nanoseconds)) { [weak self] in
+        world.timeline.schedule(in: max(0, nanoseconds)) { [weak self] in
             guard let self, generation == current else { return }
             body()
         }
     }
 
     /// Cancels everything that was scheduled.
-    func forgetPlans() { generation += 1 }
+    func cancelScheduled() { generation += 1 }
 
     // MARK: Calls
 
     /// The connection, which may still be connecting.
     private var listener: any ClientConnection {
         if let connection, !connection.isClosed { return connection }
-        if connection != nil { moveOn() }
+        if connection != nil { chooseSidecar() }
         let opened = connect()
-        opened.onPush = { [weak self] in self?.pushed($0) }
-        opened.onLost = { [weak self] in self?.disconnected(byItself: false) }
+        opened.onPush = { [weak self] in self?.receivedPush($0) }
+        opened.onLost = { [weak self] in self?.disconnected(byClient: false) }
         connection = opened
         return opened
     }
 
     /// Chooses the sidecar of the next connection: usually the one on the same host, sometimes another one.
-    func moveOn() {
+    func chooseSidecar() {
         if random.happens(0.3) { sidecar = Int.random(in: sidecars, using: &random) }
     }
 
     private func connect() -> any ClientConnection {
         let (host, path) = (world.sidecars[sidecar], world.listeners[sidecar])
-        switch speaks {
+        switch clientProtocol {
         case .resp2, .resp3:
-            return ListenerConnection(to: host, over: path, timeline: world.timeline, speaksRESP3: speaks == .resp3)
+            return ListenerConnection(to: host, over: path, timeline: world.timeline, speaksRESP3: clientProtocol == .resp3)
         case .http:
             return HTTPCommandConnection(to: host, over: path, timeline: world.timeline) { [weak self] in
                 self?.complain(of: $0, from: host.number)
@@ -88,7 +88,7 @@ class ListenerClient {
 
     /// Reports an answer that the client's protocol does not allow.
     func complain(of words: String, from sidecar: Int) {
-        world.find(.answers, "client \(number) at sidecar \(sidecar): \(words)")
+        world.recordViolation(.answers, "client \(number) at sidecar \(sidecar): \(words)")
     }
 
     /// Closes the connection, as the end of the process does.
@@ -96,19 +96,19 @@ class ListenerClient {
         let former = connection
         connection = nil
         former?.close()
-        disconnected(byItself: true)
+        disconnected(byClient: true)
     }
 
     /// Ends the process immediately. Another one replaces it after this many milliseconds.
     func die(for milliseconds: Int64) {
         hangUp()
         // Also cancels everything that calls scheduled when they ended.
-        forgetPlans()
-        plan(after: .milliseconds(milliseconds)) { [self] in rest() }
+        cancelScheduled()
+        schedule(after: .milliseconds(milliseconds)) { [self] in pauseThenAct() }
     }
 
     /// Sends a command that the history does not record.
-    func tell(_ words: [String], then done: @escaping (RedisReply?) -> Void = { _ in }) {
+    func sendUnrecorded(_ words: [String], then done: @escaping (RedisReply?) -> Void = { _ in }) {
         listener.send(words) { done(try? $0.get()) }
     }
 
@@ -136,17 +136,17 @@ class ListenerClient {
     }
 
     /// Returns whether to send the next call among others in one write.
-    func pipelines() -> Bool { world.profile.pipelining > 0 && random.happens(world.profile.pipelining) }
+    func shouldPipeline() -> Bool { world.profile.pipelining > 0 && random.happens(world.profile.pipelining) }
 
     /// Whether the connection is open, so that commands are sent immediately.
     var isConnected: Bool { connection?.isOpen ?? false }
 
     /// Sends a command, and records its operations and their endings. A call for several locks is one operation per
-    /// lock, each with its own client number. The ending is `farewell` if the client closes the connection before
+    /// lock, each with its own client number. The ending is `endingOnClose` if the client closes the connection before
     /// the answer. `completion` is called once.
-    func ask(
+    func perform(
         _ operations: [(number: Int, operation: Operation)], _ words: [String],
-        farewell: String = OperationEnding.vanished,
+        endingOnClose: String = OperationEnding.vanished,
         judge: @escaping (RedisReply) -> [OperationEnding],
         completion: @escaping ([OperationEnding]) -> Void
     ) {
@@ -173,11 +173,11 @@ class ListenerClient {
             case .failure(.notConnected): end(all(.failed(code: "not-connected")))
             // A connection that the client closed says nothing about the sidecar.
             case .failure(.answerLost):
-                end(all(.unknown(reason: self?.connection === listener ? "answer-lost" : farewell)))
+                end(all(.unknown(reason: self?.connection === listener ? "answer-lost" : endingOnClose)))
             }
         }
         // The limit exceeds the rules' patience.
-        world.timeline.plan(in: .milliseconds(wait + WorldState.patience + 1000)) { [weak self] in
+        world.timeline.schedule(in: .milliseconds(wait + WorldState.patience + 1000)) { [weak self] in
             guard let self, !isOver else { return }
             end(all(.unknown(reason: "timed-out")))
             hangUp()

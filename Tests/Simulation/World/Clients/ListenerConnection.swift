@@ -31,10 +31,10 @@ final class ListenerConnection: ClientConnection {
             send(["HELLO", "3"]) { _ in }
             send(["CLIENT", "LOSSES", "ON"]) { _ in }
         }
-        timeline.plan(in: path.draw()) { [self] in
+        timeline.schedule(in: path.drawDelay()) { [self] in
             guard state == .connecting else { return }
             guard sidecar.accept(wire) else {
-                timeline.plan(in: path.draw()) { [self] in lost() }
+                timeline.schedule(in: path.drawDelay()) { [self] in lost() }
                 return
             }
             state = .open
@@ -86,7 +86,7 @@ final class ListenerConnection: ClientConnection {
     private func receive(_ bytes: ByteBuffer) {
         guard state == .open else { return }
         reader.append(bytes.readableBytesView)
-        do throws(ListenerReplyReader.Unreadable) {
+        do throws(ListenerReplyReader.ParseError) {
             while state == .open, let message = try reader.next() {
                 switch message {
                 case .push(let parts): onPush(parts)
@@ -117,7 +117,7 @@ final class ListenerConnection: ClientConnection {
 
 /// An incremental parser of RESP2 and RESP3 answers. hiredis 0.14 cannot read RESP3.
 struct ListenerReplyReader {
-    struct Unreadable: Error {}
+    struct ParseError: Error {}
 
     enum Message {
         case reply(RedisReply)
@@ -133,7 +133,7 @@ struct ListenerReplyReader {
     }
 
     /// Returns the next complete message, or `nil` if more bytes are needed.
-    mutating func next() throws(Unreadable) -> Message? {
+    mutating func next() throws(ParseError) -> Message? {
         var position = start
         let isPush = position < bytes.count && bytes[position] == UInt8(ascii: ">")
         guard let reply = try value(&position) else { return nil }
@@ -146,7 +146,7 @@ struct ListenerReplyReader {
         return .reply(reply)
     }
 
-    private func value(_ position: inout Int) throws(Unreadable) -> RedisReply? {
+    private func value(_ position: inout Int) throws(ParseError) -> RedisReply? {
         guard position < bytes.count else { return nil }
         let kind = bytes[position]
         guard let end = bytes[position...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
@@ -158,17 +158,17 @@ struct ListenerReplyReader {
             let word = line.prefix { $0 != " " }
             return .error(RedisError(.server(ServerCondition(rawValue: String(word))), line))
         case UInt8(ascii: ":"):
-            guard let number = Int64(line) else { throw Unreadable() }
+            guard let number = Int64(line) else { throw ParseError() }
             return .integer(number)
         case UInt8(ascii: "_"): return .null
         case UInt8(ascii: "$"):
-            guard let length = Int(line) else { throw Unreadable() }
+            guard let length = Int(line) else { throw ParseError() }
             guard length >= 0 else { return .null }
             guard bytes.count >= position + length + 2 else { return nil }
             defer { position += length + 2 }
             return .bulk(Array(bytes[position..<(position + length)]))
         case UInt8(ascii: "*"), UInt8(ascii: ">"), UInt8(ascii: "%"):
-            guard var count = Int(line) else { throw Unreadable() }
+            guard var count = Int(line) else { throw ParseError() }
             guard count >= 0 else { return .null }
             if kind == UInt8(ascii: "%") { count *= 2 }
             var elements: [RedisReply] = []
@@ -177,7 +177,7 @@ struct ListenerReplyReader {
                 elements.append(element)
             }
             return .array(elements)
-        default: throw Unreadable()
+        default: throw ParseError()
         }
     }
 }

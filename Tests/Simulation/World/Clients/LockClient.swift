@@ -33,7 +33,7 @@ final class LockClient: ListenerClient {
     }
 
     /// The maximum number of locks per call.
-    static let most = 3
+    static let maximumLocks = 3
 
     private let firstLock: Int
     private let kinds: [Profile.LockKind]
@@ -43,18 +43,18 @@ final class LockClient: ListenerClient {
     /// - Parameter firstLock: the number of the fleet's first lock in the history.
     init(
         world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstLock: Int, kinds: [Profile.LockKind],
-        speaks: ClientProtocol? = nil
+        clientProtocol: ClientProtocol? = nil
     ) {
         self.firstLock = firstLock
         self.kinds = kinds
-        super.init(world: world, number: number, sidecars: sidecars, random: random, speaks: speaks)
+        super.init(world: world, number: number, sidecars: sidecars, random: random, clientProtocol: clientProtocol)
     }
 
-    override func rest() {
-        guard let beat = world.profile.manners.beat else { return super.rest() }
+    override func pauseThenAct() {
+        guard let actionInterval = world.profile.lockBehavior.actionInterval else { return super.pauseThenAct() }
         // The next beat, as precisely as the clocks of machines agree.
-        let left = .milliseconds(beat) - world.timeline.now % .milliseconds(beat)
-        plan(after: left + .microseconds(Int64.random(in: 0...500, using: &random))) { [self] in
+        let left = .milliseconds(actionInterval) - world.timeline.now % .milliseconds(actionInterval)
+        schedule(after: left + .microseconds(Int64.random(in: 0...500, using: &random))) { [self] in
             if !world.isClosing { act() }
         }
     }
@@ -69,29 +69,29 @@ final class LockClient: ListenerClient {
         let isQuorum = world.profile.quorum > 0
         if !isQuorum, case .exclusive = kinds[lock], random.happens(0.15) {
             let others = kinds.indices.filter { if case .exclusive = kinds[$0] { $0 != lock } else { false } }
-            request.locks += others.shuffled(using: &random).prefix(Self.most - 1)
+            request.locks += others.shuffled(using: &random).prefix(Self.maximumLocks - 1)
             request.ttl = max(request.ttl, 4000)
         }
-        if random.happens(world.profile.manners.owners) {
+        if random.happens(world.profile.lockBehavior.ownerProbability) {
             ownerCount += 1
             request.owner = "own-\(number)-\(ownerCount)"
         }
-        request.isLinked = speaks != .http && !isQuorum && random.happens(0.2)
-        guard pipelines() else { return acquire(request) }
+        request.isLinked = clientProtocol != .http && !isQuorum && random.happens(0.2)
+        guard shouldPipeline() else { return acquire(request) }
         pipelined { acquire(request) }
     }
 
     private func mode(of lock: Int) -> LeaseMode {
         switch kinds[lock] {
         case .exclusive: .exclusive
-        case .readersAndWriters: random.happens(world.profile.manners.writers) ? .exclusive : .shared
+        case .readersAndWriters: random.happens(world.profile.lockBehavior.writerProbability) ? .exclusive : .shared
         case .semaphore(let slots): .permits(slots)
         }
     }
 
     private func ttl() -> Int64 {
         let point = random.unit()
-        switch world.profile.manners.leases {
+        switch world.profile.lockBehavior.leases {
         case .mixed where point < 0.5, .short: return Int64.random(in: 300...1500, using: &random)
         case .mixed where point < 0.9: return Int64.random(in: 1500...6000, using: &random)
         case .mixed, .long: return Int64.random(in: 6000...20_000, using: &random)
@@ -99,9 +99,9 @@ final class LockClient: ListenerClient {
     }
 
     private func wait() -> Int64 {
-        guard random.happens(world.profile.manners.waits) else { return 0 }
+        guard random.happens(world.profile.lockBehavior.waitProbability) else { return 0 }
         let long = WorldState.recovery + 500...WorldState.recovery + 4000
-        switch world.profile.manners.patience {
+        switch world.profile.lockBehavior.patience {
         case .short: return Int64.random(in: 20...800, using: &random)
         case .long: return Int64.random(in: long, using: &random)
         case .mixed:
@@ -136,17 +136,17 @@ final class LockClient: ListenerClient {
         let invokedAt = world.timeline.instant
         // Unsure programs send a call twice in a row. Both answers must be the same. Over HTTP the second call begins
         // after the first.
-        let canRepeat = speaks != .http || request.wait == 0
+        let canRepeat = clientProtocol != .http || request.wait == 0
         let isRepeated = canRepeat && request.owner != nil && request.locks.count == 1 && random.happens(0.1)
-        if isRepeated { tell(words) { _ in } }
-        if request.wait > 200, random.happens(world.profile.manners.leavers) {
+        if isRepeated { sendUnrecorded(words) { _ in } }
+        if request.wait > 200, random.happens(world.profile.lockBehavior.leaveProbability) {
             // The client leaves either soon, like programs with short timeouts, or at any time.
             let latest = random.happens(0.5) ? 100 : request.wait
-            plan(after: .milliseconds(Int64.random(in: 1...latest, using: &random))) { [self] in die(for: 0) }
+            schedule(after: .milliseconds(Int64.random(in: 1...latest, using: &random))) { [self] in die(for: 0) }
         }
         var granted: [HeldLease] = []
-        let farewell = request.owner == nil ? OperationEnding.abandoned : OperationEnding.vanished
-        ask(operations, words, farewell: farewell) { [self] reply in
+        let endingOnClose = request.owner == nil ? OperationEnding.abandoned : OperationEnding.vanished
+        perform(operations, words, endingOnClose: endingOnClose) { [self] reply in
             granted = leases(in: reply, request, invokedAt: invokedAt)
             guard granted.count == request.locks.count else {
                 // Locks that the owner's call acquired before it failed expire by themselves.
@@ -161,7 +161,7 @@ final class LockClient: ListenerClient {
                         validFor: ($0.believedUntil.nanoseconds - invokedAt.nanoseconds) / 1_000_000))
             }
         } completion: { [self] endings in
-            forgetPlans()
+            cancelScheduled()
             if let fence = request.earlier, let lease = granted.first { sendLateCopies(fence, of: lease) }
             guard granted.isEmpty else { return hold(granted) }
             switch endings[0] {
@@ -171,25 +171,27 @@ final class LockClient: ListenerClient {
                 var retry = request
                 retry.triesLeft -= 1
                 retry.isOnlyCall = false
-                guard request.owner != nil, retry.triesLeft > 0, random.happens(0.7) else { return rest() }
-                plan(after: .milliseconds(Int64.random(in: 1...100, using: &random))) { [self] in acquire(retry) }
+                guard request.owner != nil, retry.triesLeft > 0, random.happens(0.7) else { return pauseThenAct() }
+                schedule(after: .milliseconds(Int64.random(in: 1...100, using: &random))) { [self] in acquire(retry) }
             case .refused where request.isOnlyCall && !isRepeated: releaseRefused(request)
-            default: rest()
+            default: pauseThenAct()
             }
         }
     }
 
     /// Releases the refused lock in some cases, as clients do to be sure that they do not hold it.
     private func releaseRefused(_ request: Request) {
-        guard let owner = request.owner, request.locks.count == 1, random.happens(0.5) else { return rest() }
+        guard let owner = request.owner, request.locks.count == 1, random.happens(0.5) else { return pauseThenAct() }
         let lock = firstLock + request.locks[0]
         let lease = world.leaseID(lock: lock, token: owner, fence: 0)
-        plan(after: .milliseconds(Int64.random(in: 0...20, using: &random))) { [self] in
-            ask([(number, .release(lock: lock, lease: lease))], ["LOCK.RELEASE", world.name(ofLock: request.locks[0]), owner]) {
+        schedule(after: .milliseconds(Int64.random(in: 0...20, using: &random))) { [self] in
+            perform(
+                [(number, .release(lock: lock, lease: lease))], ["LOCK.RELEASE", world.name(ofLock: request.locks[0]), owner]
+            ) {
                 reply in
                 [reply.integer == 1 ? .done(.released) : .refused(.lost)]
             } completion: { [self] _ in
-                rest()
+                pauseThenAct()
             }
         }
     }
@@ -216,7 +218,7 @@ final class LockClient: ListenerClient {
         held = leases
         for lease in leases where lease.isLinked { link(lease, .began) }
         let length: Int64 =
-            switch (world.profile.manners.holds, random.unit()) {
+            switch (world.profile.lockBehavior.holds, random.unit()) {
             case (.brief, _), (.mixed, ..<0.6): .microseconds(Int64.random(in: 100...40_000, using: &random))
             case (.mixed, ..<0.9): .milliseconds(Int64.random(in: 40...700, using: &random))
             case (.mixed, _): .milliseconds(Int64.random(in: 700...4000, using: &random))
@@ -225,7 +227,7 @@ final class LockClient: ListenerClient {
         let end = world.timeline.now + length
         let lease = leases[0]
         if lease.mode == .exclusive, random.happens(0.6) {
-            plan(after: length / 2) { [self] in
+            schedule(after: length / 2) { [self] in
                 for lease in held where lease.believedUntil > world.timeline.instant { write(lease) }
             }
         }
@@ -233,13 +235,13 @@ final class LockClient: ListenerClient {
         if !lease.isLinked, point < 0.07 {
             // The holder sleeps past the end of its lease and then continues as if it still held the lock.
             let wakesAt = max(lease.believedUntil.nanoseconds, end) + .milliseconds(Int64.random(in: 1...800, using: &random))
-            return plan(after: wakesAt - world.timeline.now) { [self] in
+            return schedule(after: wakesAt - world.timeline.now) { [self] in
                 for lease in held where lease.mode == .exclusive { write(lease) }
                 renew(0) { [self] in release(0) }
             }
         }
-        if point < 0.12 { return plan(after: length) { [self] in abandonLeases() } }
-        if point < 0.17 { return plan(after: length) { [self] in die(for: 0) } }
+        if point < 0.12 { return schedule(after: length) { [self] in abandonLeases() } }
+        if point < 0.17 { return schedule(after: length) { [self] in die(for: 0) } }
         keep(until: end)
     }
 
@@ -249,9 +251,9 @@ final class LockClient: ListenerClient {
         let earliestEnd = held.map(\.believedUntil.nanoseconds).min() ?? now
         let isRenewed = held.contains { !$0.isLinked } && (end >= earliestEnd || random.happens(0.15))
         guard isRenewed, earliestEnd > now, end > now else {
-            return plan(after: end - now) { [self] in release(0) }
+            return schedule(after: end - now) { [self] in release(0) }
         }
-        plan(after: min(end - now, (earliestEnd - now) / 3)) { [self] in
+        schedule(after: min(end - now, (earliestEnd - now) / 3)) { [self] in
             renew(0) { [self] in keep(until: end) }
         }
     }
@@ -264,17 +266,17 @@ final class LockClient: ListenerClient {
 
     /// Renews the leases one after another.
     private func renew(_ index: Int, then done: @escaping () -> Void) {
-        guard held.indices.contains(index) else { return held.isEmpty ? rest() : done() }
+        guard held.indices.contains(index) else { return held.isEmpty ? pauseThenAct() : done() }
         let lease = held[index]
         let invokedAt = world.timeline.instant
-        ask(
+        perform(
             [(lease.number, .renew(lock: lease.lock, lease: lease.lease, ttl: lease.ttl))],
             ["LOCK.RENEW", world.name(ofLock: lease.lock - firstLock), lease.token, "\(lease.ttl)"] + fence(of: lease)
         ) { reply in
             guard let valid = reply.integer else { return [.refused(.lost)] }
             return [.done(.renewed(validFor: valid))]
         } completion: { [self] endings in
-            guard held.indices.contains(index), held[index].lease == lease.lease else { return rest() }
+            guard held.indices.contains(index), held[index].lease == lease.lease else { return pauseThenAct() }
             switch endings[0] {
             case .done(.renewed(let valid)):
                 held[index].believedUntil = invokedAt.advanced(byMilliseconds: valid)
@@ -290,12 +292,12 @@ final class LockClient: ListenerClient {
 
     /// Releases the leases one after another.
     private func release(_ index: Int) {
-        guard let lease = held.first else { return rest() }
+        guard let lease = held.first else { return pauseThenAct() }
         held.removeFirst()
         let isLast = held.isEmpty && !lease.isLinked
         // Over HTTP, closing the connection cancels a request that is still queued.
-        if isLast, speaks != .http, isConnected, pipelines() { return releaseAndClose(lease) }
-        ask(
+        if isLast, clientProtocol != .http, isConnected, shouldPipeline() { return releaseAndClose(lease) }
+        perform(
             [(lease.number, .release(lock: lease.lock, lease: lease.lease))],
             ["LOCK.RELEASE", world.name(ofLock: lease.lock - firstLock), lease.token] + fence(of: lease)
         ) { reply in
@@ -314,17 +316,17 @@ final class LockClient: ListenerClient {
     /// Sends the release and closes the connection right after it. Commands received before the close are executed.
     private func releaseAndClose(_ lease: HeldLease) {
         pipelined {
-            ask(
+            perform(
                 [(lease.number, .release(lock: lease.lock, lease: lease.lease))],
                 ["LOCK.RELEASE", world.name(ofLock: lease.lock - firstLock), lease.token] + fence(of: lease),
-                farewell: OperationEnding.abandoned
+                endingOnClose: OperationEnding.abandoned
             ) { _ in
                 [.done(.released)]
             } completion: { _ in
             }
         }
         hangUp()
-        rest()
+        pauseThenAct()
     }
 
     /// The `FENCE` option of a call that may be retried: all leases of an owner have the same token.
@@ -346,8 +348,8 @@ final class LockClient: ListenerClient {
         guard lease.fence != fence else { return }
         let target = [world.name(ofLock: lease.lock - firstLock), lease.token]
         let earlier = ["FENCE", "\(fence)"]
-        if random.happens(0.5) { tell(["LOCK.RENEW"] + target + ["\(4 * lease.ttl)"] + earlier) }
-        tell(["LOCK.RELEASE"] + target + earlier)
+        if random.happens(0.5) { sendUnrecorded(["LOCK.RENEW"] + target + ["\(4 * lease.ttl)"] + earlier) }
+        sendUnrecorded(["LOCK.RELEASE"] + target + earlier)
     }
 
     private func drop(_ index: Int) {
@@ -357,9 +359,9 @@ final class LockClient: ListenerClient {
 
     /// Abandons the client's leases. Linked ones end with the connection.
     private func abandonLeases() {
-        forgetPlans()
+        cancelScheduled()
         dropLeases()
-        rest()
+        pauseThenAct()
     }
 
     override func die(for milliseconds: Int64) {
@@ -379,12 +381,12 @@ final class LockClient: ListenerClient {
         world.record(.linked(client: lease.number, lock: lease.lock, lease: lease.lease, ttl: lease.ttl, change))
     }
 
-    override func disconnected(byItself: Bool) {
-        for lease in held where lease.isLinked { link(lease, byItself ? .left : .lost) }
+    override func disconnected(byClient: Bool) {
+        for lease in held where lease.isLinked { link(lease, byClient ? .left : .lost) }
         held.removeAll(where: \.isLinked)
     }
 
-    override func pushed(_ parts: [RedisReply]) {
+    override func receivedPush(_ parts: [RedisReply]) {
         guard parts.count == 4, parts[0].text == "lock-lost", let token = parts[2].text,
             let index = held.firstIndex(where: { $0.token == token })
         else { return }
@@ -397,7 +399,7 @@ final class LockClient: ListenerClient {
     private func inspect() {
         let lock = world.name(ofLock: Int.random(in: kinds.indices, using: &random))
         // Over HTTP the sidecar answers the other queries in tasks, and tasks do not run in simulated time.
-        let words = speaks == .http ? ["LOCK.GRANTS", lock] : random.happens(0.5) ? ["LOCK.INFO", lock] : ["LOCK.LIST"]
-        tell(words) { [self] _ in rest() }
+        let words = clientProtocol == .http ? ["LOCK.GRANTS", lock] : random.happens(0.5) ? ["LOCK.INFO", lock] : ["LOCK.LIST"]
+        sendUnrecorded(words) { [self] _ in pauseThenAct() }
     }
 }

@@ -28,20 +28,20 @@ final class EventListener: ServiceClient {
     }
 
     override func act() {
-        tell(["SUBSCRIBE", channel]) { [self] reply in
+        sendUnrecorded(["SUBSCRIBE", channel]) { [self] reply in
             guard let reply else { return begin() }
             received(reply.array ?? [])
         }
     }
 
-    override func disconnected(byItself: Bool) { begin() }
+    override func disconnected(byClient: Bool) { begin() }
 
     /// Schedules one new subscription, even after several failures.
     private func begin() {
-        forgetPlans()
-        rest()
+        cancelScheduled()
+        pauseThenAct()
     }
-    override func pushed(_ parts: [RedisReply]) { received(parts) }
+    override func receivedPush(_ parts: [RedisReply]) { received(parts) }
 
     private func received(_ parts: [RedisReply]) {
         guard parts.count == 3, parts[0].text == "message", case .bulk(let json) = parts[2],
@@ -61,7 +61,7 @@ final class EventListener: ServiceClient {
             .breakerSeen(
                 sidecar: sidecar, service: firstService + index, state: state, generation: generation,
                 until: end.flatMap {
-                    $0 == 0 ? nil : world.instant(ofRedis: $0, having: KeySpace().breaker(services[index]))
+                    $0 == 0 ? nil : world.instant(ofRedis: $0, onServerOf: KeySpace().breaker(services[index]))
                 }))
     }
 }
@@ -69,7 +69,7 @@ final class EventListener: ServiceClient {
 /// An operator who occasionally forces breakers and releases them again.
 final class Operator: ServiceClient {
     override func act() {
-        plan(after: .milliseconds(Int64.random(in: 500...8000, using: &random))) { [self] in
+        schedule(after: .milliseconds(Int64.random(in: 500...8000, using: &random))) { [self] in
             let index = Int.random(in: services.indices, using: &random)
             let states: [BreakerSnapshot.Forced?] = [.open, .closed, .disabled, nil, nil]
             let state = states[Int.random(in: states.indices, using: &random)]
@@ -79,12 +79,12 @@ final class Operator: ServiceClient {
             let began = world.timeline.instant
             // The state is unknown until the answer arrives.
             world.record(.forced(service: firstService + index, state: nil, until: nil))
-            tell(words) { [self] reply in
+            sendUnrecorded(words) { [self] reply in
                 if reply?.text == "OK" {
                     let until = length.map { began.advanced(byMilliseconds: $0) }
                     world.record(.forced(service: firstService + index, state: state, until: until))
                 }
-                rest()
+                pauseThenAct()
             }
         }
     }
@@ -105,7 +105,7 @@ final class Prober {
     }
 
     func start() {
-        world.timeline.plan(in: .milliseconds(Int64.random(in: 900...1100, using: &random))) { [weak self] in
+        world.timeline.schedule(in: .milliseconds(Int64.random(in: 900...1100, using: &random))) { [weak self] in
             guard let self, !world.isClosing else { return }
             probe()
             start()
@@ -116,7 +116,7 @@ final class Prober {
         let upstream = world.upstreams[index]
         let service = world.profile.services[index]
         guard service.probe != nil else { return }
-        let finding: OutageFinding = upstream.failing > 0.5 ? .down(reason: "probes fail") : .up
+        let finding: OutageFinding = upstream.failureProbability > 0.5 ? .down(reason: "probes fail") : .up
         world.sidecars[sidecar].call { calls in
             calls.reportOutage(service: service.name, finding, completion: Completion { _, _ in true })
         }

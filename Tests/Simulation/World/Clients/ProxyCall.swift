@@ -15,7 +15,7 @@ struct ProxyCall {
 
     /// A violation found in an answer.
     struct Finding {
-        var promise: Promise
+        var invariant: Invariant
         var words: String
     }
 
@@ -172,7 +172,7 @@ struct ProxyCall {
         }
     }
 
-    func finding(_ promise: Promise, _ words: String) -> Finding {
-        Finding(promise: promise, words: "\(method.rawValue) of call \(number) to \(service) \(words)")
+    func finding(_ invariant: Invariant, _ words: String) -> Finding {
+        Finding(invariant: invariant, words: "\(method.rawValue) of call \(number) to \(service) \(words)")
     }
 }

@@ -35,7 +35,7 @@ final class ProxyClient: ServiceClient {
 
     override func act() {
         let service = Int.random(in: services.indices, using: &random)
-        guard let upstream = world.profile.apis.proxied[service].upstream else { return rest() }
+        guard let upstream = world.profile.apis.proxied[service].upstream else { return pauseThenAct() }
         // Calls without a total timeout end by their idle timeouts.
         let total = (upstream.totalTimeout ?? .seconds(2)).wholeMilliseconds
         let maximum = max(1, min(Self.maximumCalls, Int(Self.timeLimit / max(1, total))))
@@ -44,7 +44,7 @@ final class ProxyClient: ServiceClient {
         leaveLater(upTo: total)
         let limit = total * Int64(count) + WorldState.patience + 1000
         let calls = activeCalls
-        world.timeline.plan(in: .milliseconds(limit)) { [weak self] in self?.giveUp(on: calls) }
+        world.timeline.schedule(in: .milliseconds(limit)) { [weak self] in self?.giveUp(on: calls) }
     }
 
     /// Starts `count` calls in one write.
@@ -52,7 +52,8 @@ final class ProxyClient: ServiceClient {
         let connection = connection()
         let calls = (0..<count).map { index in
             let call = ProxyCall(
-                world.nextCall(), service: services[service], tenant: world.profile.habits.tenant(&random), isSimple: count > 1,
+                world.nextCall(), service: services[service], tenant: world.profile.serviceBehavior.tenant(&random),
+                isSimple: count > 1,
                 random: &random)
             return ActiveCall(call, client: number + index)
         }
@@ -74,11 +75,11 @@ final class ProxyClient: ServiceClient {
 
     private func connection() -> HTTPWireConnection {
         if let http, !http.isClosed { return http }
-        if http != nil { moveOn() }
+        if http != nil { chooseSidecar() }
         let opened = HTTPWireConnection(to: world.sidecars[sidecar], over: world.listeners[sidecar], timeline: world.timeline)
         opened.onStrayBytes = { [weak self, sidecar] in
             guard let self else { return }
-            world.find(.bytes, "client \(number) at sidecar \(sidecar) received bytes after the end of an answer")
+            world.recordViolation(.bytes, "client \(number) at sidecar \(sidecar) received bytes after the end of an answer")
         }
         http = opened
         return opened
@@ -89,7 +90,7 @@ final class ProxyClient: ServiceClient {
             self?.finish(call, result, over: connection)
         }
         guard call.call.awaitsContinue else { return sendBody(of: call) }
-        plan(after: .milliseconds(Self.continueTimeout)) { [weak self] in self?.sendBody(of: call) }
+        schedule(after: .milliseconds(Self.continueTimeout)) { [weak self] in self?.sendBody(of: call) }
     }
 
     /// Starts sending the body, in parts.
@@ -103,7 +104,7 @@ final class ProxyClient: ServiceClient {
         guard !call.isOver, let http, let part = call.unsent.popFirst() else { return }
         http.write(part)
         guard !call.unsent.isEmpty else { return }
-        plan(after: .milliseconds(Int64.random(in: 0...30, using: &random))) { [weak self] in self?.sendMore(of: call) }
+        schedule(after: .milliseconds(Int64.random(in: 0...30, using: &random))) { [weak self] in self?.sendMore(of: call) }
     }
 
     // MARK: Endings
@@ -131,7 +132,9 @@ final class ProxyClient: ServiceClient {
             finding = call.call.finding(.bytes, "cannot be read: \(reason)")
             ending = .unknown(reason: "unreadable")
         }
-        if let finding { world.find(finding.promise, "client \(call.client) at sidecar \(sidecar): \(finding.words)") }
+        if let finding {
+            world.recordViolation(finding.invariant, "client \(call.client) at sidecar \(sidecar): \(finding.words)")
+        }
         end(call, ending)
     }
 
@@ -142,16 +145,16 @@ final class ProxyClient: ServiceClient {
         // A connection with half a request cannot carry another one.
         let isHalfSent = activeCalls.contains { !$0.unsent.isEmpty }
         activeCalls = []
-        forgetPlans()
+        cancelScheduled()
         if isHalfSent { http?.close() }
-        rest()
+        pauseThenAct()
     }
 
     /// Closes the connection during some calls, at a random moment.
     private func leaveLater(upTo total: Int64) {
         guard random.happens(0.08) else { return }
         let latest = random.happens(0.5) ? min(total, 40) : total
-        plan(after: .microseconds(Int64.random(in: 100...(latest * 1000), using: &random))) { [weak self] in self?.hangUp() }
+        schedule(after: .microseconds(Int64.random(in: 100...(latest * 1000), using: &random))) { [weak self] in self?.hangUp() }
     }
 
     /// Gives up on calls that were not answered within the time that the rules allow.

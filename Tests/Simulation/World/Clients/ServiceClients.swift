@@ -11,11 +11,11 @@ class ServiceClient: ListenerClient {
 
     init(
         world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String],
-        speaks: ClientProtocol? = nil
+        clientProtocol: ClientProtocol? = nil
     ) {
         self.firstService = firstService
         self.services = services
-        super.init(world: world, number: number, sidecars: sidecars, random: random, speaks: speaks)
+        super.init(world: world, number: number, sidecars: sidecars, random: random, clientProtocol: clientProtocol)
     }
 }
 
@@ -23,39 +23,40 @@ class ServiceClient: ListenerClient {
 final class LimitClient: ServiceClient {
     override func act() {
         let index = Int.random(in: services.indices, using: &random)
-        guard !world.profile.services[index].limits.isEmpty else { return rest() }
+        guard !world.profile.services[index].limits.isEmpty else { return pauseThenAct() }
         if random.happens(0.02) { return inspect(index) }
         let cost: Int64 = random.happens(0.1) ? Int64.random(in: 2...3, using: &random) : 1
-        let subject = world.profile.habits.tenant(&random)
-        let wait = world.profile.habits.wait(upTo: 1500, &random)
+        let subject = world.profile.serviceBehavior.tenant(&random)
+        let wait = world.profile.serviceBehavior.wait(upTo: 1500, &random)
         var words = ["LIMIT.TAKE", services[index]]
         if cost != 1 { words += ["COST", "\(cost)"] }
         if let subject { words += ["SUBJECT", "t\(subject)"] }
         if wait > 0 { words += ["WAIT", "\(wait)"] }
         let operation = Operation.take(service: firstService + index, cost: cost, subject: subject, wait: wait)
         if wait > 0, random.happens(0.05) {
-            plan(after: .milliseconds(Int64.random(in: 1...wait, using: &random))) { [self] in
+            schedule(after: .milliseconds(Int64.random(in: 1...wait, using: &random))) { [self] in
                 hangUp()
                 // Also cancels everything that the call scheduled when it ended.
-                forgetPlans()
-                rest()
+                cancelScheduled()
+                pauseThenAct()
             }
         }
-        guard pipelines() else { return ask(operation, words, times: 1) }
+        guard shouldPipeline() else { return perform(operation, words, times: 1) }
         // A refusal that waits for an earlier reply would be outdated.
-        pipelined { ask(operation, words, times: wait > 0 ? 1 : LockClient.most) }
+        pipelined { perform(operation, words, times: wait > 0 ? 1 : LockClient.maximumLocks) }
     }
 
     private func inspect(_ index: Int) {
         // The sidecar answers `LIMIT.PEEK` over HTTP in a task, and tasks do not run in simulated time.
-        tell(speaks == .http ? ["PING", "look"] : ["LIMIT.PEEK", services[index]]) { [self] _ in rest() }
+        sendUnrecorded(clientProtocol == .http ? ["PING", "look"] : ["LIMIT.PEEK", services[index]]) { [self] _ in pauseThenAct()
+        }
     }
 
     /// Sends several copies of a call together, and continues when all are answered.
-    private func ask(_ operation: Operation, _ words: [String], times: Int) {
+    private func perform(_ operation: Operation, _ words: [String], times: Int) {
         var remaining = times
         for index in 0..<times {
-            ask([(number + index, operation)], words) { reply in
+            perform([(number + index, operation)], words) { reply in
                 guard let numbers = reply.array?.compactMap(\.integer), numbers.count == 5 else { return [.failed(code: "?")] }
                 return [
                     numbers[0] == 0
@@ -65,8 +66,8 @@ final class LimitClient: ServiceClient {
             } completion: { [self] _ in
                 remaining -= 1
                 guard remaining == 0 else { return }
-                forgetPlans()
-                rest()
+                cancelScheduled()
+                pauseThenAct()
             }
         }
     }
@@ -76,14 +77,14 @@ final class LimitClient: ServiceClient {
 final class PermitClient: ServiceClient {
     override func act() {
         let index = Int.random(in: services.indices, using: &random)
-        let subject = world.profile.habits.tenant(&random)
-        let wait = world.profile.habits.wait(upTo: world.profile.habits.patience, &random)
+        let subject = world.profile.serviceBehavior.tenant(&random)
+        let wait = world.profile.serviceBehavior.wait(upTo: world.profile.serviceBehavior.patience, &random)
         var words = ["PERMIT.ACQUIRE", services[index]]
         if let subject { words += ["SUBJECT", "t\(subject)"] }
         if wait > 0 { words += ["WAIT", "\(wait)"] }
         let service = firstService + index
         var granted: (number: PermitNumber, id: String)?
-        ask([(number, .permit(service: service, subject: subject, wait: wait))], words) { [world] reply in
+        perform([(number, .permit(service: service, subject: subject, wait: wait))], words) { [world] reply in
             guard let parts = reply.array, parts.count == 4, let word = parts[1].text,
                 let state = parts[2].text.flatMap(BreakerSnapshot.State.init), let retryAfter = parts[3].integer
             else { return [.failed(code: "?")] }
@@ -99,25 +100,25 @@ final class PermitClient: ServiceClient {
             default: return [.refused(.other(word))]
             }
         } completion: { [self] _ in
-            guard let (permit, id) = granted else { return rest() }
+            guard let (permit, id) = granted else { return pauseThenAct() }
             call(index, permit: permit, id: id)
         }
     }
 
     private func call(_ index: Int, permit: PermitNumber, id: String) {
         let outcome = world.upstreams[index].call(random: &random)
-        plan(after: .milliseconds(outcome.milliseconds)) { [self] in
-            guard !random.happens(0.04) else { return rest() }
+        schedule(after: .milliseconds(outcome.milliseconds)) { [self] in
+            guard !random.happens(0.04) else { return pauseThenAct() }
             var words = [
                 "PERMIT.REPORT", services[index], id, outcome.isOK ? "OK" : "ERROR", "LATENCY", "\(outcome.milliseconds)",
             ]
             if let retryAfter = outcome.retryAfter { words += ["STATUS", "503", "RETRYAFTER", "\(retryAfter)"] }
             let operation = Operation.report(service: firstService + index, permit: permit, isOK: outcome.isOK)
-            ask([(number, operation)], words) { reply in
+            perform([(number, operation)], words) { reply in
                 guard let state = reply.text.flatMap(BreakerSnapshot.State.init) else { return [.failed(code: "?")] }
                 return [.done(.reported(state: state))]
             } completion: { [self] _ in
-                rest()
+                pauseThenAct()
             }
         }
     }

@@ -22,7 +22,7 @@ final class RedisHost {
     private(set) var isUp = true
     private(set) var isStopped = false
     /// The number of times that the server was started.
-    private(set) var lives = 1
+    private(set) var incarnation = 1
     private var snapshot = Keyspace()
     private var deferred: [() -> Void] = []
     private var cuts: [Int: () -> Void] = [:]
@@ -65,14 +65,14 @@ final class RedisHost {
         }
         cuts[number] = { wire.cut() }
         wire.far.onBytes = { [weak self] bytes in
-            self?.work {
+            self?.execute {
                 let bytes = Array(bytes.readableBytesView)
                 self?.onTraffic?("\(number) >", bytes)
                 connection.receive(bytes)
             }
         }
         wire.far.onEnd = { [weak self] in
-            self?.work {
+            self?.execute {
                 self?.cuts[number] = nil
                 connection.close()
             }
@@ -81,7 +81,7 @@ final class RedisHost {
     }
 
     /// Runs work on the server's only thread, after a delay if the server is stopped.
-    func work(_ body: @escaping () -> Void) {
+    func execute(_ body: @escaping () -> Void) {
         if isStopped { deferred.append(body) } else if isUp { body() }
     }
 
@@ -106,7 +106,7 @@ final class RedisHost {
     }
 
     /// Takes a snapshot. Later writes are lost if the server starts with `Data.some`.
-    func keepASnapshot() { snapshot = server.keyspace }
+    func takeSnapshot() { snapshot = server.keyspace }
 
     /// Ends the server and all its connections.
     func crash() {
@@ -124,7 +124,7 @@ final class RedisHost {
             case .none: Keyspace()
             }
         server.restart(with: keyspace)
-        lives += 1
+        incarnation += 1
         isUp = true
     }
 
@@ -147,7 +147,7 @@ final class RedisHost {
 
     /// Deletes expired keys in the background, as Redis does.
     private func sweep() {
-        timeline.plan(in: .milliseconds(500)) { [weak self] in
+        timeline.schedule(in: .milliseconds(500)) { [weak self] in
             guard let self else { return }
             if isUp, !isStopped { server.removeExpiredKeys() }
             sweep()
@@ -181,13 +181,14 @@ struct SimulatedDialer: RedisDialer, @unchecked Sendable {
     // Unchecked: a world runs on one thread.
     let timeline: WorldTimeline
     /// Returns the server with this name, and the path to it.
-    let find: (String) -> (host: RedisHost, path: Path)?
+    let resolve: (String) -> (host: RedisHost, path: Path)?
 
     func dial(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) -> EventLoopFuture<any Channel> {
-        guard case .host(let name, _) = configuration.address, let (host, path) = find(name) else {
-            return eventLoop.makeFailedFuture(Dialing.Refused(description: "cannot resolve \(configuration.displayName)"))
+        guard case .host(let name, _) = configuration.address, let (host, path) = resolve(name) else {
+            return eventLoop.makeFailedFuture(
+                ConnectionAttempt.Refused(description: "cannot resolve \(configuration.displayName)"))
         }
-        return Dialing(timeline: timeline, path: path, eventLoop: eventLoop)
+        return ConnectionAttempt(timeline: timeline, path: path, eventLoop: eventLoop)
             .dial(timeout: TimeAmount(configuration.connectTimeout), accept: host.accept)
     }
 }

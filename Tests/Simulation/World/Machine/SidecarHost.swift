@@ -109,7 +109,7 @@ final class SidecarHost {
         guard let process else { return }
         self.process = nil
         process.loop.kill()
-        Graveyard.bury(process)
+        RetainedObjects.retain(process)
         for path in paths + upstreams.paths { path.cutAll() }
         for wire in process.wires { wire.cut() }
     }

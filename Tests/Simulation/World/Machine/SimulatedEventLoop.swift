@@ -100,7 +100,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     /// Kills the process, as SIGKILL does. No job runs afterward.
     func kill() {
         state = .dead
-        Graveyard.bury(self)
+        RetainedObjects.retain(self)
     }
 
     private func wake() {
@@ -108,7 +108,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         guard next.deadline < wakesAt else { return }
         let deadline = next.deadline
         wakesAt = deadline
-        timeline.plan(at: worldTime(deadline)) { [weak self] in
+        timeline.schedule(at: worldTime(deadline)) { [weak self] in
             // An earlier wake-up superseded this one: running now would wake the loop twice and schedule the next
             // wake-up twice.
             guard let self, wakesAt == deadline else { return }
@@ -181,16 +181,16 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
 
 /// Retains the objects of killed processes. In debug builds NIO ends the program when a promise is dropped without a
 /// result, and a killed process drops many.
-enum Graveyard {
+enum RetainedObjects {
     #if DEBUG
     // Unsafe: guarded by the lock.
     private static let lock = NIOLock()
     private nonisolated(unsafe) static var objects: [AnyObject] = []
 
-    static func bury(_ object: AnyObject) {
+    static func retain(_ object: AnyObject) {
         lock.withLock { objects.append(object) }
     }
     #else
-    static func bury(_ object: AnyObject) {}
+    static func retain(_ object: AnyObject) {}
     #endif
 }

@@ -11,7 +11,7 @@ final class Path {
     /// Whether new connections are refused.
     var isRefusing = false
     /// The probability that a message arrives in pieces.
-    var splits = 0.0
+    var splitProbability = 0.0
     private var random: SeededRandom
     private var heldBack: [() -> Void] = []
     private(set) var wires: [Wire] = []
@@ -21,11 +21,11 @@ final class Path {
         self.random = random
     }
 
-    func draw() -> Int64 { Int64.random(in: delay, using: &random) }
+    func drawDelay() -> Int64 { Int64.random(in: delay, using: &random) }
 
     /// Returns the end offsets of a message's pieces.
     func pieceEnds(forLength length: Int) -> [Int] {
-        guard length > 1, splits > 0, random.happens(splits) else { return [length] }
+        guard length > 1, splitProbability > 0, random.happens(splitProbability) else { return [length] }
         let middle = Int.random(in: 1..<length, using: &random)
         return [middle, length]
     }
@@ -34,7 +34,7 @@ final class Path {
     func cutPosition(in length: Int) -> Int { Int.random(in: 0...length, using: &random) }
 
     /// Runs `arrival` now, or once messages pass again.
-    func pass(_ arrival: @escaping () -> Void) {
+    func deliver(_ arrival: @escaping () -> Void) {
         if isBlackHole { heldBack.append(arrival) } else { arrival() }
     }
 
@@ -101,7 +101,7 @@ final class Wire {
         for piece in isIndivisible ? [bytes.readableBytes] : path.pieceEnds(forLength: bytes.readableBytes) {
             let slice = bytes.getSlice(at: bytes.readerIndex + start, length: piece - start) ?? bytes
             start = piece
-            plan(at: end) { [self] in
+            schedule(at: end) { [self] in
                 // If the wire was cut meanwhile, part of the message may arrive.
                 let arrived =
                     isCut ? slice.getSlice(at: slice.readerIndex, length: path.cutPosition(in: slice.readableBytes)) : slice
@@ -114,7 +114,7 @@ final class Wire {
     /// Closes the connection on behalf of the peer of `end`, which finds out after receiving everything sent before.
     func close(to end: End) {
         guard !isCut else { return }
-        plan(at: end) { [self] in finish(end) }
+        schedule(at: end) { [self] in finish(end) }
         path.closed(self)
     }
 
@@ -124,16 +124,16 @@ final class Wire {
         isCut = true
         path.closed(self)
         for end in [near, far] where end.inFlight == 0 {
-            timeline.plan(in: path.draw()) { [self] in finish(end) }
+            timeline.schedule(in: path.drawDelay()) { [self] in finish(end) }
         }
     }
 
-    private func plan(at end: End, _ arrival: @escaping () -> Void) {
+    private func schedule(at end: End, _ arrival: @escaping () -> Void) {
         end.inFlight += 1
-        let at = max(end.lastArrival, timeline.now + path.draw())
+        let at = max(end.lastArrival, timeline.now + path.drawDelay())
         end.lastArrival = at
-        timeline.plan(at: at) { [self] in
-            path.pass {
+        timeline.schedule(at: at) { [self] in
+            path.deliver {
                 end.inFlight -= 1
                 guard !end.isOver else { return }
                 arrival()

@@ -24,14 +24,14 @@ final class WorldTimeline {
     var instant: Instant { Instant(nanoseconds: now) }
 
     /// Runs `action` at `nanoseconds`, or as soon as possible if that time has passed.
-    func plan(at nanoseconds: Int64, _ action: @escaping () -> Void) {
+    func schedule(at nanoseconds: Int64, _ action: @escaping () -> Void) {
         lastOrder += 1
         scheduled.insert(ScheduledAction(at: max(now, nanoseconds), order: lastOrder, action: action))
     }
 
     /// Runs `action` after this many nanoseconds.
-    func plan(in nanoseconds: Int64, _ action: @escaping () -> Void) {
-        plan(at: now + nanoseconds, action)
+    func schedule(in nanoseconds: Int64, _ action: @escaping () -> Void) {
+        schedule(at: now + nanoseconds, action)
     }
 
     /// Runs everything up to `end`, or until `shouldStop` returns `true`.

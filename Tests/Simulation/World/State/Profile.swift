@@ -11,19 +11,19 @@ struct Profile {
     }
 
     /// The behavior that all lock clients share. Clients that all do the same thing put the most stress on locks.
-    struct Manners {
+    struct LockBehavior {
         /// The range that a client's wait is drawn from.
         enum Patience: CaseIterable {
             case mixed, short, long
         }
 
         /// The probability that a call waits.
-        var waits: Double
+        var waitProbability: Double
         var patience: Patience
         /// The probability that a waiting client gives up early.
-        var leavers: Double
+        var leaveProbability: Double
         /// The probability that a call has an OWNER.
-        var owners: Double
+        var ownerProbability: Double
         /// The time that clients hold leases: milliseconds, mixed, or seconds.
         enum Holds: CaseIterable {
             case brief, mixed, long
@@ -37,35 +37,35 @@ struct Profile {
 
         var leases: Leases
         /// The probability that a client takes a shareable lock exclusively.
-        var writers: Double
+        var writerProbability: Double
         /// The interval, in milliseconds, at whose multiples all clients act, as scheduled jobs do; `nil` if clients
         /// act independently.
-        var beat: Int64?
+        var actionInterval: Int64?
 
         init(random: inout SeededRandom) {
-            waits = [0, 0.6, 0.6, 0.95][Int.random(in: 0..<4, using: &random)]
+            waitProbability = [0, 0.6, 0.6, 0.95][Int.random(in: 0..<4, using: &random)]
             patience = random.happens(0.3) ? .mixed : Patience.allCases[Int.random(in: 0..<3, using: &random)]
-            leavers = random.happens(0.6) ? 0.05 : 0.4
-            owners = [0.1, 0.3, 0.8][Int.random(in: 0..<3, using: &random)]
+            leaveProbability = random.happens(0.6) ? 0.05 : 0.4
+            ownerProbability = [0.1, 0.3, 0.8][Int.random(in: 0..<3, using: &random)]
             holds = Holds.allCases[Int.random(in: 0..<3, using: &random)]
             leases = random.happens(0.3) ? .mixed : Leases.allCases[Int.random(in: 0..<3, using: &random)]
-            writers = random.happens(0.5) ? 0.3 : 0.05
-            beat = random.happens(0.25) ? Int64.random(in: 50...500, using: &random) : nil
+            writerProbability = random.happens(0.5) ? 0.3 : 0.05
+            actionInterval = random.happens(0.25) ? Int64.random(in: 50...500, using: &random) : nil
         }
     }
 
     /// The behavior that all clients of services share.
-    struct Habits {
+    struct ServiceBehavior {
         /// The number of tenants that calls are made for.
         var tenants: Int
         /// The probability that a call waits.
-        var waits: Double
+        var waitProbability: Double
         /// The longest wait for a permit, in milliseconds.
         var patience: Int64
 
         init(random: inout SeededRandom) {
             tenants = random.happens(0.5) ? 1 : 4
-            waits = [0, 0.3, 0.3, 0.6][Int.random(in: 0..<4, using: &random)]
+            waitProbability = [0, 0.3, 0.3, 0.6][Int.random(in: 0..<4, using: &random)]
             patience = random.happens(0.5) ? 3000 : 15_000
         }
 
@@ -74,7 +74,7 @@ struct Profile {
         }
 
         func wait(upTo maximum: Int64, _ random: inout SeededRandom) -> Int64 {
-            random.happens(waits) ? Int64.random(in: 10...maximum, using: &random) : 0
+            random.happens(waitProbability) ? Int64.random(in: 10...maximum, using: &random) : 0
         }
     }
 
@@ -91,8 +91,8 @@ struct Profile {
     /// The size of the larger fleet.
     var largestFleet: Int { max(sidecars, otherFleet) }
     var locks: [LockKind]
-    var manners: Manners
-    var habits: Habits
+    var lockBehavior: LockBehavior
+    var serviceBehavior: ServiceBehavior
     var services: [ServiceDefinition]
     var lockClients: Int
     var limitClients: Int
@@ -137,8 +137,8 @@ struct Profile {
             default: return .semaphore(Int.random(in: 1...4, using: &random))
             }
         }
-        manners = Manners(random: &random)
-        habits = Habits(random: &random)
+        lockBehavior = LockBehavior(random: &random)
+        serviceBehavior = ServiceBehavior(random: &random)
         lockClients = Int.random(in: 3...16, using: &random)
         limitClients = Int.random(in: 2...10, using: &random)
         permitClients = Int.random(in: 2...10, using: &random)
@@ -161,7 +161,7 @@ struct Profile {
             }
         faultWeights = Self.faultWeights(isQuorum: isQuorum, random: &random)
         hasEavesdropper = random.happens(0.1)
-        services = Self.services(patience: habits.patience, random: &random)
+        services = Self.services(patience: serviceBehavior.patience, random: &random)
         if isQuorum { drawRestarts(random: &random) }
         drawPipelining(random)
         guard !isPlain else { return }
@@ -179,8 +179,8 @@ struct Profile {
         if others.count < faultWeights.count, others.isEmpty || random.happens(0.5) {
             drift = 0
             if random.happens(0.6) {
-                manners.leases = .short
-                manners.holds = .long
+                lockBehavior.leases = .short
+                lockBehavior.holds = .long
                 faultGap = 3000...12_000
             }
         } else {
@@ -241,7 +241,7 @@ struct Profile {
 
     private static func weight(of kind: FaultKind, isQuorum: Bool) -> Int {
         switch kind {
-        case .scripts, .lockOfOtherSoftware, .counterOfOtherSoftware, .otherFleet, .refusing: 2
+        case .scripts, .externalLockChange, .externalCounterDeletion, .otherFleet, .refusing: 2
         case .redisRestart, .redisWipe, .clock, .failover, .full: 3
         case .kill, .redisPause, .latency, .reload, .vanish: 4
         case .partition, .reset: 5

@@ -29,7 +29,7 @@ final class WorldState {
     private(set) var digest = HistoryDigest()
     private(set) var operations = 0
     /// The violations that the world itself found, in addition to those that the history's checkers find.
-    private(set) var found: [Violation] = []
+    private(set) var violations: [Violation] = []
     /// The number of calls through the proxy.
     private(set) var calls = 0
     private(set) var events: [HistoryEvent] = []
@@ -55,14 +55,14 @@ final class WorldState {
     var milliseconds: Int64 { (timeline.now - WorldTimeline.beginning) / 1_000_000 }
 
     /// Returns the time at which the clock of a key's server will show `milliseconds` of the Unix epoch, without jumps.
-    func instant(ofRedis milliseconds: Int64, having key: String) -> Instant {
+    func instant(ofRedis milliseconds: Int64, onServerOf key: String) -> Instant {
         let remaining = milliseconds &* 1000 &- machines.host(of: key).microseconds
         return timeline.instant.advanced(byMicroseconds: max(-1_000_000_000_000, min(1_000_000_000_000, remaining)))
     }
 
     // MARK: History
 
-    func record(_ kind: HistoryEvent.What) {
+    func record(_ kind: HistoryEvent.Kind) {
         let event = HistoryEvent(at: timeline.instant, kind)
         if case .ended = kind { operations += 1 }
         digest.add(event)
@@ -88,8 +88,8 @@ final class WorldState {
     }
 
     /// Records a broken promise that the history does not show.
-    func find(_ promise: Promise, _ words: String) {
-        found.append(Violation(promise, at: timeline.instant, words))
+    func recordViolation(_ invariant: Invariant, _ words: String) {
+        violations.append(Violation(invariant, at: timeline.instant, words))
     }
 
     /// Returns the unique number of a proxied call.

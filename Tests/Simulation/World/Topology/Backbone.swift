@@ -35,7 +35,7 @@ final class Backbone {
         for other in others ?? Array(hosts.indices) where other != number { set(number, other, isCut: true) }
     }
 
-    func mendAll() { cutRoutes = [] }
+    func restoreAll() { cutRoutes = [] }
 
     func isCut(_ one: Int, _ other: Int) -> Bool { cutRoutes.contains(Route(from: one, to: other)) }
 
@@ -47,11 +47,12 @@ final class Backbone {
         let at = max(lastArrivals[route] ?? 0, timeline.now + draw(delay))
         lastArrivals[route] = at
         let (host, origin) = (hosts[receiver], hosts[sender])
-        let (incarnation, originIncarnation) = (host.lives, origin.lives)
-        timeline.plan(at: at) { [weak self, weak host, weak origin] in
-            guard let self, !cutRoutes.contains(route), let host, host.lives == incarnation, origin?.lives == originIncarnation
+        let (incarnation, originIncarnation) = (host.incarnation, origin.incarnation)
+        timeline.schedule(at: at) { [weak self, weak host, weak origin] in
+            guard let self, !cutRoutes.contains(route), let host, host.incarnation == incarnation,
+                origin?.incarnation == originIncarnation
             else { return }
-            host.work(arrival)
+            host.execute(arrival)
         }
     }
 
@@ -60,21 +61,21 @@ final class Backbone {
     /// Runs `body` at this interval while the machine runs.
     func repeatedly(_ number: Int, every interval: Int64, _ body: @escaping () -> Void) {
         // A random start, so that machines do not act at the same moment.
-        timeline.plan(in: draw(0...interval)) { [weak self] in self?.tick(number, every: interval, body) }
+        timeline.schedule(in: draw(0...interval)) { [weak self] in self?.tick(number, every: interval, body) }
     }
 
     private func tick(_ number: Int, every interval: Int64, _ body: @escaping () -> Void) {
         if hosts[number].isRunning { body() }
-        timeline.plan(in: interval) { [weak self] in self?.tick(number, every: interval, body) }
+        timeline.schedule(in: interval) { [weak self] in self?.tick(number, every: interval, body) }
     }
 
     /// Runs `body` on a machine after a delay, unless the machine is restarted meanwhile.
     func later(_ number: Int, in nanoseconds: Int64, _ body: @escaping () -> Void) {
         let host = hosts[number]
-        let incarnation = host.lives
-        timeline.plan(in: nanoseconds) { [weak host] in
-            guard let host, host.lives == incarnation else { return }
-            host.work(body)
+        let incarnation = host.incarnation
+        timeline.schedule(in: nanoseconds) { [weak host] in
+            guard let host, host.incarnation == incarnation else { return }
+            host.execute(body)
         }
     }
 }

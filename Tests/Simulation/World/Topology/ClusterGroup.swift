@@ -43,14 +43,14 @@ final class ClusterGroup {
         }
         let members = nodes.map { ClusterMember($0) }
         for member in members.dropLast() {
-            for node in nodes.dropLast() { member.know(node) }
+            for node in nodes.dropLast() { member.learn(node) }
             for number in 0..<primaries { member.assign(Self.slotRange(number, of: primaries), to: number) }
             member.currentEpoch = Int64(primaries)
         }
         members[count - 1].isServing = false
         self.members = members
         models = members.map { ClusterModel(member: $0, now: timeline.now, isNew: true) }
-        incarnations = hosts.map(\.lives)
+        incarnations = hosts.map(\.incarnation)
         claims = members.map { (version: $0.version, slots: $0.slots(of: $0.number)) }
         for (number, host) in hosts.enumerated() {
             let primary = nodes[number].primary.map { nodes[$0].address }
@@ -77,7 +77,7 @@ final class ClusterGroup {
 
     /// The primary with the highest epoch of those that claim a hash slot; `nil` if no running primary claims it.
     func owner(of slot: Int) -> Int? {
-        primaries.filter { members[$0].owner(of: slot) == $0 }.max { members[$0].own.epoch < members[$1].own.epoch }
+        primaries.filter { members[$0].owner(of: slot) == $0 }.max { members[$0].myself.epoch < members[$1].myself.epoch }
     }
 
     /// The running primaries of the cluster.
@@ -93,14 +93,14 @@ final class ClusterGroup {
     /// The running primary of a shard.
     func primary(ofShard shard: Int) -> Int? {
         hosts.indices.filter { shards[$0] == shard && hosts[$0].isRunning && !members[$0].isReplica }
-            .max { members[$0].own.epoch < members[$1].own.epoch }
+            .max { members[$0].myself.epoch < members[$1].myself.epoch }
     }
 
     /// Whether every running server of the cluster serves, and all agree on the owners.
-    var isSettled: Bool { isSettled(without: nil) }
+    var isStable: Bool { isStable(without: nil) }
 
     /// Returns whether the cluster is stable apart from `excluded`, which must have no hash slots in the others' view.
-    func isSettled(without excluded: Int?) -> Bool {
+    func isStable(without excluded: Int?) -> Bool {
         let running = hosts.indices.filter { hosts[$0].isRunning && isInCluster($0) && $0 != excluded }
         guard let first = running.first, running.allSatisfy({ members[$0].isServing }) else { return false }
         if let excluded, members[first].serves(excluded) { return false }
@@ -121,8 +121,8 @@ final class ClusterGroup {
 
     private func tick(_ number: Int) {
         let (member, now) = (members[number], timeline.now)
-        if incarnations[number] != hosts[number].lives {
-            incarnations[number] = hosts[number].lives
+        if incarnations[number] != hosts[number].incarnation {
+            incarnations[number] = hosts[number].incarnation
             models[number] = ClusterModel(member: member, now: now, isNew: false)
             member.isServing = false
         }
@@ -131,16 +131,16 @@ final class ClusterGroup {
         followNewPrimary(number)
         if let ballot = models[number].ballot(member, now: now, jitter: backbone.draw(Self.jitter)) { collectVotes(ballot) }
         models[number].updateState(member, now: now)
-        beat(number)
+        sendHeartbeat(number)
     }
 
     private func others(_ number: Int) -> [Int] { members[number].nodes.map(\.number).filter { $0 != number } }
 
-    func beat(_ number: Int) {
+    func sendHeartbeat(_ number: Int) {
         let member = members[number]
         if claims[number].version != member.version { claims[number] = (member.version, member.slots(of: number)) }
         let heartbeat = ClusterModel.Heartbeat(
-            node: member.own, currentEpoch: member.currentEpoch, slots: claims[number].slots, version: member.version,
+            node: member.myself, currentEpoch: member.currentEpoch, slots: claims[number].slots, version: member.version,
             suspects: models[number].suspects(member, now: timeline.now))
         for other in others(number) {
             backbone.send(from: number, to: other) { [weak self] in self?.received(heartbeat, at: other) }
@@ -159,7 +159,7 @@ final class ClusterGroup {
     /// replica of the new owner.
     private func reassign(_ slots: [Int], to owner: Int, at number: Int) {
         let member = members[number]
-        let current = member.own.primary ?? number
+        let current = member.myself.primary ?? number
         let lost = slots.filter { member.owner(of: $0) == current }
         for slot in slots { member.endMove(of: slot) }
         member.assign(slots, to: owner)
@@ -172,7 +172,7 @@ final class ClusterGroup {
     }
 
     func becomeReplica(_ number: Int, of primary: Int) {
-        guard number != primary, members[number].own.primary != primary else { return }
+        guard number != primary, members[number].myself.primary != primary else { return }
         members[number].update(number) { $0.primary = primary }
         members[number].endAllMoves()
         hosts[number].server.demote(to: ServerAddress(host: hosts[primary].name), closesConnections: false)
@@ -182,7 +182,7 @@ final class ClusterGroup {
     /// Makes a replica follow another primary if its primary has become a replica itself.
     private func followNewPrimary(_ number: Int) {
         let member = members[number]
-        guard let primary = member.own.primary, let next = member.node(primary)?.primary, next != number else { return }
+        guard let primary = member.myself.primary, let next = member.node(primary)?.primary, next != number else { return }
         becomeReplica(number, of: next)
     }
 
@@ -203,7 +203,7 @@ final class ClusterGroup {
                 guard let self, models[other].votes(for: ballot, members[other], now: timeline.now) else { return }
                 backbone.send(from: other, to: replica) { [weak self] in
                     guard let self,
-                        let epoch = models[replica].gotVote(from: other, epoch: ballot.epoch, members[replica])
+                        let epoch = models[replica].receivedVote(from: other, epoch: ballot.epoch, members[replica])
                     else { return }
                     takeOver(replica, from: ballot.primary, epoch: epoch)
                 }
@@ -221,13 +221,13 @@ final class ClusterGroup {
         hosts[replica].server.promote(closesConnections: false)
         replication.roleChanged(of: replica)
         models[replica].updateState(member, now: timeline.now)
-        beat(replica)
+        sendHeartbeat(replica)
     }
 
     private func forward(_ message: PublishedMessage, from number: Int) {
-        let primary = members[number].own.primary ?? number
+        let primary = members[number].myself.primary ?? number
         for other in others(number) {
-            if message.isOfShard {
+            if message.isSharded {
                 let node = members[number].node(other)
                 guard other == primary || node?.primary == primary else { continue }
             }
@@ -242,13 +242,13 @@ final class ClusterGroup {
         guard !isInCluster(number), let contact = primaries.first else { return }
         let member = members[number]
         let contactView = members[contact]
-        for node in contactView.nodes { member.know(node) }
+        for node in contactView.nodes { member.learn(node) }
         for owner in contactView.nodes { member.assign(contactView.slots(of: owner.number), to: owner.number) }
         member.currentEpoch = max(member.currentEpoch, contactView.currentEpoch)
-        for node in contactView.nodes { models[number].met(node.number, now: timeline.now) }
+        for node in contactView.nodes { models[number].recordContact(node.number, now: timeline.now) }
         for other in hosts.indices where other != number && isInCluster(other) {
-            members[other].know(member.own)
-            models[other].met(number, now: timeline.now)
+            members[other].learn(member.myself)
+            models[other].recordContact(number, now: timeline.now)
         }
     }
 

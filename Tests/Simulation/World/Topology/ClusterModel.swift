@@ -56,7 +56,7 @@ struct ClusterModel {
         for node in member.nodes { lastHeard[node.number] = now }
     }
 
-    mutating func met(_ number: Int, now: Int64) { lastHeard[number] = now }
+    mutating func recordContact(_ number: Int, now: Int64) { lastHeard[number] = now }
 
     func suspects(_ member: ClusterMember, now: Int64) -> [Int] {
         member.nodes.map(\.number).filter { $0 != member.number && now - (lastHeard[$0] ?? 0) > Self.timeout }
@@ -86,7 +86,7 @@ struct ClusterModel {
 
     /// Resolves a tie of two primaries with the same epoch: the one with the lower ID takes a new epoch.
     private func resolveCollision(with other: ClusterNode, _ member: ClusterMember) {
-        let node = member.own
+        let node = member.myself
         guard node.primary == nil, other.primary == nil, node.epoch == other.epoch, node.number < other.number else { return }
         member.currentEpoch += 1
         member.update(node.number) { $0.epoch = member.currentEpoch }
@@ -137,7 +137,7 @@ struct ClusterModel {
         let primaries = member.primaries
         let reached = primaries.count { !$0.isFailed && !suspects.contains($0.number) }
         if reached < member.majority { lastMinority = now }
-        let isFullyCovered = member.assigned == ClusterSlot.count && !primaries.contains(where: \.isFailed)
+        let isFullyCovered = member.assignedCount == ClusterSlot.count && !primaries.contains(where: \.isFailed)
         guard isFullyCovered, reached >= member.majority else {
             member.isServing = false
             return
@@ -150,7 +150,7 @@ struct ClusterModel {
 
     /// Returns the ballot if this replica asks for votes now.
     mutating func ballot(_ member: ClusterMember, now: Int64, jitter: Int64) -> Ballot? {
-        guard let primary = member.own.primary.flatMap({ member.node($0) }), primary.isFailed, member.serves(primary.number)
+        guard let primary = member.myself.primary.flatMap({ member.node($0) }), primary.isFailed, member.serves(primary.number)
         else {
             election = .none
             return nil
@@ -185,7 +185,7 @@ struct ClusterModel {
     }
 
     /// Counts a primary's vote for this replica. Returns the epoch of the election if the replica has won it.
-    mutating func gotVote(from elector: Int, epoch: Int64, _ member: ClusterMember) -> Int64? {
+    mutating func receivedVote(from elector: Int, epoch: Int64, _ member: ClusterMember) -> Int64? {
         guard case .asking(epoch, var votes, let began) = election else { return nil }
         votes.insert(elector)
         election = .asking(epoch: epoch, votes: votes, began: began)

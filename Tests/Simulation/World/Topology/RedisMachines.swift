@@ -10,7 +10,7 @@ enum WorldTopology: Hashable {
     /// A cluster with this many primaries, each with a replica.
     case cluster(primaries: Int)
 
-    var word: String {
+    var name: String {
         switch self {
         case .single: "single"
         case .sentinels: "sentinels"

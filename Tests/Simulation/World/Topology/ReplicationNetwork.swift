@@ -11,7 +11,7 @@ final class ReplicationNetwork {
     private struct Session {
         var number: Int
         var primary: Int
-        /// The replica's life (see `RedisHost.lives`). A restart ends the session.
+        /// The replica's life (see `RedisHost.incarnation`). A restart ends the session.
         var incarnation: Int
         var lastHeard: Int64
     }
@@ -42,7 +42,7 @@ final class ReplicationNetwork {
     func start() {
         for number in servers {
             let server = hosts[number].server
-            server.after = { [weak backbone] microseconds, body in
+            server.schedule = { [weak backbone] microseconds, body in
                 backbone?.later(number, in: .microseconds(microseconds), body)
             }
             server.onUpdate = { [weak self] in self?.feed($0, of: number) }
@@ -81,31 +81,32 @@ final class ReplicationNetwork {
     /// Links a replica without a delay, as at the beginning of a world.
     private func linkImmediately(replica: Int, of primary: Int) {
         let session = openSession(replica, at: primary)
-        hosts[replica].server.take(hosts[primary].server.fullSync(for: address(replica)))
+        hosts[replica].server.load(hosts[primary].server.fullSync(for: address(replica)))
         markLinked(replica, to: primary, session)
     }
 
     private func markLinked(_ replica: Int, to primary: Int, _ session: Int) {
         sessions[replica] = Session(
-            number: session, primary: primary, incarnation: hosts[replica].lives, lastHeard: backbone.timeline.now)
+            number: session, primary: primary, incarnation: hosts[replica].incarnation, lastHeard: backbone.timeline.now)
     }
 
     private func session(of replica: Int) -> Session? {
-        sessions[replica].flatMap { $0.incarnation == hosts[replica].lives ? $0 : nil }
+        sessions[replica].flatMap { $0.incarnation == hosts[replica].incarnation ? $0 : nil }
     }
 
     private func address(_ number: Int) -> ServerAddress { ServerAddress(host: hosts[number].name) }
 
     private func openSession(_ replica: Int, at primary: Int) -> Int {
         lastSession += 1
-        var feed = Feed(incarnation: hosts[primary].lives, receivers: receivers(of: primary).filter { $0.replica != replica })
+        var feed = Feed(
+            incarnation: hosts[primary].incarnation, receivers: receivers(of: primary).filter { $0.replica != replica })
         feed.receivers.append((replica: replica, session: lastSession))
         feeds[primary] = feed
         return lastSession
     }
 
     private func receivers(of primary: Int) -> [(replica: Int, session: Int)] {
-        guard let feed = feeds[primary], feed.incarnation == hosts[primary].lives else { return [] }
+        guard let feed = feeds[primary], feed.incarnation == hosts[primary].incarnation else { return [] }
         return feed.receivers
     }
 
@@ -131,7 +132,7 @@ final class ReplicationNetwork {
         backbone.send(from: primary, to: replica) { [weak self] in
             guard let self, self.primary(of: replica) == primary, (sessions[replica]?.number ?? 0) < session else { return }
             markLinked(replica, to: primary, session)
-            hosts[replica].server.take(sync)
+            hosts[replica].server.load(sync)
             acknowledge(by: replica, to: primary)
         }
     }

@@ -36,7 +36,7 @@ final class SentinelGroup {
         }
         let sentinelHosts = (0..<Self.sentinelCount).map { number in
             RedisHost(name: "sentinel-\(number)", timeline: timeline, driftPerBillion: driftPerBillion) { now in
-                SimulatedServer(sentinel: SentinelKnowledge(name: Self.name, primary: primary, epoch: 0), now: now)
+                SimulatedServer(sentinel: SentinelState(name: Self.name, primary: primary, epoch: 0), now: now)
             }
         }
         hosts = machines + sentinelHosts
@@ -67,14 +67,14 @@ final class SentinelGroup {
     var sentinels: [RedisHost] { Array(hosts[servers.count...]) }
 
     /// The primary according to the Sentinel with the highest configuration epoch.
-    var primaryNumber: Int { models.max { $0.configEpoch < $1.configEpoch }?.named ?? 0 }
+    var primaryNumber: Int { models.max { $0.configEpoch < $1.configEpoch }?.announcedPrimary ?? 0 }
     var primary: RedisHost { hosts[primaryNumber] }
 
     /// The primary that a Sentinel reports.
-    func named(by sentinel: Int) -> RedisHost { hosts[models[sentinel].named] }
+    func announcedPrimary(by sentinel: Int) -> RedisHost { hosts[models[sentinel].announcedPrimary] }
 
     /// Whether the primary has that role, and every running Sentinel knows it.
-    var isSettled: Bool {
+    var isStable: Bool {
         let primary = primaryNumber
         return hosts[primary].isRunning && replication.primary(of: primary) == nil
             && models.allSatisfy { !hosts[machine($0.number)].isRunning || $0.primary == primary && $0.isIdle }
@@ -113,12 +113,12 @@ final class SentinelGroup {
     /// Sends the hello message that Sentinels exchange regularly.
     private func sendHello(_ sentinel: Int) {
         let model = models[sentinel]
-        let named = model.named
+        let announcedPrimary = model.announcedPrimary
         for other in models.indices where other != sentinel {
             backbone.send(from: machine(sentinel), to: machine(other)) { [weak self] in
                 guard let self else { return }
                 let actions = models[other].received(
-                    primary: named, epoch: model.configEpoch, currentEpoch: model.currentEpoch, now: timeline.now)
+                    primary: announcedPrimary, epoch: model.configEpoch, currentEpoch: model.currentEpoch, now: timeline.now)
                 perform(actions, of: other)
             }
         }
@@ -163,8 +163,8 @@ final class SentinelGroup {
 
     private func notifyClients(of sentinel: Int) {
         let model = models[sentinel]
-        hosts[machine(sentinel)].server.sentinel = SentinelKnowledge(
-            name: Self.name, primary: ServerAddress(host: hosts[model.named].name), epoch: model.configEpoch)
+        hosts[machine(sentinel)].server.sentinel = SentinelState(
+            name: Self.name, primary: ServerAddress(host: hosts[model.announcedPrimary].name), epoch: model.configEpoch)
     }
 
     private func publish(_ message: String, on channel: String, by sentinel: Int) {

@@ -76,7 +76,7 @@ struct SentinelModel {
     }
 
     /// The primary that clients are directed to.
-    var named: Int {
+    var announcedPrimary: Int {
         if case .reconfiguring(let replica, _) = stage { replica } else { primary }
     }
 

@@ -22,10 +22,10 @@ final class SlotMove {
         self.done = done
     }
 
-    func start() { plan() }
+    func start() { schedule() }
 
-    private func plan(in nanoseconds: Int64? = nil) {
-        cluster.timeline.plan(in: nanoseconds ?? pause) { [self] in step() }
+    private func schedule(in nanoseconds: Int64? = nil) {
+        cluster.timeline.schedule(in: nanoseconds ?? pause) { [self] in step() }
     }
 
     private func step() {
@@ -38,7 +38,7 @@ final class SlotMove {
         guard let target = cluster.primary(ofShard: shard), let source = cluster.owner(of: slot), cluster.isInCluster(target)
         else {
             // Retry until a failover has replaced the missing primary.
-            return plan(in: .milliseconds(20))
+            return schedule(in: .milliseconds(20))
         }
         guard source != target else { return finish(slot) }
         let members = cluster.members
@@ -51,13 +51,13 @@ final class SlotMove {
         } else {
             cluster.assign([slot], from: source, to: target)
         }
-        plan()
+        schedule()
     }
 
     private func finish(_ slot: Int) {
         for member in cluster.members { member.endMove(of: slot) }
         remaining.removeFirst()
-        plan()
+        schedule()
     }
 }
 
@@ -66,7 +66,7 @@ extension ClusterGroup {
     func assign(_ slots: [Int], from source: Int, to target: Int) {
         let (new, former) = (members[target], members[source])
         let highest = new.nodes.map(\.epoch).max() ?? 0
-        if new.own.epoch < highest || new.own.epoch == 0 {
+        if new.myself.epoch < highest || new.myself.epoch == 0 {
             new.currentEpoch = max(new.currentEpoch, highest) + 1
             new.update(target) { $0.epoch = new.currentEpoch }
         }
@@ -75,17 +75,17 @@ extension ClusterGroup {
         for slot in slots { former.endMove(of: slot) }
         former.assign(slots, to: target)
         // The order of the tool's two commands is irrelevant, because nothing happens between them.
-        former.update(target) { $0.epoch = new.own.epoch }
+        former.update(target) { $0.epoch = new.myself.epoch }
         if !former.serves(source) { becomeReplica(source, of: target) }
-        beat(target)
+        sendHeartbeat(target)
     }
 
     /// The hash slots of a server that contain keys, in order.
-    func hotSlots(of number: Int) -> [Int] { hosts[number].server.keyCounts.keys.sorted() }
+    func occupiedSlots(of number: Int) -> [Int] { hosts[number].server.keyCounts.keys.sorted() }
 
     /// Moves the hash slots without keys immediately. Returns the others.
     private func moveEmpty(_ slots: [Int], from source: Int, to target: Int) -> [Int] {
-        let occupied = Set(hotSlots(of: source))
+        let occupied = Set(occupiedSlots(of: source))
         let empty = slots.filter { !occupied.contains($0) }
         if !empty.isEmpty { assign(empty, from: source, to: target) }
         return slots.filter { occupied.contains($0) }
@@ -93,7 +93,7 @@ extension ClusterGroup {
 
     /// Makes the spare server join, and moves the first part of every primary's hash slots to it. Returns `nil` if the
     /// server is already in the cluster or not running.
-    func joinSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
+    func addSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
         let former = primaries
         guard !isInCluster(spare), hosts[spare].isRunning, !former.isEmpty else { return nil }
         join(spare)
@@ -107,7 +107,7 @@ extension ClusterGroup {
 
     /// Divides the spare server's hash slots among the other primaries, then removes the server. Returns `nil` if it is
     /// not a primary of the cluster.
-    func leaveSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
+    func removeSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
         let others = primaries.filter { $0 != spare }
         guard isInCluster(spare), hosts[spare].isRunning, primaries.contains(spare), !others.isEmpty else { return nil }
         var occupied: [(slot: Int, shard: Int)] = []
@@ -121,7 +121,7 @@ extension ClusterGroup {
         }
         return SlotMove(occupied, on: self, pause: pause) { [weak self] in
             // All others must first hear who owns the server's hash slots.
-            self?.timeline.plan(in: .milliseconds(500)) { [weak self] in
+            self?.timeline.schedule(in: .milliseconds(500)) { [weak self] in
                 guard let self else { return }
                 leave(spare)
                 done()

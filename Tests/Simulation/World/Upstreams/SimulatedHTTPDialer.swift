@@ -6,16 +6,16 @@ struct SimulatedHTTPDialer: HTTPDialer, @unchecked Sendable {
     // Unchecked: a world runs on one thread.
     let timeline: WorldTimeline
     /// Returns the upstream with this name, and the path to it.
-    let find: (String) -> (host: UpstreamHost, path: Path)?
+    let resolve: (String) -> (host: UpstreamHost, path: Path)?
 
     func dial(
         host name: String, port: Int, timeout: TimeAmount, on eventLoop: any EventLoop,
         initialize: @escaping @Sendable (any Channel) -> EventLoopFuture<Void>
     ) -> EventLoopFuture<any Channel> {
-        guard let (host, path) = find(name) else {
-            return eventLoop.makeFailedFuture(Dialing.Refused(description: "cannot resolve \(name)"))
+        guard let (host, path) = resolve(name) else {
+            return eventLoop.makeFailedFuture(ConnectionAttempt.Refused(description: "cannot resolve \(name)"))
         }
-        return Dialing(timeline: timeline, path: path, eventLoop: eventLoop)
+        return ConnectionAttempt(timeline: timeline, path: path, eventLoop: eventLoop)
             .dial(timeout: timeout, accept: host.accept, initialize: initialize)
     }
 }

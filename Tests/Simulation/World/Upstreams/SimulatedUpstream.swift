@@ -10,11 +10,11 @@ struct SimulatedUpstream {
     }
 
     /// The probability that a call fails.
-    var failing = 0.01
+    var failureProbability = 0.01
     var isSlow = false
 
     func call(random: inout SeededRandom) -> Outcome {
-        let isOK = !random.happens(failing)
+        let isOK = !random.happens(failureProbability)
         let milliseconds = isSlow ? Int64.random(in: 150...400, using: &random) : Int64.random(in: 1...20, using: &random)
         let asksForPause = !isOK && random.happens(0.05)
         return Outcome(

@@ -30,7 +30,7 @@ struct UpstreamBehavior {
         /// Resets the HTTP/2 stream with this error within the response.
         case resetsInBody(StreamError)
         /// Sends `GOAWAY` over HTTP/2, and either answers this request or leaves it unprocessed.
-        case goesAway(disowns: Bool)
+        case goesAway(leavesUnprocessed: Bool)
     }
 
     enum StreamError: CaseIterable {
@@ -38,7 +38,7 @@ struct UpstreamBehavior {
     }
 
     /// The time after which an upstream closes connections and streams that it left open, in milliseconds.
-    static let longest: Int64 = 4000
+    static let closeDelay: Int64 = 4000
 
     var status: Int
     /// The value of `Retry-After`, in seconds.
@@ -58,7 +58,7 @@ struct UpstreamBehavior {
     var mishap: Mishap?
 
     /// Draws a plan for an outcome that the upstream's health has determined.
-    init(_ outcome: SimulatedUpstream.Outcome, mischief: Double, speaksHTTP2: Bool, random: inout SeededRandom) {
+    init(_ outcome: SimulatedUpstream.Outcome, mishapProbability: Double, speaksHTTP2: Bool, random: inout SeededRandom) {
         let failures = [500, 502, 503, 503, 504, 429]
         let successes = [200, 200, 200, 201, 206, 302, 404, 204]
         let statuses = outcome.isOK ? successes : failures
@@ -81,7 +81,7 @@ struct UpstreamBehavior {
             informational = (0..<count).map { _ in !speaksHTTP2 && random.happens(0.3) ? 100 : 103 }
         }
         hasTrailers = random.happens(0.1)
-        mishap = random.happens(mischief) ? Self.mishap(speaksHTTP2: speaksHTTP2, random: &random) : nil
+        mishap = random.happens(mishapProbability) ? Self.mishap(speaksHTTP2: speaksHTTP2, random: &random) : nil
     }
 
     private static func mishap(speaksHTTP2: Bool, random: inout SeededRandom) -> Mishap {
@@ -95,7 +95,7 @@ struct UpstreamBehavior {
         case 5: return .sendsTooLittle(closes: flag)
         case 6 where speaksHTTP2: return .resets(StreamError.allCases[Int.random(in: 0..<3, using: &random)])
         case 7 where speaksHTTP2: return .resetsInBody(StreamError.allCases[Int.random(in: 0..<3, using: &random)])
-        case 8 where speaksHTTP2: return .goesAway(disowns: flag)
+        case 8 where speaksHTTP2: return .goesAway(leavesUnprocessed: flag)
         case 6: return .closesInHead
         case 7: return .closesAfter
         case 8: return .answersTwice

@@ -57,7 +57,7 @@ final class UpstreamConnection {
     private func receive(_ bytes: ByteBuffer) {
         guard state != .closed else { return }
         reader.append(bytes.readableBytesView)
-        do throws(UpstreamRequestReader.Unreadable) {
+        do throws(UpstreamRequestReader.ParseError) {
             while state != .closed, mayRead(), let event = try reader.next() {
                 switch event {
                 case .head(let head): begin(head)
@@ -65,7 +65,8 @@ final class UpstreamConnection {
                 }
             }
         } catch {
-            host.find("call \(request?.arrival.head.number ?? 0) or the next one on its connection is malformed: \(error.reason)")
+            host.reportViolation(
+                "call \(request?.arrival.head.number ?? 0) or the next one on its connection is malformed: \(error.reason)")
             close()
         }
     }
@@ -74,16 +75,16 @@ final class UpstreamConnection {
     /// complete.
     private func mayRead() -> Bool {
         guard isRequestComplete, state != .reading, reader.hasBytes else { return true }
-        host.find("a request follows call \(request?.arrival.head.number ?? 0) before its answer is complete")
+        host.reportViolation("a request follows call \(request?.arrival.head.number ?? 0) before its answer is complete")
         close()
         return false
     }
 
     private func begin(_ head: UpstreamRequestHead) {
-        if hasExtraBytes { host.find("call \(head.number) is on a connection with bytes after its last answer") }
+        if hasExtraBytes { host.reportViolation("call \(head.number) is on a connection with bytes after its last answer") }
         requests += 1
         let arrival = host.begin(head, over: wire, isReused: requests > 1)
-        let behavior = host.drawManner()
+        let behavior = host.drawBehavior()
         request = (arrival, behavior)
         isRequestComplete = false
         switch behavior.mishap {
@@ -116,7 +117,7 @@ final class UpstreamConnection {
 
     private func goSilent() {
         state = .silent
-        host.timeline.plan(in: .milliseconds(UpstreamBehavior.longest)) { [weak self] in self?.close() }
+        host.timeline.schedule(in: .milliseconds(UpstreamBehavior.closeDelay)) { [weak self] in self?.close() }
     }
 
     private func run(_ steps: [Step]) {
@@ -130,7 +131,7 @@ final class UpstreamConnection {
             switch step {
             case .pause(0): break
             case .pause(let milliseconds):
-                return host.timeline.plan(in: .milliseconds(milliseconds)) { [self] in advance(remaining) }
+                return host.timeline.schedule(in: .milliseconds(milliseconds)) { [self] in advance(remaining) }
             case .send(let bytes): send(bytes)
             case .preliminary(let bytes):
                 request?.arrival.hasSent = true
@@ -158,7 +159,7 @@ final class UpstreamConnection {
         state = .reading
         guard random.happens(0.05) else { return }
         let answered = requests
-        host.timeline.plan(in: .milliseconds(Int64.random(in: 0...1500, using: &random))) { [weak self] in
+        host.timeline.schedule(in: .milliseconds(Int64.random(in: 0...1500, using: &random))) { [weak self] in
             guard let self, state == .reading, requests == answered, isRequestComplete else { return }
             close()
         }

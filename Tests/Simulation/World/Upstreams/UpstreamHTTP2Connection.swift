@@ -98,8 +98,8 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     }
 
     /// Runs `body` in the process after this many milliseconds, if the connection is still open.
-    private func plan(_ milliseconds: Int64, _ body: @escaping () -> Void) {
-        host.timeline.plan(in: .milliseconds(milliseconds)) { [self] in
+    private func schedule(_ milliseconds: Int64, _ body: @escaping () -> Void) {
+        host.timeline.schedule(in: .milliseconds(milliseconds)) { [self] in
             guard context != nil else { return }
             host.loop.enter(body)
         }
@@ -161,7 +161,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
 
     private func openWindows(by count: Int, _ stream: Stream?) {
         guard count > 0 else { return }
-        plan(windowDelay) { [self] in
+        schedule(windowDelay) { [self] in
             write(.windowUpdate(windowSizeIncrement: count), .rootStream)
             guard let stream, !stream.isRequestComplete, streams.contains(where: { $0 === stream }) else { return }
             write(.windowUpdate(windowSizeIncrement: count), stream.id)
@@ -177,15 +177,15 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
             method: pseudo(":method"), target: pseudo(":path"), fields: fields.filter { !$0.name.hasPrefix(":") })
         requests += 1
         let arrival = host.begin(head, over: wire, isReused: requests > 1)
-        let stream = Stream(id, arrival, host.drawManner())
+        let stream = Stream(id, arrival, host.drawBehavior())
         streams.append(stream)
         switch stream.behavior.mishap {
         case .closesUnread: return close()
         case .resets(.refused):
-            arrival.isDisowned = true
+            arrival.isUnprocessed = true
             return reset(stream, .refusedStream)
-        case .goesAway(disowns: true) where !isGoingAway:
-            arrival.isDisowned = true
+        case .goesAway(leavesUnprocessed: true) where !isGoingAway:
+            arrival.isUnprocessed = true
             stream.isOver = true
             return goAway(last: Int(id) > 1 ? HTTP2StreamID(Int(id) - 2) : .rootStream)
         case .answersEarly where !received.endStream: answer(stream)
@@ -210,7 +210,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     private func goAway(last: HTTP2StreamID) {
         isGoingAway = true
         write(.goAway(lastStreamID: last, errorCode: .noError, opaqueData: nil), .rootStream)
-        plan(UpstreamBehavior.longest) { [self] in close() }
+        schedule(UpstreamBehavior.closeDelay) { [self] in close() }
     }
 
     // MARK: Answers
@@ -221,7 +221,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         let behavior = stream.behavior
         switch behavior.mishap {
         case .closesUnanswered: advance(stream, [.pause(behavior.delay), .close])
-        case .isSilent: advance(stream, [.pause(UpstreamBehavior.longest), .reset(.cancel)])
+        case .isSilent: advance(stream, [.pause(UpstreamBehavior.closeDelay), .reset(.cancel)])
         case .resets(let error): advance(stream, [.pause(behavior.delay), .reset(HTTP2ErrorCode(error))])
         case .goesAway where !isGoingAway:
             // `GOAWAY` excludes either later streams, which may be in flight, or none.
@@ -236,7 +236,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         while !stream.isOver, context != nil, let step = remaining.popFirst() {
             switch step {
             case .pause(0): break
-            case .pause(let milliseconds): return plan(milliseconds) { [self] in advance(stream, remaining) }
+            case .pause(let milliseconds): return schedule(milliseconds) { [self] in advance(stream, remaining) }
             case .send(let payload):
                 stream.arrival.hasSent = true
                 write(payload, stream.id)
@@ -282,7 +282,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
             steps.append(.send(.data(.init(data: .byteBuffer(part), endStream: isEnd))))
             if !isLast { steps.append(.pause(behavior.pause)) }
         }
-        if isIncomplete(behavior) { return steps + [.pause(UpstreamBehavior.longest), .reset(.cancel)] }
+        if isIncomplete(behavior) { return steps + [.pause(UpstreamBehavior.closeDelay), .reset(.cancel)] }
         if behavior.hasTrailers { steps.append(.send(.headers(.init(headers: ["x-trailer": "yes"], endStream: true)))) }
         steps.append(.end)
         if case .answersEarly(closes: true) = behavior.mishap, !stream.isRequestComplete { steps.append(.reset(.noError)) }

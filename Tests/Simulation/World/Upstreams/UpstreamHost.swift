@@ -13,7 +13,7 @@ final class UpstreamHost {
     private let health: () -> SimulatedUpstream
     private var random: SeededRandom
     /// The probability that a response has a `Mishap`.
-    private let mischief: Double
+    private let mishapProbability: Double
     private(set) var isUp = true
     private var cuts: [(number: Int, cut: () -> Void)] = []
     private var lastConnection = 0
@@ -29,7 +29,7 @@ final class UpstreamHost {
         self.speaksHTTP2 = speaksHTTP2
         self.health = health
         self.random = random
-        mischief = [0.01, 0.08, 0.3][Int.random(in: 0..<3, using: &self.random)]
+        mishapProbability = [0.01, 0.08, 0.3][Int.random(in: 0..<3, using: &self.random)]
         ledger = UpstreamLedger(retries: 1, speaksHTTP2: speaksHTTP2)
         loop = SimulatedEventLoop(timeline: timeline)
     }
@@ -81,16 +81,16 @@ final class UpstreamHost {
 
     // MARK: Requests
 
-    func drawManner() -> UpstreamBehavior {
+    func drawBehavior() -> UpstreamBehavior {
         let outcome = health().call(random: &random)
-        return UpstreamBehavior(outcome, mischief: mischief, speaksHTTP2: speaksHTTP2, random: &random)
+        return UpstreamBehavior(outcome, mishapProbability: mishapProbability, speaksHTTP2: speaksHTTP2, random: &random)
     }
 
     /// Records a request whose head has arrived, and reports violations in it.
     func begin(_ head: UpstreamRequestHead, over wire: Wire, isReused: Bool) -> UpstreamLedger.Arrival {
-        if let violation = head.violation { find("\(head.method) of call \(head.number) \(violation)") }
+        if let violation = head.violation { reportViolation("\(head.method) of call \(head.number) \(violation)") }
         let arrival = UpstreamLedger.Arrival(head, wire: wire, isReused: isReused, at: timeline.now)
-        if let finding = ledger.begin(arrival, now: timeline.now) { find(finding) }
+        if let finding = ledger.begin(arrival, now: timeline.now) { reportViolation(finding) }
         return arrival
     }
 
@@ -99,16 +99,17 @@ final class UpstreamHost {
         arrival.isExecuted = true
         let call = "\(arrival.head.method) of call \(arrival.head.number)"
         if let stray = NumberedBody.firstStrayByte(in: body.readableBytesView, of: arrival.head.number) {
-            find("\(call) differs at byte \(stray) of its body: \(NumberedBody.excerpt(body.readableBytesView, at: stray))")
+            reportViolation(
+                "\(call) differs at byte \(stray) of its body: \(NumberedBody.excerpt(body.readableBytesView, at: stray))")
         } else if body.readableBytes != arrival.head.size {
-            find("\(call) has a body of \(body.readableBytes) bytes; its client sent \(arrival.head.size)")
+            reportViolation("\(call) has a body of \(body.readableBytes) bytes; its client sent \(arrival.head.size)")
         }
     }
 
     /// Counts a response that was sent in full.
     func finishAnswer() { ledger.answered += 1 }
 
-    func find(_ words: String) { onFinding("\(name): \(words)") }
+    func reportViolation(_ words: String) { onFinding("\(name): \(words)") }
 }
 
 /// The head of a request to an upstream.

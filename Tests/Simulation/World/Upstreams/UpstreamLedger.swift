@@ -13,7 +13,7 @@ struct UpstreamLedger {
         /// Whether the request was received in full or its response has begun.
         var isExecuted = false
         /// Whether the server reported that it did not process the request: `REFUSED_STREAM` or `GOAWAY`.
-        var isDisowned = false
+        var isUnprocessed = false
         /// Whether the server has sent anything in response.
         var hasSent = false
         /// The status of the response, once it has begun.
@@ -67,7 +67,7 @@ struct UpstreamLedger {
     private func resendViolation(_ arrival: Arrival, after earlier: [Arrival], _ last: Arrival) -> String? {
         let head = arrival.head
         if head.method != last.head.method || head.size != last.head.size { return "with another method or size" }
-        if last.isDisowned { return countViolation(of: earlier) }
+        if last.isUnprocessed { return countViolation(of: earlier) }
         guard head.isIdempotent else { return last.isExecuted ? "although it is not idempotent and was executed" : nil }
         // A sidecar ends HTTP/2 connections on its own, even with responses in flight.
         guard !speaksHTTP2 else { return countViolation(of: earlier) }
@@ -91,7 +91,7 @@ struct UpstreamLedger {
     /// a request or a connection was reused or cut. HTTP/2 always allows the resend.
     private func countViolation(of earlier: [Arrival]) -> String? {
         let head = earlier[0].head
-        let mayResend = speaksHTTP2 || earlier.contains { $0.isDisowned || $0.isReused || $0.wire.isCut }
+        let mayResend = speaksHTTP2 || earlier.contains { $0.isUnprocessed || $0.isReused || $0.wire.isCut }
         let maximum = (mayResend ? 2 : 1) + (head.isIdempotent && !head.hasBody ? retries : 0)
         return earlier.count < maximum ? nil : "too often: \(earlier.count + 1) times in total"
     }

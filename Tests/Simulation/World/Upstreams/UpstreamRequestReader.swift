@@ -2,7 +2,7 @@ import NIOCore
 
 /// An incremental, strict parser of HTTP/1.1 requests. It rejects ambiguous requests, which a proxy must never send.
 struct UpstreamRequestReader {
-    struct Unreadable: Error {
+    struct ParseError: Error {
         var reason: String
     }
 
@@ -38,7 +38,7 @@ struct UpstreamRequestReader {
     var hasBytes: Bool { start < bytes.count }
 
     /// Returns the next part of a request, or `nil` if more bytes are needed.
-    mutating func next() throws(Unreadable) -> Event? {
+    mutating func next() throws(ParseError) -> Event? {
         while true {
             switch stage {
             case .head: return try head()
@@ -49,7 +49,7 @@ struct UpstreamRequestReader {
             case .chunkSize:
                 guard let line = try line() else { return nil }
                 guard let size = Int(line, radix: 16), size >= 0 else {
-                    throw Unreadable(reason: "a chunk begins with \(line.debugDescription)")
+                    throw ParseError(reason: "a chunk begins with \(line.debugDescription)")
                 }
                 stage = size == 0 ? .trailers : .chunk(remaining: size)
             case .chunk(let remaining):
@@ -58,7 +58,7 @@ struct UpstreamRequestReader {
                 if rest > 0 { return nil }
             case .chunkEnd:
                 guard let line = try line() else { return nil }
-                guard line.isEmpty else { throw Unreadable(reason: "a chunk ends with \(line.debugDescription)") }
+                guard line.isEmpty else { throw ParseError(reason: "a chunk ends with \(line.debugDescription)") }
                 stage = .chunkSize
             case .trailers:
                 guard let line = try line() else { return nil }
@@ -78,9 +78,9 @@ struct UpstreamRequestReader {
         return count
     }
 
-    private mutating func line() throws(Unreadable) -> String? {
+    private mutating func line() throws(ParseError) -> String? {
         guard let end = bytes[start...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
-        guard end > start, bytes[end - 1] == UInt8(ascii: "\r") else { throw Unreadable(reason: "a line ends without CR") }
+        guard end > start, bytes[end - 1] == UInt8(ascii: "\r") else { throw ParseError(reason: "a line ends without CR") }
         defer { start = end + 1 }
         return String(decoding: bytes[start..<(end - 1)], as: UTF8.self)
     }
@@ -91,16 +91,16 @@ struct UpstreamRequestReader {
         return (start...(bytes.count - 4)).contains { bytes[$0] == 13 && bytes[$0..<($0 + 4)].elementsEqual(end) }
     }
 
-    private mutating func head() throws(Unreadable) -> Event? {
+    private mutating func head() throws(ParseError) -> Event? {
         guard hasCompleteHead, let first = try line() else { return nil }
         let words = first.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
         guard words.count == 3, words[1].hasPrefix("/"), words[2] == "HTTP/1.1" else {
-            throw Unreadable(reason: "no request line: \(first.debugDescription)")
+            throw ParseError(reason: "no request line: \(first.debugDescription)")
         }
         var fields: [(name: String, value: String)] = []
         while let line = try line(), !line.isEmpty {
             guard let colon = line.firstIndex(of: ":"), colon > line.startIndex, !line.hasPrefix(" ") else {
-                throw Unreadable(reason: "no field: \(line.debugDescription)")
+                throw ParseError(reason: "no field: \(line.debugDescription)")
             }
             fields.append((line[..<colon].lowercased(), String(line[line.index(after: colon)...].drop { $0 == " " })))
         }
@@ -109,17 +109,17 @@ struct UpstreamRequestReader {
         return .head(head)
     }
 
-    private func framing(of head: UpstreamRequestHead) throws(Unreadable) -> Stage {
-        guard head.values("host").count == 1 else { throw Unreadable(reason: "not exactly one Host field") }
+    private func framing(of head: UpstreamRequestHead) throws(ParseError) -> Stage {
+        guard head.values("host").count == 1 else { throw ParseError(reason: "not exactly one Host field") }
         let lengths = head.values("content-length")
         let codings = head.values("transfer-encoding")
         switch (lengths.count, codings.count) {
         case (0, 0): return .none
         case (0, 1) where codings[0] == "chunked": return .chunkSize
         case (1, 0):
-            guard let length = Int(lengths[0]), length >= 0 else { throw Unreadable(reason: "Content-Length is \(lengths[0])") }
+            guard let length = Int(lengths[0]), length >= 0 else { throw ParseError(reason: "Content-Length is \(lengths[0])") }
             return length == 0 ? .none : .counted(remaining: length)
-        default: throw Unreadable(reason: "Content-Length \(lengths) and Transfer-Encoding \(codings)")
+        default: throw ParseError(reason: "Content-Length \(lengths) and Transfer-Encoding \(codings)")
         }
     }
 }

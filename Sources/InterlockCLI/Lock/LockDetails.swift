@@ -1,0 +1,199 @@
+import ArgumentParser
+import InterlockClient
+import InterlockCommandLine
+import InterlockCore
+import SidecarListeners
+
+/// A lock without its token, which may be shown to anyone.
+struct LockDetails: Answer, Sendable {
+    let lock: LockInformation
+
+    init(_ lock: LockInformation) {
+        self.lock = lock
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var members = LockReply.members(lock)
+        let queue = members.removeValue(forKey: "queue")
+        // A sidecar with an unreported number of waiters keeps its null; other nulls are omitted.
+        try JSONValue.object(members).withoutNulls.adding("queue", queue).encode(to: encoder)
+    }
+
+    /// The remaining time of the lease, as text.
+    var timeLeft: String { lock.label == nil ? "" : Self.timeLeft(lock.ttlMilliseconds) }
+
+    private static func timeLeft(_ milliseconds: Int64) -> String {
+        milliseconds < 0 ? "no expiry" : ReadableText.span(milliseconds: milliseconds)
+    }
+
+    /// The number and kind of holders: `1`, `2 readers`, `2 of 3`.
+    var holdersText: String {
+        switch lock.mode {
+        case .permits(let slots): "\(lock.holders) of \(slots)"
+        case .shared: "\(lock.holders) \(lock.holders == 1 ? "reader" : "readers")"
+        case .exclusive, nil: "\(lock.holders)"
+        }
+    }
+
+    var table: String {
+        let overview = Table([
+            "lock": lock.name,
+            "label": lock.label ?? "not held",
+            "time left": timeLeft,
+            "holders": holdersText,
+            "fence": fence,
+            "waiting": "\(lock.waiters)",
+        ]).text
+        return ([overview] + [leaseTable, queueTable].compactMap(\.self)).joined(separator: "\n\n")
+    }
+
+    /// The fence of the last grant, as text; empty if Redis no longer stores one.
+    var fence: String { lock.fence.map { "\($0)" } ?? "" }
+
+    private var leaseTable: String? {
+        guard lock.mode != .exclusive, !lock.leases.isEmpty else { return nil }
+        var table = Table(["LABEL", "FENCE", "TIME LEFT"])
+        for lease in lock.leases {
+            table.add([lease.label, lease.fence.map { "\($0)" } ?? "", Self.timeLeft(lease.ttlMilliseconds)])
+        }
+        return table.text
+    }
+
+    private var queueTable: String? {
+        guard !lock.queue.isEmpty else { return nil }
+        var table = Table(["TURN", "SIDECAR", "WAITING"])
+        for (turn, entry) in lock.queue.enumerated() {
+            table.add(["\(turn + 1)", entry.id, entry.waiters.map { "\($0)" } ?? "unknown"])
+        }
+        return table.text
+    }
+}
+
+/// The last grants through a sidecar.
+struct GrantListing: Answer {
+    var grants: [GrantDetails]
+
+    var table: String {
+        var table = Table(["LOCK", "LABEL", "MODE", "FENCE", "GRANTED", "WAITED", "ENDED"])
+        for details in grants {
+            let (grant, mode) = (details.grant, details.grant.mode)
+            table.add([
+                grant.name, grant.label, mode.permits.map { "\(mode.word) \($0)" } ?? mode.word, "\(grant.fence)",
+                ReadableText.moment(epochMilliseconds: grant.grantedMilliseconds),
+                ReadableText.span(milliseconds: grant.waited.wholeMilliseconds), details.ending,
+            ])
+        }
+        return table.text
+    }
+}
+
+/// One of the last grants through a sidecar.
+struct GrantDetails: Encodable, Sendable {
+    let grant: SidecarGrant
+
+    init(_ grant: SidecarGrant) {
+        self.grant = grant
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        try JSONValue.object([
+            "name": .text(grant.name), "label": .text(grant.label), "mode": .text(grant.mode.word),
+            "permits": JSONValue(grant.mode.permits), "fence": .integer(grant.fence),
+            "granted_ms": .integer(grant.grantedMilliseconds), "waited_ms": .integer(grant.waited.wholeMilliseconds),
+            "ended_ms": JSONValue(grant.endedMilliseconds), "end": JSONValue(grant.end),
+        ]).withoutNulls.encode(to: encoder)
+    }
+
+    /// The end of the lease and the time it was held: `released after 2.0s`.
+    var ending: String {
+        guard let end = grant.end, let ended = grant.endedMilliseconds else { return "held" }
+        return "\(end) after \(ReadableText.span(milliseconds: max(0, ended - grant.grantedMilliseconds)))"
+    }
+}
+
+/// A lease that was granted.
+struct LockGrant: Answer {
+    /// The parts of a grant that scripts can print by themselves.
+    enum Part: String, CaseIterable, ExpressibleByArgument {
+        case token, fence
+    }
+
+    /// The JSON member `acquired`, which is `false` in a refusal.
+    private let isAcquired = true
+    var name: String
+    var token: String
+    var fence: Int64
+    var validMilliseconds: Int64
+
+    private enum CodingKeys: String, CodingKey {
+        case name, token, fence
+        case isAcquired = "acquired"
+        case validMilliseconds = "valid_ms"
+    }
+
+    subscript(part: Part) -> String {
+        switch part {
+        case .token: token
+        case .fence: "\(fence)"
+        }
+    }
+
+    init(_ lease: Lease) {
+        name = lease.name
+        token = lease.token
+        fence = lease.fence
+        validMilliseconds = lease.validity.wholeMilliseconds
+    }
+
+    var table: String {
+        Table([
+            "token": token,
+            "fence": "\(fence)",
+            "valid": ReadableText.span(milliseconds: validMilliseconds),
+        ]).text
+    }
+}
+
+/// The reason why a lock was not acquired, as JSON for programs.
+struct LockRefusal: Encodable {
+    private let isAcquired = false
+    var name: String
+    /// The code to switch on.
+    var code: String
+    /// The explanation for people.
+    var detail: String
+
+    private enum CodingKeys: String, CodingKey {
+        case name, code, detail
+        case isAcquired = "acquired"
+    }
+
+    init(name: String, _ failure: Failure) {
+        self.name = name
+        code =
+            switch failure.status {
+            case .no: "held"
+            case .usage: "usage"
+            case .invalid: "invalid"
+            case .denied: "denied"
+            // The remaining statuses occur only in `run`.
+            case .unavailable, .notSidecar, .versionMismatch, .leaseLost, .notAcquired, .notExecutable, .notFound: "unavailable"
+            }
+        detail = failure.description
+    }
+}
+
+/// A lease that was extended.
+struct LockRenewal: Answer {
+    var name: String
+    var validMilliseconds: Int64
+
+    private enum CodingKeys: String, CodingKey {
+        case name
+        case validMilliseconds = "valid_ms"
+    }
+
+    var table: String {
+        Table(["valid": ReadableText.span(milliseconds: validMilliseconds)]).text
+    }
+}

@@ -1,0 +1,128 @@
+package import InterlockJudge
+package import InterlockProcesses
+
+/// A concrete fault: its kind, target and severity.
+///
+/// To add a kind, name it in `FaultKind` with its target, effects and requirements, add its actions here, draw their
+/// severity in `FaultGenerator`, and cause and repair them in `FaultInjector`. `SpawnedFleet` starts the servers
+/// that the kind requires.
+package enum FaultAction: Hashable, Sendable, Codable {
+    /// A sidecar is killed (SIGKILL) and restarted at the same address.
+    case kill(sidecar: Int)
+    /// A sidecar is stopped (SIGSTOP) and continued (SIGCONT).
+    case pause(sidecar: Int)
+    /// Redis exits and is restarted with its append-only file, which holds every acknowledged write.
+    case redisRestart(RedisExit)
+    /// Redis is stopped (SIGSTOP) and continued (SIGCONT).
+    case redisPause
+    /// Redis loses all its data.
+    case redisWipe(RedisWipe)
+    /// Sentinels promote a replica, or a cluster promotes one of the primary with this index. The former primary comes
+    /// back as a primary until it is made a replica.
+    case failover(PrimaryLoss, serverIndex: Int)
+    /// Another primary takes over `slots` hash slots, those with load first.
+    case reshard(slots: Int, serverIndex: Int)
+    /// A server joins a cluster and takes over `slots` hash slots. The repair makes it leave again.
+    case nodeJoin(slots: Int)
+    /// The primary with this index hands its hash slots over and leaves. The repair makes it join again.
+    case nodeLeave(serverIndex: Int)
+    /// No byte passes between the sidecar and Redis in either direction. Existing connections stay open; new ones are
+    /// refused, or hang.
+    case partition(sidecar: Int, refusesConnections: Bool)
+    /// Every byte is delayed by `fixed` plus up to `jitter` ms, in either direction and in order.
+    case delay(sidecar: Int, fixed: Int64, jitter: Int64)
+    /// Bytes pass in either direction in portions of `bytes`, one portion per interval, in ms.
+    case trickle(sidecar: Int, bytes: Int, every: Int64)
+    /// All connections are broken once per interval, in ms.
+    case reset(sidecar: Int, ConnectionBreak, every: Int64)
+    /// Redis' wall clock jumps. The repair of a jump back is a jump forward by the same amount, so that no lease, count
+    /// or open breaker outlasts the fault by the size of the jump. A jump forward stays. The clock therefore never
+    /// falls behind its former course, and expired data stays expired.
+    case clock(bySeconds: Int)
+    /// Up to `clients` busy clients vanish without releasing their leases or reporting their calls.
+    case vanish(clients: Int)
+
+    /// The way in which Redis exits.
+    package enum RedisExit: String, Hashable, Sendable, Codable, CaseIterable {
+        case terminated, killed
+    }
+
+    /// The way in which Redis loses its data.
+    package enum RedisWipe: String, Hashable, Sendable, Codable, CaseIterable {
+        /// Redis is killed, and restarted without its files.
+        case killed
+        /// `FLUSHALL`, which keeps all connections.
+        case flushed
+    }
+
+    package var kind: FaultKind {
+        switch self {
+        case .kill: .kill
+        case .pause: .pause
+        case .redisRestart: .redisRestart
+        case .redisPause: .redisPause
+        case .redisWipe: .redisWipe
+        case .failover: .failover
+        case .reshard: .reshard
+        case .nodeJoin: .nodeJoin
+        case .nodeLeave: .nodeLeave
+        case .partition: .partition
+        case .delay, .trickle: .latency
+        case .reset: .reset
+        case .clock: .clock
+        case .vanish: .vanish
+        }
+    }
+
+    /// The target of the action. Actions on the same target never overlap.
+    package var target: FaultTarget {
+        switch self {
+        case .kill(let sidecar), .pause(let sidecar), .partition(let sidecar, _), .delay(let sidecar, _, _),
+            .trickle(let sidecar, _, _), .reset(let sidecar, _, _):
+            .sidecar(sidecar)
+        case .redisRestart, .redisPause, .redisWipe, .failover, .reshard, .nodeJoin, .nodeLeave, .clock: .redis
+        case .vanish: .clients
+        }
+    }
+
+    /// The sidecar that the action affects; `nil` if it affects Redis or the clients.
+    package var sidecar: Int? {
+        guard case .sidecar(let number) = target else { return nil }
+        return number
+    }
+}
+
+/// The target of a fault.
+package enum FaultTarget: Hashable, Sendable, Codable {
+    case redis
+    /// A sidecar, or its connection to Redis.
+    case sidecar(Int)
+    case clients
+}
+
+extension FaultAction: CustomStringConvertible {
+    /// The action in the form `kill of sidecar 2`.
+    package var description: String {
+        switch self {
+        case .kill(let sidecar): "kill of sidecar \(sidecar)"
+        case .pause(let sidecar): "pause of sidecar \(sidecar)"
+        case .redisRestart(let ending): "restart of Redis, \(ending.rawValue)"
+        case .redisPause: "pause of Redis"
+        case .redisWipe(let wipe): "wipe of Redis, \(wipe.rawValue)"
+        case .failover(let loss, _): "failover of Redis, its primary \(loss.rawValue)"
+        case .reshard(let slots, _): "reshard of \(slots) slots in use"
+        case .nodeJoin(let slots): "node-join of a server that takes \(slots) slots"
+        case .nodeLeave: "node-leave of a primary"
+        case .partition(let sidecar, let refuses):
+            "partition of sidecar \(sidecar) from Redis, new connections \(refuses ? "refused" : "hang")"
+        case .delay(let sidecar, let fixed, let jitter):
+            "latency of sidecar \(sidecar) to Redis, \(fixed) ms and up to \(jitter) ms more"
+        case .trickle(let sidecar, let bytes, let pause):
+            "latency of sidecar \(sidecar) to Redis, \(bytes) bytes every \(pause) ms"
+        case .reset(let sidecar, let manner, let pause):
+            "reset of sidecar \(sidecar)'s connections to Redis, \(manner) every \(pause) ms"
+        case .clock(let seconds): "clock of Redis, \(seconds < 0 ? "" : "+")\(seconds) s"
+        case .vanish(let clients): "vanish of \(clients) clients"
+        }
+    }
+}

@@ -1,0 +1,11 @@
+internal import NIOCore
+
+/// The server that a connection has reached or tried to reach.
+struct DialedServer {
+    /// The address without credentials, for messages.
+    var name: String
+    /// The run ID of the server process, or `nil` if the server does not report it. It changes with a restart and with
+    /// a different server.
+    var runID: String?
+    var dialedAt: NIODeadline
+}

@@ -1,0 +1,136 @@
+internal import Interlock
+internal import InterlockCore
+internal import NIOConcurrencyHelpers
+internal import NIOHTTP1
+
+/// A minimal lock service: `GET` acquires a lock, `DELETE` releases one that the same API key acquired. Clients send no
+/// body, and keep no token.
+struct MinimalLockRoutes {
+    let coordinator: Coordinator
+    private let leases = RememberedLeases()
+
+    /// The default duration of a lease, in seconds.
+    private static let defaultSeconds: Int64 = 30
+
+    init(coordinator: Coordinator) {
+        self.coordinator = coordinator
+    }
+
+    var routes: [HTTPRoute] {
+        [
+            HTTPRoute(.GET, "/lock", for: .keyHolder, answersHead: false, reply: take),
+            HTTPRoute(.DELETE, "/lock", for: .keyHolder, answer: free),
+        ]
+    }
+
+    /// Acquires a lock with a token that the coordinator chooses, so that another request with the same key finds the
+    /// lock held.
+    private func take(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        let query = try call.query("hash", "ttl")
+        let name = try Self.name(query)
+        let seconds = try query.integer("ttl", in: 1...(RequestLimits.maximumMilliseconds / 1000)) ?? Self.defaultSeconds
+        let request = LockRequest(name: name, ttl: seconds * 1000, label: call.caller.name)
+        let delivery = LeaseDelivery(coordinator: coordinator)
+        let caller = call.caller.name
+        guard leases.reserve(for: caller) else {
+            throw HTTPProblem(
+                .unavailable,
+                "this sidecar already has \(RememberedLeases.capacity) leases of /lock; free some, or use /v1/locks")
+        }
+        delivery.acquire(request, reply, for: call.span, ended: { [leases] in leases.cancel(for: caller) }) { [leases] lease in
+            leases.remember(
+                lease.name, token: lease.token, fence: lease.fence, takenBy: caller, milliseconds: request.ttl)
+            var answer = HTTPAnswer.object(lease.members)
+            answer.ifUndelivered = {
+                leases.forget(lease.name, takenBy: caller, token: lease.token)
+                delivery.releaseUndelivered([lease], of: nil)
+            }
+            return reply(answer)
+        }
+    }
+
+    private func free(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let query = try call.query("hash", "fence")
+        let name = try Self.name(query)
+        let fence = try query.integer("fence", in: RequestLimits.fences)
+        // The key may have acquired the lock again: the fence of an earlier lease must not release a later one.
+        guard let (token, last) = leases.lease(of: name.text, takenBy: call.caller.name), fence ?? last == last else {
+            throw HTTPProblem.lost(name)
+        }
+        let wasHeld = try await coordinator.releaseLock(name, token: token, fence: fence)
+        leases.forget(name.text, takenBy: call.caller.name, token: token)
+        guard wasHeld else { throw HTTPProblem.lost(name) }
+        return .noContent
+    }
+
+    private static func name(_ query: HTTPQuery) throws -> ResourceName {
+        guard let text = query.text("hash") else { throw HTTPProblem(.invalid, "hash is missing; expected the lock's name") }
+        return try ResourceName(text, parameter: "hash")
+    }
+}
+
+/// The tokens of leases that were acquired with `GET /lock`, by API key. Their number is limited for each key. Lapsed
+/// leases are dropped when the limit is reached.
+final class RememberedLeases: Sendable {
+    static let capacity = 10_000
+
+    /// The minimum interval between two sweeps of lapsed leases.
+    private static let sweepInterval = Duration.milliseconds(100)
+
+    private struct Entry {
+        let token: String
+        let fence: Int64
+        let deadline: ContinuousClock.Instant
+    }
+
+    /// The leases of one caller.
+    private struct CallerLeases {
+        var entries: [ExactText: Entry] = [:]
+        /// The number of leases that are being acquired.
+        var reserved = 0
+        var nextSweep: ContinuousClock.Instant?
+
+        mutating func reserve() -> Bool {
+            if entries.count + reserved >= RememberedLeases.capacity {
+                let now = ContinuousClock.now
+                guard nextSweep.map({ $0 <= now }) ?? true else { return false }
+                nextSweep = now + sweepInterval
+                entries = entries.filter { $0.value.deadline > now }
+            }
+            guard entries.count + reserved < RememberedLeases.capacity else { return false }
+            reserved += 1
+            return true
+        }
+    }
+
+    /// The leases, by the name of the caller's key.
+    private let leasesByCaller = NIOLockedValueBox<[String: CallerLeases]>([:])
+
+    /// Reserves capacity for a lease that is being acquired, until `cancel`.
+    /// - Returns: `false` if the limit is reached.
+    func reserve(for caller: String) -> Bool {
+        leasesByCaller.withLockedValue { $0[caller, default: CallerLeases()].reserve() }
+    }
+
+    /// Ends a reservation: the lease is remembered, or was not granted.
+    func cancel(for caller: String) {
+        leasesByCaller.withLockedValue { $0[caller]?.reserved -= 1 }
+    }
+
+    func remember(_ lock: String, token: String, fence: Int64, takenBy caller: String, milliseconds: Int64) {
+        let entry = Entry(token: token, fence: fence, deadline: .now + .milliseconds(milliseconds))
+        leasesByCaller.withLockedValue { $0[caller, default: CallerLeases()].entries[ExactText(lock)] = entry }
+    }
+
+    func lease(of lock: String, takenBy caller: String) -> (token: String, fence: Int64)? {
+        leasesByCaller.withLockedValue { $0[caller]?.entries[ExactText(lock)].map { ($0.token, $0.fence) } }
+    }
+
+    /// Forgets a lease, unless the lock has since been acquired again.
+    func forget(_ lock: String, takenBy caller: String, token: String) {
+        leasesByCaller.withLockedValue { leasesByCaller in
+            guard leasesByCaller[caller]?.entries[ExactText(lock)]?.token == token else { return }
+            leasesByCaller[caller]?.entries[ExactText(lock)] = nil
+        }
+    }
+}
