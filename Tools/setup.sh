@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Installs the system packages that Interlock needs. `make setup` and `make bench` call it.
+# Installs the system packages that Interlock needs. `make deps`, `make setup` and other targets call it.
 #
-#   Tools/setup.sh build     check the version of Swift; install packages for the build and the tests
+#   Tools/setup.sh build     check the version of Swift; install what building and running need
+#   Tools/setup.sh test      install what only tests and the simulation need
+#   Tools/setup.sh venv      install Python's venv, which makes .venv
 #   Tools/setup.sh bench     install wrk and h2load for the benchmarks
 #   Tools/setup.sh etcd      install etcd and its Go client for the benchmarks; fails if the system has no package for it
 #   Tools/setup.sh traces    install protoc, which reads the declarations of trace messages
@@ -92,16 +94,21 @@ build)
     need libhiredis-dev has_hiredis
     need libmd-dev test -e /usr/include/sha2.h
     need libyaml-dev test -e /usr/include/yaml.h
-    need liblua5.1-0-dev test -e /usr/include/lua5.1/lua.h
-    need lua-cjson-dev compgen -G '/usr/lib/*/liblua5.1-cjson.so'
     need redis-server has redis-server
     need redis-tools has_redis_tools
     need util-linux has setpriv
     need curl has curl
+    need python3 has python3
+    ;;
+test)
+    need liblua5.1-0-dev test -e /usr/include/lua5.1/lua.h
+    need lua-cjson-dev compgen -G '/usr/lib/*/liblua5.1-cjson.so'
     need faketime has faketime
     need nginx has_nginx
     need haproxy has_haproxy
     need prometheus has_prometheus
+    ;;
+venv)
     need python3-venv python3 -c 'import ensurepip, venv'
     ;;
 bench)

@@ -398,9 +398,9 @@ def main() -> int:
     parser.add_argument("--binary", type=pathlib.Path, default=BINARY, help="the built interlock")
     options = parser.parse_args()
     if not options.binary.exists():
-        sys.exit("demo: build first: make build")
+        sys.exit("demo: build first: make build-sidecar")
     if missing := [tool for tool in ("redis-server", "redis-cli", "curl") if not shutil.which(tool)]:
-        sys.exit(f"demo: {', '.join(missing)} not found; `make setup` installs what is missing")
+        sys.exit(f"demo: {', '.join(missing)} not found; `make deps` installs what is missing")
     for number in ENDING:
         signal.signal(number, interrupted)
     try:

@@ -59,7 +59,7 @@ def main() -> int:
     parser.add_argument("--binary", type=pathlib.Path, default=BINARY, help="another build of interlock")
     options = parser.parse_args()
     if missing := [program for program in ("redis-server", options.binary) if not shutil.which(program)]:
-        print(f"failover: {missing[0]} is missing; `make setup build` provides it", file=sys.stderr)
+        print(f"failover: {missing[0]} is missing; `make build-sidecar` provides it", file=sys.stderr)
         return 69
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

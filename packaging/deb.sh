@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a Debian package from the binaries of `make build-bench`, checks it, and prints its path.
+# Builds a Debian package from the binaries of `make build`, checks it, and prints its path.
 #
 # Variables: STATIC_BINARY, as in packaging/install.sh; DEBFULLNAME and DEBEMAIL, the maintainer of the package, by
 # default the author of the last commit.
@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 : "${STATIC_BINARY:=.build/release/interlock}"
-[[ -x $STATIC_BINARY ]] || { echo "deb: $STATIC_BINARY does not exist; run \`make build-bench\` first" >&2; exit 1; }
+[[ -x $STATIC_BINARY ]] || { echo "deb: $STATIC_BINARY does not exist; run \`make build\` first" >&2; exit 1; }
 for tool in dpkg-deb dpkg-shlibdeps; do
     command -v "$tool" >/dev/null || { echo "deb: $tool not found; install dpkg-dev" >&2; exit 1; }
 done

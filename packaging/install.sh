@@ -46,10 +46,10 @@ third_party() {
 install_all() {
     local example generated path shell
     for path in "$STATIC_BINARY" "$STATIC_BINARY-bench" "$CHECKOUTS"; do
-        [[ -e $path ]] || { echo "install: $path does not exist; run \`make build-bench\` first" >&2; exit 1; }
+        [[ -e $path ]] || { echo "install: $path does not exist; run \`make build\` first" >&2; exit 1; }
     done
     [[ $(ldd "$STATIC_BINARY") != *libswift* ]] ||
-        { echo "install: $STATIC_BINARY needs the Swift toolchain's libraries; run \`make build-bench\`" >&2; exit 1; }
+        { echo "install: $STATIC_BINARY needs the Swift toolchain's libraries; run \`make build\`" >&2; exit 1; }
     generated=$(mktemp -d)
     trap 'rm -rf "$generated"' RETURN
     python3 packaging/manual.py "$generated/man" "$STATIC_BINARY" "$STATIC_BINARY-bench"

@@ -134,7 +134,7 @@ class Point(NamedTuple):
 def missing() -> str | None:
     """Returns what must be built or installed to measure growth, or None."""
     if not BENCH.exists():
-        return f"{BENCH.name} is not built: make build-bench"
+        return f"{BENCH.name} is not built: make build"
     return load.missing_library("matplotlib")
 
 

@@ -21,7 +21,7 @@ struct StartBench: ParsableCommand {
         let reason = String(cString: strerror(errno))
         throw Failure(
             "cannot start \(Self.program), which `interlock bench` needs next to this program or in PATH: \(reason); to build "
-                + "it in a clone of the repository, run `make build-bench`",
+                + "it in a clone of the repository, run `make build`",
             .usage)
     }
 }

@@ -48,7 +48,7 @@ struct BenchTests {
             arguments: ["-c", "/bin/cp \"$0\" \"$1\" && exec \"$1\" bench lock", try InterlockProcess.program(), copy],
             environment: .inherit.updating(["PATH": folder.path]), input: .none, output: .discarded, error: .string(limit: 4096))
         #expect(outcome.terminationStatus == .exited(64))
-        #expect(outcome.standardError.contains("run `make build-bench`"))
+        #expect(outcome.standardError.contains("run `make build`"))
     }
 
     @Test(
