@@ -22,7 +22,7 @@ KEY = "key:__rand_int__"
 COMMANDS_BOUND = 50
 EXPLANATION = f"""\
 redis-benchmark, 50 connections, pipelines of 16: `LIMIT.TAKE` at one sidecar, `INCRBY` at Redis. *{SUBJECTS:,} keys*:
-a limit per subject (usually a tenant). *Refused*: a used-up limit, whose refusal the sidecar remembers."""
+a limit per [subject](../start/concepts.md#limits). *Refused*: a used-up limit, whose refusal the sidecar remembers."""
 
 
 #: Uses up the limit whose refusals are measured.
