@@ -282,7 +282,7 @@ def trigger_alerts(servers: Servers, prometheus: Prometheus, findings: Findings,
     call(servers, "DELETE", "/v1/locks/lost", fields={"Lease-Token": lease["token"]})
     wait_for(servers, prometheus, "InterlockLeasesLost", findings, states)
     servers.set_state("redis", "away")
-    wait_for(servers, prometheus, "InterlockRedisAway", findings, states)
+    wait_for(servers, prometheus, "InterlockRedisDown", findings, states)
 
 
 def wait_for(servers: Servers, prometheus: Prometheus, alert: str, findings: Findings, states: tuple[str, ...]) -> None:

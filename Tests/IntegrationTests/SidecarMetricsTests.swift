@@ -65,7 +65,7 @@ struct SidecarMetricsTests {
             try await sidecar.send(["AUTH", "wrong"], ["AUTH", "default", "wrong"], key: key)
             _ = try await sidecar.get("/v1/services", key: "wrong")
             let text = try await sidecar.get("/metrics", key: key)
-            for line in [#"interlock_refused_logins_total{door="resp"} 2"#, #"interlock_refused_logins_total{door="http"} 1"#] {
+            for line in [#"interlock_login_failures_total{door="resp"} 2"#, #"interlock_login_failures_total{door="http"} 1"#] {
                 #expect(text.contains(line + "\n"), "\(line)")
             }
         }

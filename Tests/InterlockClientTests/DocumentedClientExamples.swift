@@ -28,7 +28,7 @@ struct DocumentedClientExamples {
                 }
             }
         } catch let error as InterlockError where error.code == .waitTimedOut {
-            print("another has it")
+            print("another client holds the lock")
         }
         // end
         return true
@@ -92,7 +92,7 @@ struct DocumentedClientExamples {
     func judged(_ client: SidecarClient) async throws -> String {
         do {
             let lease = try await client.locks.acquire("orders", ttl: .seconds(30), owner: "web-1/job-7")
-            return lease == nil ? "another has it" : "held"
+            return lease == nil ? "another client holds the lock" : "held"
         } catch let error as InterlockError {
             if error.isConnectionFailure { return "no sidecar: nothing was begun" }
             if error.isOutcomeUnknown { return "it may be held: ask again with the same owner" }

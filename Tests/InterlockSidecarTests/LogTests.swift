@@ -31,12 +31,12 @@ struct LogTests {
     @Test("The documentation lists exactly the events that are logged, with level and message")
     func listedEvents() throws {
         func rows(of events: [some LoggedEvent]) -> [String] {
-            events.map { "| `\($0.rawValue)` | \($0.line.level) | \($0.line.message) |" }
+            events.map { "|`\($0.rawValue)` |\($0.line.level) |\($0.line.message) |" }
         }
         let logged =
             rows(of: Array(RedisLogEvent.allCases)) + rows(of: Array(CoordinatorLogEvent.allCases))
             + rows(of: Array(SidecarLogEvent.allCases))
-        let listed = try Self.page.split(separator: "\n").filter { $0.hasPrefix("| `") && $0.contains(".") }
+        let listed = try Self.page.split(separator: "\n").filter { $0.hasPrefix("|`") && $0.contains(".") }
         for row in logged { #expect(listed.contains { $0.hasPrefix(row) }, "\(row)") }
         for row in listed { #expect(logged.contains { row.hasPrefix($0) }, "\(row)") }
         #expect(Set(logged).count == logged.count)
@@ -50,7 +50,7 @@ struct LogTests {
             line(
                 SidecarLogEvent.started,
                 redis.merging([
-                    "version": "0.2.0", "id": "9f2c41d07ab3", "config": "/etc/interlock/interlock.yaml", "prefix": "interlock:",
+                    "version": "0.3.0", "id": "9f2c41d07ab3", "config": "/etc/interlock/interlock.yaml", "prefix": "interlock:",
                     "resp": "127.0.0.1:7379", "http": "127.0.0.1:7380",
                 ]) { $1 }, at: 0, 42),
             line(SidecarLogEvent.listenerOpened, ["door": "resp", "address": "127.0.0.1:7379"], at: 0, 61),

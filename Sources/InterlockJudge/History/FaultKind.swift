@@ -2,7 +2,18 @@
 /// changes what a seed draws.
 ///
 /// The properties that every part needs to know are below, in exhaustive switches. The code that causes each fault is
-/// in the harness and the simulation; docs/architecture.md lists the places to extend.
+/// in the harness and the simulation.
+///
+/// To add a fault, extend these places:
+/// - here: a case at the end, `target`, `requirement` and `effects`. Without a `requirement`, a fault is simulated only
+///   and never drawn.
+/// - the simulation: `weight` in `Profile`; `length` and `inject` in `Faults`.
+/// - processes: `FaultGenerator`; `inject` and `repair` in `FaultInjector`.
+/// - docs/internals/bench.md: its row.
+///
+/// The compiler does not find these: a case of `FaultAction`, without which a required kind ends the run; two faults on
+/// one proxy, which `repair` frees as a whole; what a new requirement starts (`FleetSettings` in `SpawnedFleet`); and
+/// the checker that asks `FaultLog` for a new effect.
 package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     /// A sidecar is killed (SIGKILL) and restarted.
     case kill

@@ -17,7 +17,7 @@ extension RunReport {
     }
 }
 
-// The JSON keys include the units. docs/internals/bench.md describes them.
+// The JSON keys include the units: `_s` counts from the start of the run, `_ms` from the epoch.
 
 extension RunReport {
     enum CodingKeys: String, CodingKey {

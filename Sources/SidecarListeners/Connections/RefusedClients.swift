@@ -8,7 +8,7 @@ internal import SidecarTelemetry
 final class RefusedClients: Sendable {
     /// A reason for refusing clients; the raw value is the metric's name.
     enum Reason: String {
-        case unknownKey = "interlock_refused_logins_total"
+        case unknownKey = "interlock_login_failures_total"
         case failedHandshake = "interlock_tls_handshake_failures_total"
     }
 

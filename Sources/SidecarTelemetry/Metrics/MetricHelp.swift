@@ -12,6 +12,7 @@ enum MetricHelp {
         "interlock_leases_tracked": "interlock_leases_looked_after",
         "interlock_limit_subject_overflows_total":
             "interlock_limit_crowded_total",
+        "interlock_login_failures_total": "interlock_refused_logins_total",
         "interlock_permits_active": "interlock_permits_under_way",
         "interlock_service_slots_in_use": "interlock_service_places_in_use",
     ]
@@ -56,6 +57,7 @@ enum MetricHelp {
         "interlock_locks_held": "Leases granted by this sidecar that are still held.",
         "interlock_locks_waiting": "Callers waiting for a lock in this sidecar.",
         "interlock_log_lines_dropped_total": "Log lines dropped because standard error was blocked.",
+        "interlock_login_failures_total": "Failed logins.",
         "interlock_metrics_dropped_total": "Metrics dropped because there are too many, or because another type has the name.",
         "interlock_outcomes_total": "Outcomes of permitted calls, as classified by the breaker.",
         "interlock_permit_decisions_total": "Permit requests, by decision.",
@@ -80,7 +82,6 @@ enum MetricHelp {
         "interlock_redis_slots_covered": "Hash slots of the Redis Cluster that a primary serves, out of 16384.",
         "interlock_redis_switches_total":
             "Switches to a new primary named by Sentinels, or to a new owner of a cluster's hash slots.",
-        "interlock_refused_logins_total": "Failed logins.",
         "interlock_resp_command_seconds": "Time from the arrival of a RESP command to its reply, including waits.",
         "interlock_resp_commands_total": "Commands received by the RESP API.",
         "interlock_resp_errors_total": "Errors returned by the RESP API, by their first word.",
