@@ -61,17 +61,19 @@ package final class QuotaSession {
         if sweptAt.advanced(byMilliseconds: Self.idleLifetimeMilliseconds / 10) <= now {
             sweptAt = now
             let oldest = now.advanced(byMilliseconds: -Self.idleLifetimeMilliseconds)
-            for (name, bucket) in buckets where !bucket.isScheduled && bucket.reportedAt ?? now <= oldest { drop(name, now: now) }
+            for (bucketID, bucket) in buckets where !bucket.isScheduled && bucket.reportedAt ?? now <= oldest {
+                drop(bucketID, now: now)
+            }
         }
         var unlimited: [QuotaAction.Assignment] = []
         for usage in usages {
-            let name = usage.bucket.sorted { $0.key < $1.key }
-            guard coordinator.domains.match(unordered: name, in: domain) != nil else {
-                unlimited.append((name, .allow))
-                drop(name, now: now)
+            let bucketID = usage.bucket.sorted { $0.key < $1.key }
+            guard coordinator.domains.match(unordered: bucketID, in: domain) != nil else {
+                unlimited.append((bucketID, .allow))
+                drop(bucketID, now: now)
                 continue
             }
-            guard var bucket = buckets[name] ?? newBucket(name, now: now) else {
+            guard var bucket = buckets[bucketID] ?? newBucket(bucketID, now: now) else {
                 coordinator.unassigned.increment()
                 continue
             }
@@ -79,18 +81,18 @@ package final class QuotaSession {
             bucket.requests = min(Self.maximumRequests, bucket.requests + min(Self.maximumRequests, usage.requests))
             bucket.reportedAt = now
             if usage.requests > 0 { bucket.lastUsedAt = now }
-            if !bucket.isScheduled { scheduled.append(name) }
+            if !bucket.isScheduled { scheduled.append(bucketID) }
             bucket.isScheduled = true
-            buckets[name] = bucket
+            buckets[bucketID] = bucket
         }
         if !unlimited.isEmpty { send(unlimited) }
         scheduleFlush()
     }
 
     /// Returns a new bucket; `nil` if there is no room for it.
-    private func newBucket(_ name: [DescriptorEntry], now: Instant) -> Bucket? {
-        let bytes = name.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
-        let budgetBucket = budgetBucket(for: name)
+    private func newBucket(_ bucketID: [DescriptorEntry], now: Instant) -> Bucket? {
+        let bytes = bucketID.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+        let budgetBucket = budgetBucket(for: bucketID)
         guard let retainedUntil = coordinator.budget.take(budgetBucket, bytes: bytes, of: client, now: now) else { return nil }
         var bucket = Bucket(lastUsedAt: now)
         bucket.bytes = bytes
@@ -98,18 +100,18 @@ package final class QuotaSession {
         return bucket
     }
 
-    private func drop(_ name: [DescriptorEntry], now: Instant) {
-        guard let bucket = buckets.removeValue(forKey: name) else { return }
-        returnBucket(name, bucket, now: now)
+    private func drop(_ bucketID: [DescriptorEntry], now: Instant) {
+        guard let bucket = buckets.removeValue(forKey: bucketID) else { return }
+        returnBucket(bucketID, bucket, now: now)
     }
 
-    private func returnBucket(_ name: [DescriptorEntry], _ bucket: Bucket, now: Instant) {
+    private func returnBucket(_ bucketID: [DescriptorEntry], _ bucket: Bucket, now: Instant) {
         coordinator.budget.returnBucket(
-            budgetBucket(for: name), bytes: bucket.bytes, of: client, until: bucket.retainedUntil, now: now)
+            budgetBucket(for: bucketID), bytes: bucket.bytes, of: client, until: bucket.retainedUntil, now: now)
     }
 
-    private func budgetBucket(for name: [DescriptorEntry]) -> QuotaBudget.Bucket {
-        QuotaBudget.Bucket(dataPlane: dataPlane, digest: name.hashValue)
+    private func budgetBucket(for bucketID: [DescriptorEntry]) -> QuotaBudget.Bucket {
+        QuotaBudget.Bucket(dataPlane: dataPlane, digest: bucketID.hashValue)
     }
 
     /// Ends the session when its stream has closed.
@@ -117,7 +119,7 @@ package final class QuotaSession {
         guard !hasEnded else { return }
         hasEnded = true
         let now = coordinator.runtime.time.now()
-        for (name, bucket) in buckets { returnBucket(name, bucket, now: now) }
+        for (bucketID, bucket) in buckets { returnBucket(bucketID, bucket, now: now) }
         buckets = [:]
         scheduled = []
         coordinator.ended(self)
@@ -134,34 +136,34 @@ package final class QuotaSession {
 
     private func flush() {
         guard !hasEnded else { return }
-        let names = scheduled.prefix(Self.maximumBatchSize)
-        scheduled.removeFirst(names.count)
+        let bucketIDs = scheduled.prefix(Self.maximumBatchSize)
+        scheduled.removeFirst(bucketIDs.count)
         let now = coordinator.runtime.time.now()
         var known: [QuotaAction.Assignment] = []
-        var asked: [[DescriptorEntry]] = []
+        var requested: [[DescriptorEntry]] = []
         var batch: [QuotaScript.Bucket] = []
-        for name in names {
-            if let action = localAction(for: name, now: now) {
-                known.append((name, action))
-            } else if let ask = ask(name, now: now) {
-                asked.append(name)
-                batch.append(ask)
+        for bucketID in bucketIDs {
+            if let action = localAction(for: bucketID, now: now) {
+                known.append((bucketID, action))
+            } else if let request = quotaRequest(for: bucketID, now: now) {
+                requested.append(bucketID)
+                batch.append(request)
             }
         }
         if !known.isEmpty { send(known) }
-        if !batch.isEmpty { send(batch, of: asked, at: now) }
+        if !batch.isEmpty { send(batch, of: requested, at: now) }
         scheduleFlush()
     }
 
     /// Returns the action that is known without Redis; `nil` if Redis has to be asked.
-    private func localAction(for name: [DescriptorEntry], now: Instant) -> QuotaAction? {
-        guard let bucket = buckets[name] else { return nil }
-        buckets[name]?.isScheduled = false
+    private func localAction(for bucketID: [DescriptorEntry], now: Instant) -> QuotaAction? {
+        guard let bucket = buckets[bucketID] else { return nil }
+        buckets[bucketID]?.isScheduled = false
         if bucket.lastUsedAt.advanced(byMilliseconds: Self.idleLifetimeMilliseconds) <= now {
-            drop(name, now: now)
+            drop(bucketID, now: now)
             return .abandon
         }
-        guard let match = coordinator.domains.match(unordered: name, in: domain) else { return .allow }
+        guard let match = coordinator.domains.match(unordered: bucketID, in: domain) else { return .allow }
         switch match.rule.rule.limit {
         case .rate: return nil
         case .blocked: return .deny
@@ -169,8 +171,8 @@ package final class QuotaSession {
         }
     }
 
-    private func ask(_ name: [DescriptorEntry], now: Instant) -> QuotaScript.Bucket? {
-        guard var bucket = buckets[name], let match = coordinator.domains.match(unordered: name, in: domain),
+    private func quotaRequest(for bucketID: [DescriptorEntry], now: Instant) -> QuotaScript.Bucket? {
+        guard var bucket = buckets[bucketID], let match = coordinator.domains.match(unordered: bucketID, in: domain),
             case .rate(let limit, _)? = match.rule.rule.limit
         else { return nil }
         let rate = QuotaRate(limit)
@@ -179,17 +181,17 @@ package final class QuotaSession {
         // Redis keeps the quota from the time of its answer, which may be late.
         bucket.retainedUntil = now.advanced(
             byMilliseconds: QuotaCoordinator.retentionMilliseconds + QuotaCoordinator.delayMilliseconds)
-        buckets[name] = bucket
+        buckets[bucketID] = bucket
         var fullName = CounterName()
-        for entry in name { fullName.append(key: entry.key, value: entry.value) }
+        for entry in bucketID { fullName.append(key: entry.key, value: entry.value) }
         // If several buckets share a counter, this data plane has a separate quota for each.
         return QuotaScript.Bucket(
             name: match.counter, limit: ":" + limit.name, dataPlane: dataPlane + "/" + TextDigest.of(fullName.text), rate: rate,
             needs: bucket.needs.tokens(of: rate))
     }
 
-    private func send(_ batch: [QuotaScript.Bucket], of names: [[DescriptorEntry]], at sentAt: Instant) {
-        guard coordinator.runtime.pipeline.isUp else { return answerWithoutRedis(names) }
+    private func send(_ batch: [QuotaScript.Bucket], of bucketIDs: [[DescriptorEntry]], at sentAt: Instant) {
+        guard coordinator.runtime.pipeline.isUp else { return answerWithoutRedis(bucketIDs) }
         batchesInFlight += 1
         let script = QuotaScript(
             keys: coordinator.runtime.keys, domain: domain, retentionMilliseconds: QuotaCoordinator.retentionMilliseconds,
@@ -202,23 +204,25 @@ package final class QuotaSession {
             case .success(let quotas):
                 let took = coordinator.runtime.time.now().millisecondsRoundedUp(since: sentAt)
                 // A late quota would be used after Redis has stopped counting it.
-                if took < QuotaCoordinator.delayMilliseconds / 2 { answer(names, batch, quotas) } else { leaveUnassigned(names) }
-            case .failure(let error): if error.isUnavailability { answerWithoutRedis(names) } else { leaveUnassigned(names) }
+                let isInTime = took < QuotaCoordinator.delayMilliseconds / 2
+                if isInTime { answer(bucketIDs, batch, quotas) } else { leaveUnassigned(bucketIDs) }
+            case .failure(let error):
+                if error.isUnavailability { answerWithoutRedis(bucketIDs) } else { leaveUnassigned(bucketIDs) }
             }
         }
     }
 
-    private func answer(_ names: [[DescriptorEntry]], _ batch: [QuotaScript.Bucket], _ quotas: [Int64]) {
+    private func answer(_ bucketIDs: [[DescriptorEntry]], _ batch: [QuotaScript.Bucket], _ quotas: [Int64]) {
         var actions: [QuotaAction.Assignment] = []
-        for (index, name) in names.enumerated() {
-            guard let bucket = buckets[name] else { continue }
+        for (index, bucketID) in bucketIDs.enumerated() {
+            guard let bucket = buckets[bucketID] else { continue }
             if quotas[index] > 0 {
-                buckets[name]?.hasQuota = true
-                actions.append((name, .quota(quotas[index], of: batch[index].rate)))
+                buckets[bucketID]?.hasQuota = true
+                actions.append((bucketID, .quota(quotas[index], of: batch[index].rate)))
             } else {
                 coordinator.unassigned.increment()
                 // An assignment from another stream may still apply until it expires.
-                if bucket.hasQuota { actions.append((name, .deny)) }
+                if bucket.hasQuota { actions.append((bucketID, .deny)) }
             }
         }
         if !actions.isEmpty { send(actions) }
@@ -226,14 +230,14 @@ package final class QuotaSession {
 
     /// Answers by the domain's policy while Redis is unreachable. Earlier assignments last until they expire; the
     /// demand of other data planes is unknown.
-    private func answerWithoutRedis(_ names: [[DescriptorEntry]]) {
+    private func answerWithoutRedis(_ bucketIDs: [[DescriptorEntry]]) {
         switch coordinator.domains.policy(of: domain) {
-        case .allow: send(names.map { ($0, .allow) })
-        case .deny: send(names.map { ($0, .deny) })
-        case .local, nil: leaveUnassigned(names)
+        case .allow: send(bucketIDs.map { ($0, .allow) })
+        case .deny: send(bucketIDs.map { ($0, .deny) })
+        case .local, nil: leaveUnassigned(bucketIDs)
         }
     }
 
     /// Sends no assignment. Earlier assignments last until they expire, and the data plane reports again.
-    private func leaveUnassigned(_ names: [[DescriptorEntry]]) { coordinator.unassigned.increment(by: names.count) }
+    private func leaveUnassigned(_ bucketIDs: [[DescriptorEntry]]) { coordinator.unassigned.increment(by: bucketIDs.count) }
 }

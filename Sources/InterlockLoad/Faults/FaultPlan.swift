@@ -12,6 +12,11 @@ package struct FaultPlan: Hashable, Sendable, Codable {
     /// The time after which no fault is active, counted from the start of the run.
     package var calmFrom: Duration
 
+    private enum CodingKeys: String, CodingKey {
+        case seed, faults
+        case calmFrom = "calmFrom"
+    }
+
     /// A plan without faults.
     package static let none = FaultPlan(seed: 0, faults: [], calmFrom: .zero)
 
@@ -51,10 +56,10 @@ package struct FaultPlan: Hashable, Sendable, Codable {
 
     private func begin(of action: FaultAction, gap: Duration, _ draw: inout FaultGenerator) -> Duration {
         let pause = gap * (0.5 + draw.unit())
-        let overlaps = draw.unit() < Self.overlaps
+        let isOverlapping = draw.unit() < Self.overlaps
         let fraction = draw.unit()
         let wanted =
-            if overlaps, let last = faults.last {
+            if isOverlapping, let last = faults.last {
                 last.begins + last.lasts * fraction
             } else {
                 (faults.map(\.ends).max() ?? .zero) + pause
@@ -88,6 +93,12 @@ package struct PlannedFault: Hashable, Sendable, Codable {
     package var begins: Duration
     /// The time until the repair begins; the repair itself takes time too. Zero if the fault is instantaneous.
     package var lasts: Duration
+
+    private enum CodingKeys: String, CodingKey {
+        case number, action
+        case begins = "begins"
+        case lasts = "lasts"
+    }
 
     package init(number: Int, action: FaultAction, begins: Duration, lasts: Duration) {
         self.number = number

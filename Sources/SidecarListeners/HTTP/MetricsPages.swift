@@ -33,7 +33,7 @@ package final class MetricsPages {
         self.render = render
     }
 
-    /// Calls `read` with a page whose rendering begins after this call, unless the reader has left by then (`hasLeft`).
+    /// Calls `read` with a page whose rendering begins after this call, unless the reader has disconnected by then.
     /// - Parameter clientKey: the name of the reader's API key; empty without a key.
     package func request(
         _ format: ExpositionFormat, of clientKey: String, hasLeft: @escaping () -> Bool, _ read: @escaping (ByteBuffer) -> Void

@@ -1,6 +1,6 @@
 internal import NIOConcurrencyHelpers
 
-/// The presence of a connection's client, which leaves when it closes the connection or its side of it.
+/// Whether a connection's client is still connected. It disconnects when it closes the connection or its side of it.
 final class PeerPresence: Sendable {
     private let unreachable = NIOLockedValueBox(false)
 

@@ -115,7 +115,7 @@ struct LoadRunTests {
     }
 
     @Test("A client that overstays writes with a fence that may be stale and then tries to renew")
-    func overstays() async throws {
+    func writesAfterLoss() async throws {
         // Long enough that no answer takes longer.
         let sidecar = ScriptedSidecar(validFor: 1000) { $0.text[0] == "LOCK.RENEW" ? .text("$-1\r\n") : nil }
         let run = try await RecordedRun.of(sidecar) { plan in
@@ -128,7 +128,7 @@ struct LoadRunTests {
     }
 
     @Test("A client that forgets does not release")
-    func forgets() async throws {
+    func neverReleases() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar()) { $0.clientBehavior = ClientBehavior(forgets: 1) }
         #expect(run.operations.allSatisfy { $0.kind == .acquire })
     }
