@@ -24,13 +24,13 @@ FUZZ_FLAGS := --sanitize fuzzer -Xswiftc -sanitize=fuzzer,address -Xcc -fsanitiz
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check
-# The newest redis-py is in a separate folder, which tests put first in the import path.
+# The newest redis-py is in a separate directory, which tests put first in the import path.
 NEWEST_REDIS := $(VENV)/apart/$(shell grep -v '^\#' requirements/newest-redis.txt)
 
 # The interop tests have a separate environment, because they need different versions of the same packages.
 INTEROP := $(VENV)/interop
 
-# Folders whose Python files import each other by name; mypy checks each separately.
+# Directories whose Python files import each other by name; mypy checks each separately.
 PYTHON_ROOTS = git ls-files '*.py' | xargs -n 1 dirname | sort -u | while read -r folder; do [[ -e $$folder/__init__.py ]] || echo $$folder; done
 SHELL_SCRIPTS = git ls-files -z | xargs -0 awk '/^\#!.*sh$$/ { print FILENAME } { nextfile }'
 
@@ -230,7 +230,7 @@ $(INTEROP)/installed: requirements/interop.txt | $(PYTHON)
 	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
-# The folder is moved into place only once it is complete.
+# The directory is moved into place only once it is complete.
 $(NEWEST_REDIS): | $(PYTHON)
 	$(PIP) --target $@.new --requirement requirements/newest-redis.txt
 	@mv $@.new $@

@@ -193,7 +193,7 @@ def main() -> int:
         "--against",
         metavar="BINARY",
         help="the interlock of another commit to compare with. The library is compared too if InterlockBenchmarks is "
-        f"in the same folder. Parts: {', '.join(against.PARTS)}",
+        f"in the same directory. Parts: {', '.join(against.PARTS)}",
     )
     options = parser.parse_args()
     if options.against is not None:

@@ -98,13 +98,13 @@ def the_recovery(stage: Stage) -> None:
 def retry_after(stage: Stage) -> None:
     """The upstream answers 503 and asks for three seconds. Both sidecars give it that time."""
     a, b = stage.sidecars["a"], stage.sidecars["b"]
-    stage.upstream.behaviour = upstream.BUSY
+    stage.upstream.behavior = upstream.BUSY
     answer = stage.call(a)
     if answer.is_refusal:
         raise NotSeen("the upstream's own 503 is forwarded")
     require("503 from the upstream", answer, 503)
     opened = stage.expect_change("open", "retry_after")
-    stage.upstream.behaviour = upstream.GOOD
+    stage.upstream.behavior = upstream.GOOD
     stage.show_breaker()
     stage.until_all_have("open")
     calls = len(stage.upstream.calls)
@@ -120,7 +120,7 @@ def retry_after(stage: Stage) -> None:
 
 def failures(stage: Stage) -> None:
     """At least half of the calls fail. The breaker opens, allows a few trials, and closes when they succeed."""
-    stage.upstream.behaviour = upstream.FAILING
+    stage.upstream.behavior = upstream.FAILING
     refused = None
     for index in range(15):
         answer = stage.call(stage.sidecars["ab"[index % 2]])
@@ -131,7 +131,7 @@ def failures(stage: Stage) -> None:
         # Fewer than ten a second, so that the limit is not reached.
         stage.pause(0.13)
     stage.expect_change("open", "failures")
-    stage.upstream.behaviour = upstream.GOOD
+    stage.upstream.behavior = upstream.GOOD
     stage.show_breaker()
     stage.until_all_have("open")
     require_refusal(stage, refused or stage.call(stage.sidecars["a"]))
@@ -305,7 +305,7 @@ def require_refusal(stage: Stage, answer: Answer) -> None:
 
 
 def between(earlier: Entry, later: Entry) -> float:
-    """Seconds between two entries of the history, by Redis' clock."""
+    """Seconds between two entries of the history, by the Redis clock."""
     first, second = (int(entry["id"].partition("-")[0]) for entry in (earlier, later))
     return (second - first) / 1000
 
@@ -318,7 +318,7 @@ def close_by_trials(stage: Stage) -> None:
 
 def calm(stage: Stage) -> None:
     """Waits for the start of an act: the upstream is healthy, the breaker closed and the last window over."""
-    stage.upstream.behaviour, stage.upstream.page = upstream.GOOD, upstream.UP
+    stage.upstream.behavior, stage.upstream.page = upstream.GOOD, upstream.UP
     for sidecar in list(stage.sidecars.values()):
         if sidecar.process.poll() is not None:
             stage.start_sidecar(sidecar.name)

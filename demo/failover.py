@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A failover to watch: a primary with two replicas, three Sentinels and two sidecars of the release build.
 
-Starts them in their own folder and on free ports of 127.0.0.1, and prints their addresses. Then it prints what the
+Starts them in their own directory and on free ports of 127.0.0.1, and prints their addresses. Then it prints what the
 sidecars report about the primary and about locks, whenever it changes. Ctrl-C stops everything.
 """
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 #: Columns for the speaker and for the text.
 SPEAKER = 10
 WIDTH = 150
-COLOURS = {
+COLORS = {
     "you": "1",
     "upstream": "35",
     "sidecar a": "36",
@@ -30,7 +30,7 @@ class Narrator:
         self.begin = time.monotonic()
         # Each process is read by its own thread.
         self.lock = threading.Lock()
-        self.is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self.is_colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
     @property
     def seconds(self) -> float:
@@ -39,13 +39,13 @@ class Narrator:
     def say(self, speaker: str, text: str) -> None:
         lines = [piece for line in text.splitlines() for piece in textwrap.wrap(line, WIDTH) or [""]] or [""]
         first, rest = f"{self.seconds:6.2f}  {speaker:<{SPEAKER}}", " " * (SPEAKER + 8)
-        self.show([(first if index == 0 else rest) + line for index, line in enumerate(lines)], COLOURS.get(speaker))
+        self.show([(first if index == 0 else rest) + line for index, line in enumerate(lines)], COLORS.get(speaker))
 
     def headline(self, title: str) -> None:
         clock = time.strftime("%H:%M:%S")
-        self.show(["", f" {clock}  {title} ", ""], COLOURS["headline"])
+        self.show(["", f" {clock}  {title} ", ""], COLORS["headline"])
 
-    def show(self, lines: Sequence[str], colour: str | None = None) -> None:
+    def show(self, lines: Sequence[str], color: str | None = None) -> None:
         with self.lock:
             for line in lines:
-                print(f"\033[{colour}m{line}\033[0m" if colour and line and self.is_coloured else line, flush=True)
+                print(f"\033[{color}m{line}\033[0m" if color and line and self.is_colored else line, flush=True)

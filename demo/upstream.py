@@ -5,12 +5,12 @@ import threading
 import time
 from collections.abc import Callable
 
-Behaviour = tuple[int, dict[str, str], str]
+Behavior = tuple[int, dict[str, str], str]
 """How the server answers a call: status, headers, body."""
 
-GOOD: Behaviour = (200, {}, "one book")
-FAILING: Behaviour = (500, {}, "something broke")
-BUSY: Behaviour = (503, {"Retry-After": "3"}, "come back later")
+GOOD: Behavior = (200, {}, "one book")
+FAILING: Behavior = (500, {}, "something broke")
+BUSY: Behavior = (503, {"Retry-After": "3"}, "come back later")
 #: Texts of its status page, which always has status 200.
 UP = "ok"
 MAINTENANCE = "down for maintenance"
@@ -20,7 +20,7 @@ class Upstream:
     def __init__(self, on_probe: Callable[[int, str], object]) -> None:
         """`on_probe` gets the client's port and the body, for each request of the status page."""
         self.on_probe = on_probe
-        self.behaviour = GOOD
+        self.behavior = GOOD
         self.page = UP
         #: Epoch seconds of each call, and of each request of the status page.
         self.calls: list[float] = []
@@ -32,10 +32,10 @@ class Upstream:
     def port(self) -> int:
         return self.server.server_port
 
-    def answer(self, path: str, client_port: int) -> Behaviour:
+    def answer(self, path: str, client_port: int) -> Behavior:
         if path != "/status":
             self.calls.append(time.time())
-            return self.behaviour
+            return self.behavior
         self.probes.append(time.time())
         self.on_probe(client_port, self.page)
         return (200, {}, self.page)

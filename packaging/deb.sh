@@ -38,7 +38,7 @@ interlock ($version) unstable; urgency=medium
 END
 gzip -9n "$documents"/{changelog,NEWS.md,third-party-licences} "$root"/usr/share/man/man1/*.1 "$root"/usr/share/man/man5/*.5
 
-# dpkg-shlibdeps needs the folder of a source package.
+# dpkg-shlibdeps needs the directory of a source package.
 mkdir -p "$folder/debian"
 printf 'Source: interlock\n\nPackage: interlock\nArchitecture: any\n' >"$folder/debian/control"
 libraries=$(cd "$folder" && dpkg-shlibdeps -O -eroot/usr/bin/interlock 2>/dev/null | sed -n 's/^shlibs:Depends=//p')

@@ -4,12 +4,12 @@
 #   packaging/install.sh install|uninstall
 #
 # Variables, with their defaults:
-#   DESTDIR=                       the folder that replaces the file system's root, for packages
+#   DESTDIR=                       the directory that replaces the file system's root, for packages
 #   PREFIX=/usr/local  SYSCONFDIR=/etc
 #   UNITDIR=$PREFIX/lib/systemd/system
 #   ZSHDIR=$PREFIX/share/zsh/site-functions
 #   FISHDIR=$PREFIX/share/fish/vendor_completions.d
-#   STATIC_BINARY=.build/release/interlock    interlock-bench must be in the same folder
+#   STATIC_BINARY=.build/release/interlock    interlock-bench must be in the same directory
 #   CHECKOUTS=.build/checkouts        the sources of the linked libraries
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,7 +29,7 @@ fish=$DESTDIR$FISHDIR/interlock.fish
 manuals=$share/man/man1
 formats=$share/man/man5
 documents=$share/doc/interlock
-# Each is installed below examples without its first folder: docs/envoy/envoy.yaml as envoy/envoy.yaml.
+# Each is installed below examples without its first directory: docs/envoy/envoy.yaml as envoy/envoy.yaml.
 examples=(docs/sample.yaml docs/monitoring/{alerts.yml,fleet.json,services.json} docker/kubernetes/*.yaml docs/envoy/*.yaml)
 
 # The licences of the linked libraries, which must accompany every copy of the binary.

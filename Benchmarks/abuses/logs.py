@@ -57,7 +57,7 @@ def run(stage: Stage) -> Iterator[Finding]:
         f"{result.during.p99:.2f} ms",
         f"≤ {maximum:.1f} ms",
         result.during.p99 <= maximum,
-        f"before {result.before.p99:.2f} ms; Redis' client {result.redis.p99:.2f}",
+        f"before {result.before.p99:.2f} ms; Redis's client {result.redis.p99:.2f}",
     )
     errors = f"{result.probes.maximum:.0f} ms; {len(result.errors)}"
     yield Finding(

@@ -89,7 +89,7 @@ def watch(case: Case, target: Target, redis_port: int, seconds: float) -> Round:
         [
             f"{client}: {error}"
             for client, (_, errors) in zip(
-                ("the caller", "Redis' client", "the probes", "the holder"), reports, strict=True
+                ("the caller", "Redis's client", "the probes", "the holder"), reports, strict=True
             )
             for error in errors
         ],

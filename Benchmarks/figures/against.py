@@ -23,7 +23,7 @@ from rig.client import Client, Command
 from rig.load import Load
 from rig.servers import BINARY, CONFIGURATION, Rig, Sidecar, print_line
 
-#: A mean ratio that is certainly below this limit is worse.
+#: A mean ratio below this limit, by its confidence interval, is worse.
 BOUND = 0.97
 #: The minimum and the maximum number of pairs of a figure.
 MIN_PAIRS, MAX_PAIRS = 5, 30
@@ -172,8 +172,8 @@ def of_load(requests: Load, shape: str | None, first: Command | None) -> Figure:
 
 def of_script(shape: str, names: int) -> Figure:
     """Returns the figure of the script that a sidecar sends to Redis for a free lock, sent without the sidecar. The
-    time is Redis' own, since redis-benchmark is slower than Redis. The clock argument is a recorded one, which existing
-    counters do not need, as with locks that are acquired again within the slack."""
+    time is Redis's own, since redis-benchmark is slower than Redis. The clock argument is a recorded one, which
+    existing counters do not need, as with locks that are acquired again within the slack."""
 
     def measure(rig: Rig, side: Side, scale: int) -> Runs:
         with started(rig, side) as [server]:
@@ -187,12 +187,12 @@ def of_script(shape: str, names: int) -> Figure:
             return [redis_time(rig.redis_port, direct, scale / RUNS) for _ in range(RUNS)]
 
     return Figure(
-        f"acquire script straight to Redis, pipelines of 16, {shape}, Redis' time", measure, " µs", falls=True
+        f"acquire script straight to Redis, pipelines of 16, {shape}, Redis's time", measure, " µs", falls=True
     )
 
 
 def redis_time(port: int, requests: Load, scale: float) -> float:
-    """Returns Redis' busy microseconds for each script of a load."""
+    """Returns Redis's busy microseconds for each script of a load."""
     redis = Client(port)
     redis.command("CONFIG", "RESETSTAT")
     requests.rate(port, scale)

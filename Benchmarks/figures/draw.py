@@ -29,17 +29,17 @@ matplotlib.rcParams.update(
 import matplotlib.pyplot as pyplot  # noqa: E402
 from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: E402
 
-#: Distinct for people with red-green colour blindness, too.
-COLOURS = "#0072b2", "#d55e00"
+#: Distinct for people with red-green color blindness, too.
+COLORS = "#0072b2", "#d55e00"
 
 
 def draw(plot: dict[str, Any], folder: pathlib.Path) -> None:
     figure, (latency, commands) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
     sizes = plot["sizes"]
-    for line, colour in zip(plot["lines"], COLOURS, strict=False):
-        latency.plot(sizes, line["p50"], "o-", color=colour, markersize=4, label=f"{line['name']}, p50")
-        latency.plot(sizes, line["p99"], "s--", color=colour, markersize=4, label=f"{line['name']}, p99")
-        commands.plot(sizes, line["commands"], "o-", color=colour, markersize=4, label=line["name"])
+    for line, color in zip(plot["lines"], COLORS, strict=False):
+        latency.plot(sizes, line["p50"], "o-", color=color, markersize=4, label=f"{line['name']}, p50")
+        latency.plot(sizes, line["p99"], "s--", color=color, markersize=4, label=f"{line['name']}, p99")
+        commands.plot(sizes, line["commands"], "o-", color=color, markersize=4, label=line["name"])
     latency.set_yscale("log")
     latency.set_title("latency in ms")
     commands.set_title("commands to Redis for each operation")

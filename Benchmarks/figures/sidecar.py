@@ -69,7 +69,7 @@ def acquire_as_sent(rig: Rig, sidecar: Sidecar) -> Callable[[str], Command]:
         client.command("LOCK.ACQUIRE", "monitored", "1000")
         while b'"EVALSHA"' not in (line := monitor.reply()).upper() or b"{monitored}" not in line:
             pass
-        # A sidecar that does not know Redis' clock yet lets scripts read it.
+        # A sidecar that does not know the Redis clock yet lets scripts read it.
         if b'"0000000000000000"' not in line:
             break
         time.sleep(0.01)

@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--callers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--limit", type=int, default=10_000, help="per second, for the kinds that have a limit")
-    parser.add_argument("--trace", choices=traces.KINDS, help="calls at its times, instead of one after the other")
+    parser.add_argument("--trace", choices=traces.KINDS, help="calls at its times, instead of one at a time")
     parser.add_argument("--rate", type=float, help="of the trace, per second")
     parser.add_argument("--window", type=int, help="of the trace, in nanoseconds")
     parser.add_argument("--length", type=int, help="of the trace, in nanoseconds")

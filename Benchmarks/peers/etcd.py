@@ -19,7 +19,7 @@ from rig.servers import ROOT, Rig, free_port, print_line, wait_until
 
 CALLERS = (1, 8)
 WAITERS = 16
-#: A folder in memory.
+#: A directory in memory.
 MEMORY = pathlib.Path("/dev/shm")
 ETCD, HTTP, RESP = "etcd", "interlock-http", "interlock"
 #: The callers in Go: the name of the side, and what the program calls its library.

@@ -43,7 +43,7 @@ INTERLOCK, ENVOY, BARE, DIRECT = "Interlock", "Envoy", "bare Envoy", "direct"
 
 
 def nginx() -> str | None:
-    # Debian installs it in a folder that only root's PATH contains.
+    # Debian installs it in a directory that only root's PATH contains.
     return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 

@@ -171,7 +171,7 @@ def python(module: str, *words: object, seconds: float) -> Figures:
 
 
 def draw(plots: Sequence[Plot], folder: pathlib.Path) -> None:
-    """Writes the plots of a `Table` to a folder."""
+    """Writes the plots of a `Table` to a directory."""
     output(PYTHON, "-m", "figures.draw", folder, seconds=120, folder=PACKAGES, stdin=json.dumps(plots))
 
 

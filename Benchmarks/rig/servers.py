@@ -99,7 +99,7 @@ class Sidecar:
 
 
 class Rig:
-    """A Redis and sidecars in a fresh folder. All of them stop when the context ends."""
+    """A Redis and sidecars in a fresh directory. All of them stop when the context ends."""
 
     def __init__(self, configuration: str = CONFIGURATION) -> None:
         """`configuration` is the YAML of the sidecars."""

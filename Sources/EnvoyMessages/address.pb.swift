@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// What Interlock uses of Envoy's addresses, by the published names and numbers: whether there is one.
+/// The subset of Envoy's addresses that Interlock uses: whether an address is set. Names and field numbers match the published API.
 /// https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/core/v3/address.proto
 
 package import SwiftProtobuf

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// What Interlock uses of Envoy's access log service, by the published names and numbers:
+/// The subset of Envoy's access log service that Interlock uses. Names and field numbers match the published API:
 /// https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/accesslog/v3/als.proto
 
 package import SwiftProtobuf

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// What Interlock uses of what Envoy tells of a request, by the published names and numbers:
+/// The subset of Envoy's request attributes that Interlock uses. Names and field numbers match the published API:
 /// https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/auth/v3/attribute_context.proto
 
 package import SwiftProtobuf

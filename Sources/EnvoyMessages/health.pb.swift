@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// gRPC's health checks, by the published names and numbers:
+/// gRPC's health checks. Names and field numbers match the published API:
 /// https://github.com/grpc/grpc/blob/master/doc/health-checking.md
 
 package import SwiftProtobuf

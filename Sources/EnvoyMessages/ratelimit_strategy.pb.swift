@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// What Interlock uses of how Envoy limits by itself, by the published names and numbers:
+/// The subset of Envoy's local rate limiting that Interlock uses. Names and field numbers match the published API:
 /// https://www.envoyproxy.io/docs/envoy/latest/api-v3/type/v3/ratelimit_strategy.proto
 
 package import SwiftProtobuf

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// What Interlock uses of Envoy's rate limit quota service, by the published names and numbers:
+/// The subset of Envoy's rate limit quota service that Interlock uses. Names and field numbers match the published API:
 /// https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/rate_limit_quota/v3/rlqs.proto
 
 package import SwiftProtobuf

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// What Interlock uses of gRPC's status as a message, by the published names and numbers:
+/// The subset of gRPC's status message that Interlock uses. Names and field numbers match the published API:
 /// https://github.com/googleapis/googleapis/blob/master/google/rpc/status.proto
 
 package import SwiftProtobuf

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// Envoy's token buckets, by the published names and numbers:
+/// Envoy's token buckets. Names and field numbers match the published API:
 /// https://www.envoyproxy.io/docs/envoy/latest/api-v3/type/v3/token_bucket.proto
 
 package import SwiftProtobuf

@@ -21,7 +21,7 @@ public struct Breakers: Sendable {
     ///   - service: the service's name.
     ///   - state: the state; `nil` returns the breaker to automatic, closed.
     ///   - lifetime: the time after which the breaker returns to automatic; `nil` if it never does.
-    ///   - reason: a description for people, at most 256 bytes on one line.
+    ///   - reason: a human-readable description, at most 256 bytes on one line.
     ///   - by: the person or program that forces the state, for the fleet's event; `nil` for this program's host.
     /// - Throws: `InterlockError`.
     public func force(

@@ -5,7 +5,7 @@ internal import NIOCore
 /// The calls for `async` code. Cancelling the task cancels the call, which then throws `CancellationError`.
 extension Coordinator {
     /// Acquires a lock, or waits for it.
-    /// - Returns: the lease, or `nil` if another holder has it, even after the wait.
+    /// - Returns: the lease; `nil` if another holder has it, even after the wait.
     /// - Throws: `InterlockError`.
     package nonisolated func acquireLock(_ request: LockRequest) async throws -> Lease? {
         let answer = try await traced(.acquire, request.name.text, wait: request.wait, { $0.answered($1) }) {
@@ -19,7 +19,7 @@ extension Coordinator {
     }
 
     /// Acquires all of the locks or none, one after another in the order of their names.
-    /// - Returns: the leases in the order of the request, or `nil` if another holder has one of the locks, even after
+    /// - Returns: the leases in the order of the request; `nil` if another holder has one of the locks, even after
     ///   the wait.
     /// - Throws: `InterlockError`.
     package nonisolated func acquireLocks(_ request: JointLockRequest) async throws -> [Lease]? {
@@ -35,7 +35,7 @@ extension Coordinator {
     }
 
     /// Starts following a lease that was just granted.
-    /// - Parameter isLinked: whether the lease is extended at each third of its length while it is followed.
+    /// - Parameter isLinked: whether the lease is renewed every third of its TTL while it is followed.
     /// - Throws: `InterlockError` if too many leases are followed, or if locks are kept on a quorum.
     package func followLease(_ lease: Lease, isLinked: Bool) throws -> FollowedLease {
         let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self, bufferingPolicy: .bufferingNewest(1))
@@ -52,7 +52,7 @@ extension Coordinator {
         return FollowedLease(follower: follower, losses: losses, interest: interest, end: { continuation.finish() })
     }
 
-    /// Stops extending a lease, which then expires, and ends the stream of its loss.
+    /// Stops renewing a lease, which then expires, and ends the stream of its loss.
     package func unfollowLease(_ lease: FollowedLease) {
         calls.unfollowLease(lease.follower)
         lease.end()
@@ -63,10 +63,10 @@ extension Coordinator {
         calls.releaseFollowedLease(follower)
     }
 
-    /// Extends a lease to `ttl` milliseconds from now.
-    /// - Parameter fence: the fence of the only lease to extend, not a later one of the same owner; `nil` for the
+    /// Renews a lease to `ttl` milliseconds from now.
+    /// - Parameter fence: the fence of the only lease to renew, not a later one of the same owner; `nil` for the
     ///   token's current lease.
-    /// - Returns: the time in milliseconds for which the lease can be relied on, or `nil` if it is lost.
+    /// - Returns: the time in milliseconds for which the lease can be relied on; `nil` if it is lost.
     package nonisolated func renewLock(
         _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil
     ) async throws -> Int64? {
@@ -102,12 +102,12 @@ extension Coordinator {
         return try answer.isReleased
     }
 
-    /// Returns the state of a lock, or `nil` if it has no holder and no waiters.
+    /// Returns the state of a lock; `nil` if it has no holder and no waiters.
     package nonisolated func inspectLock(_ name: ResourceName) async throws -> LockInformation? {
         try await result { $0.inspectLock(name, completion: $1) }
     }
 
-    /// Returns the state of each of these locks, in the same order, or `nil` for one that has no holder and no waiters.
+    /// Returns the state of each of these locks, in the same order; `nil` for one that has no holder and no waiters.
     package nonisolated func inspectLocks(_ names: [ResourceName]) async throws -> [LockInformation?] {
         try await result { calls, completion in calls.inspectLocks(names) { completion($0) } }
     }
@@ -135,7 +135,8 @@ extension Coordinator {
         return try Self.decision(answer)
     }
 
-    /// Decides a request with these descriptors. Returns `nil` if the domain is not configured.
+    /// Decides whether the limits of a domain allow a request with these descriptors. Returns `nil` if the domain is
+    /// not configured.
     package nonisolated func decide(_ domain: String, _ requested: [RequestedDescriptor]) async throws -> DescriptorAnswer? {
         let decision: DescriptorDecision? = try await cancellable { calls, completion in
             let isKnown = calls.decide(
@@ -204,7 +205,7 @@ extension Coordinator {
     /// Forces a breaker's state for the whole fleet; `nil` returns it to automatic, closed.
     /// - Parameters:
     ///   - milliseconds: the time after which it returns to automatic; `nil` if it never does.
-    ///   - reason: a description for people, at most `BreakerSnapshot.maximumReasonLength` bytes.
+    ///   - reason: a human-readable description, at most `BreakerSnapshot.maximumReasonLength` bytes.
     package nonisolated func forceBreaker(
         service: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil, reason: String = "",
         by: String
@@ -243,7 +244,7 @@ extension Coordinator {
         }.get()
     }
 
-    /// Returns a service's definition, or `nil` if it is not configured.
+    /// Returns a service's definition; `nil` if it is not configured.
     package func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
 
     private static func decision(_ answer: TakeAnswer) throws(InterlockError) -> LimitAnswer {

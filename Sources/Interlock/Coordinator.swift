@@ -21,9 +21,9 @@ public actor Coordinator: Service {
     nonisolated let clock: TimeSource
     /// The coordinator's ID in the fleet.
     public nonisolated let id: String
-    /// The name of its Redis, without credentials.
+    /// The address of Redis, without credentials.
     package nonisolated var redisName: String { configuration.redis.displayName }
-    /// The keys and channels of its fleet.
+    /// The fleet's keys and channels.
     package nonisolated let keys: KeySpace
 
     let configuration: InterlockConfiguration
@@ -269,14 +269,14 @@ public actor Coordinator: Service {
         calls.quorum?.servers.replaceSecrets(by: configuration.quorum)
     }
 
-    /// Applies new rules of domains.
+    /// Replaces the domains and their rules.
     package func reload(domains: [RateLimitDomain]) {
         calls.domains.redefine(domains)
         calls.publishConfiguration()
     }
 
-    /// Whether calls can be served: Redis is connected, as is a majority of the quorum if one is configured, and the
-    /// sidecar is not shutting down.
+    /// Whether calls can be served: Redis is connected, as is a majority of the quorum if one is configured, the
+    /// coordinator is not shutting down, and Redis is not a cluster that is configured as a single server.
     public var isReady: Bool {
         isRedisUp && !calls.isShuttingDown && calls.quorum?.isReachable ?? true && calls.fleet.refusal == nil
     }
@@ -285,7 +285,8 @@ public actor Coordinator: Service {
     /// Whether every key is reachable, on a cluster on every server.
     private var isEveryKeyReachable: Bool { runtime.pipeline.reachesAllKeys && lockPipeline.reachesAllKeys }
 
-    /// Waits until Redis is connected, the coordinator is stopped or the task is cancelled.
+    /// Waits until Redis is connected, the coordinator is stopped or the task is cancelled. Waits for neither of the
+    /// other conditions of `isReady`, such as a quorum, so `isReady` may still be `false`.
     /// - Parameter patience: the maximum wait; `nil` for no limit.
     /// - Returns: whether Redis is connected.
     @discardableResult
@@ -372,7 +373,7 @@ public actor Coordinator: Service {
         if isRedisUp { resumeReadinessWaiters() }
     }
 
-    /// Handles the move of hash slots to other servers of a cluster.
+    /// Re-reads the locks in hash slots that moved to other servers of a cluster.
     private func slotsMoved(_ slots: Set<HashSlot>) {
         calls.locks.keysMoved { slots.contains(HashSlot(ofKey: $0)) }
     }

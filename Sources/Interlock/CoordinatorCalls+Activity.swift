@@ -15,7 +15,7 @@ extension CoordinatorCalls {
         return counts
     }
 
-    /// The current activity of a service in this sidecar, or `nil` if the service is not configured.
+    /// The current activity of a service in this sidecar; `nil` if the service is not configured.
     package func activity(ofService name: String) -> ServiceActivity? {
         services[name].map { service in
             ServiceActivity(
@@ -44,7 +44,7 @@ extension CoordinatorCalls {
         runtime.keys.isOnCluster || quorum != nil ? 1 : LockCoordinator.maximumLocksPerCommand
     }
 
-    /// The wall-clock time, in milliseconds since 1970.
+    /// The wall-clock time, as Unix time in milliseconds.
     package func wallTime() -> Int64 { runtime.wallClock.milliseconds() }
 }
 

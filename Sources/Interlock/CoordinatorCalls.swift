@@ -140,7 +140,8 @@ package final class CoordinatorCalls {
 
     // MARK: Domains
 
-    /// Decides a request with these descriptors. `completion` is called once, within the timeout of domains.
+    /// Decides whether the limits of a domain allow a request with these descriptors. `completion` is called once,
+    /// within the timeout of domains.
     /// - Returns: whether the domain is configured; if not, `completion` is not called.
     package func decide(
         _ domain: String, _ requested: [RequestedDescriptor], completion: Completion<DescriptorDecision>
@@ -151,8 +152,8 @@ package final class CoordinatorCalls {
     /// Reports on all domains, by name. Does not use Redis.
     package func allDomains() -> [DomainReport] { domains.reports() }
 
-    /// Answers how the matching rule would decide a descriptor of cost 1, without taking anything. If the retry time of
-    /// a refusal is unknown, the answer has the reset time instead.
+    /// Passes the decision that the matching rule would make for a descriptor of cost 1 to `completion`. Takes nothing.
+    /// If the retry time of a refusal is unknown, the answer has the reset time instead.
     /// - Parameter descriptor: the entries as in the key of the counter, `key=value,key=value`.
     package func peek(domain name: String, descriptor: String, completion: Completion<TakeAnswer>) {
         func fail(_ message: String) { completion(.failed(InterlockError(.invalid, message))) }
@@ -167,7 +168,7 @@ package final class CoordinatorCalls {
                 case .decided(let answer):
                     let status = answer.statuses[0]
                     guard let rule = status.rule else {
-                        fail("the descriptor matches no rule of the domain \"\(Excerpt(name))\"; nothing limits it")
+                        fail("the descriptor matches no rule of the domain \"\(Excerpt(name))\"; the request is allowed")
                         return true
                     }
                     guard answer.cause != .redis else {
@@ -195,7 +196,7 @@ package final class CoordinatorCalls {
     ///   - client: the name of its API key, whose limits on sessions and buckets apply; empty if it has none.
     ///   - isReturning: whether it has reported before, on another stream.
     ///   - send: called with new assignments until the session ends.
-    /// - Returns: the session, or `nil` if this client has too many sessions or all clients together have.
+    /// - Returns: the session; `nil` if this client has too many sessions or all clients together have.
     package func beginQuotaSession(
         domain: String, address: String, client: String = "", isReturning: Bool,
         send: @escaping ([QuotaAction.Assignment]) -> Void
@@ -246,7 +247,7 @@ package final class CoordinatorCalls {
 
     /// Starts following a lease that was just granted.
     /// - Parameters:
-    ///   - isLinked: whether the lease is extended at each third of its length while it is followed.
+    ///   - isLinked: whether the lease is renewed every third of its TTL while it is followed.
     ///   - client: the client, which follows a lease at most once; `nil` if each call is a new follower.
     ///   - onEnd: called once, after this method has returned, when the lease is released or lost, and no later than
     ///     its deadline; not called after `unfollowLease`. It must not block. One closure may serve many leases.
@@ -263,7 +264,7 @@ package final class CoordinatorCalls {
                     lease, isLinked: isLinked, client: client.map { ObjectIdentifier($0) }, onEnd: onEnd)))
     }
 
-    /// Stops following a lease: it is no longer extended, and its loss is not reported.
+    /// Stops following a lease: it is no longer renewed, and its loss is not reported.
     package func unfollowLease(_ follower: LeaseFollower) {
         locks.keeper.unfollow(follower.id)
     }
@@ -279,8 +280,8 @@ package final class CoordinatorCalls {
         locks.release(name, token: token, ttl: ttl)
     }
 
-    /// Extends a lease to `ttl` milliseconds from now.
-    /// - Parameter fence: the fence of the only lease to extend, not a later one of the same owner; `nil` for the
+    /// Renews a lease to `ttl` milliseconds from now.
+    /// - Parameter fence: the fence of the only lease to renew, not a later one of the same owner; `nil` for the
     ///   token's current lease.
     package func renewLock(
         _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil, completion: Completion<RenewAnswer>
@@ -296,7 +297,7 @@ package final class CoordinatorCalls {
         provider.release(name: name, token: token, fence: fence, completion: completion)
     }
 
-    /// Handles another sidecar's report that a lock was broken.
+    /// Call when another sidecar reports that a lock was broken.
     func lockBroken(_ name: String) { provider.broken(name) }
 
     /// Ends the lease of a lock's holder. `by` names the operator in the event that the fleet receives; with a `fence`,
@@ -307,15 +308,15 @@ package final class CoordinatorCalls {
         provider.breakLock(name: name, by: by, fence: fence, completion: completion)
     }
 
-    /// Answers with the state of a lock, or `nil` if it has no holder and no waiters.
+    /// Passes the state of a lock to `completion`; `nil` if it has no holder and no waiters.
     package func inspectLock(
         _ name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>
     ) {
         provider.inspect(name: name, completion: completion)
     }
 
-    /// Answers with the state of each of these locks, in the same order, or `nil` for one that has no holder and no
-    /// waiters. One command covers up to fifty locks; on a cluster each lock needs one.
+    /// Passes the state of each of these locks to `completion`, in the same order; `nil` for one that has no holder and
+    /// no waiters. One command covers up to fifty locks; on a cluster each lock needs one.
     package func inspectLocks(
         _ names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
     ) {
@@ -393,15 +394,15 @@ package final class CoordinatorCalls {
         return wait > 0 ? .limit(service: reference.service.name, id) : nil
     }
 
-    /// Answers how a call of cost 1 would be decided, without taking anything.
+    /// Passes the decision that a call of cost 1 would get to `completion`. Takes nothing.
     package func peek(service name: String, subject: String?, completion: Completion<TakeAnswer>) {
         withService(name, fail: { completion(.failed($0)) }) {
             executor.peek($0, subject: subject, completion: completion)
         }
     }
 
-    /// Answers with the state of each limit that applies to a call, in the order of the definition, without taking
-    /// anything.
+    /// Passes the state of each limit that applies to a call to `completion`, in the order of the definition, without
+    /// taking anything.
     package func listLimits(
         service name: String, subject: String?, completion: Completion<Result<[LimitState], InterlockError>>
     ) {
@@ -440,8 +441,8 @@ package final class CoordinatorCalls {
     /// Returns whether the service has limits.
     package func hasLimits(_ reference: ServiceReference) -> Bool { !reference.service.gate.definition.limits.isEmpty }
 
-    /// Decides a call whose outcome will not be reported. A half-open breaker admits it, because a trial without an
-    /// outcome would decide nothing. Does not use Redis.
+    /// Decides whether a call whose outcome will not be reported may proceed. A half-open breaker admits it, because a
+    /// trial without an outcome would decide nothing. Does not use Redis.
     /// - Returns: `nil` if the breaker admits the call; otherwise its state, and the time in milliseconds after which
     ///   that state may end, -1 if unknown.
     package func breakerRefusal(
@@ -470,7 +471,8 @@ package final class CoordinatorCalls {
         service(name).map { executor.status(of: $0.service) }
     }
 
-    /// Returns why a service's breaker is open: `local` if it is open for this sidecar only.
+    /// Returns the cause of a service's breaker state: `local` if the breaker is open for this sidecar only; empty for
+    /// an unknown service.
     package func breakerCause(ofService name: String) -> String {
         guard let service = services[name] else { return "" }
         let fleet = executor.status(of: service).fleet
@@ -485,7 +487,7 @@ package final class CoordinatorCalls {
     /// Forces a breaker's state for the whole fleet; `nil` returns it to automatic, closed.
     /// - Parameters:
     ///   - milliseconds: the time after which it returns to automatic; `nil` if it never does.
-    ///   - reason: a description for people, at most `BreakerSnapshot.maximumReasonLength` bytes.
+    ///   - reason: a human-readable description, at most `BreakerSnapshot.maximumReasonLength` bytes.
     package func forceBreaker(
         service name: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil,
         reason: String = "", by: String, completion: Completion<Result<BreakerStatus, InterlockError>>
@@ -509,12 +511,12 @@ package final class CoordinatorCalls {
         }
     }
 
-    /// Returns a service's definition, or `nil` if it is not configured.
+    /// Returns a service's definition; `nil` if it is not configured.
     package func definition(ofService name: String) -> ServiceDefinition? {
         services[name]?.gate.definition
     }
 
-    /// Answers with the live sidecars, sorted by ID, and the description that each publishes.
+    /// Passes the live sidecars, sorted by ID, and the description that each publishes to `completion`.
     package func listFleet(completion: Completion<Result<[FleetMember], InterlockError>>) {
         fleet.list { completion($0.mapError(InterlockError.init)) }
     }

@@ -20,13 +20,13 @@ public struct Locks: LockService {
     public func acquire(all names: [String], options: LockOptions) async throws -> [Lease]? {
         let checked = try names.map { try Self.checked($0) }
         guard let first = checked.first else {
-            throw InterlockError(.invalid, "acquire(all:) got no names: pass at least one")
+            throw InterlockError(.invalid, "acquire(all:) requires at least one lock name")
         }
         return try await coordinator.acquireLocks(
             JointLockRequest(names: checked, template: try Self.request(first, options)))
     }
 
-    /// Acquires a lock whose lease is extended at each third of its length until it is released, lost or dropped. See
+    /// Acquires a lock whose lease is renewed every third of its TTL until it is released, lost or dropped. See
     /// `LockService`.
     public func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease? {
         guard let lease = try await acquire(name, options: options) else { return nil }
@@ -42,7 +42,7 @@ public struct Locks: LockService {
         }
     }
 
-    /// Extends a lease. See `LockService`.
+    /// Renews a lease. See `LockService`.
     public func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration? {
         try await coordinator.renewLock(
             try Self.checked(lease.name), token: lease.token, ttl: ttl?.wholeMilliseconds ?? lease.ttlMilliseconds,
@@ -57,21 +57,24 @@ public struct Locks: LockService {
             try Self.checked(lease.name), token: lease.token, fence: lease.expectedFence)
     }
 
-    /// Reports the loss of a lease, until the lease ends, until `unfollow`, or until the returned value is dropped.
+    /// Follows a lease, and reports its loss. Following ends with the lease, with `unfollow`, or when the returned
+    /// value is dropped.
     /// - Parameters:
     ///   - lease: the lease as it was granted.
-    ///   - extends: whether to extend the lease in the meantime, at each third of its length.
+    ///   - extends: whether to renew the lease every third of its TTL while the work runs.
     /// - Throws: `InterlockError` if too many leases are followed, if the coordinator was stopped, or if locks are kept
     ///   on a quorum.
     public func follow(_ lease: Lease, extends: Bool) async throws -> FollowedLease {
         guard lease.deadline > Lease.unknownDeadline else {
             throw InterlockError(
-                .invalid, "the lease of \"\(lease.name)\" came from a sidecar: acquire it here, or link it there")
+                .invalid,
+                "the lease of \"\(lease.name)\" was acquired through a sidecar and cannot be followed here; "
+                    + "acquire it with this coordinator, or link it through the sidecar")
         }
         return try await coordinator.followLease(lease, isLinked: extends)
     }
 
-    /// Stops reporting the loss of a lease and ends its stream. A lease that was extended then expires.
+    /// Stops reporting the loss of a lease and ends its stream. A lease that was renewed then expires.
     public func unfollow(_ lease: FollowedLease) async {
         await coordinator.unfollowLease(lease)
     }

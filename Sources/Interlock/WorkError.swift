@@ -25,7 +25,7 @@ public struct WorkError: Error, CustomStringConvertible {
     public var code: Code
     /// The name of the dependency that did not succeed; `nil` for every code but `dependency`.
     public var dependency: String?
-    /// A description for people: the request, the problem and the remedy.
+    /// A human-readable description: the request, the problem and the remedy.
     public var message: String
     /// The error of the dependency that did not succeed.
     public var underlying: (any Error)?

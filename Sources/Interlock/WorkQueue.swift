@@ -47,7 +47,7 @@ public final class WorkQueue: Service {
     /// Adds work.
     ///
     /// - Parameters:
-    ///   - name: the name of the work, for people, in errors.
+    ///   - name: a human-readable name of the work, which errors quote.
     ///   - service: the service that the operation calls, as by `Services.call`; `nil` if the call is not guarded.
     ///   - cost: the number of calls that this one counts for.
     ///   - subject: the tenant that the call counts for in limits per subject.

@@ -51,7 +51,7 @@ struct ConfigurationVerdict: Answer {
         /// The path of the key.
         var path: String?
         var message: String
-        /// The location, path and message in one line, for people.
+        /// The location, path and message as one human-readable line.
         var description: String
 
         private enum CodingKeys: String, CodingKey {

@@ -19,7 +19,7 @@ public struct SidecarBreakers: Sendable {
     ///   - service: the service's name.
     ///   - state: the state; `nil` to return to automatic, starting closed.
     ///   - lifetime: the time after which the breaker returns to automatic; `nil` to keep it forced.
-    ///   - reason: an explanation for people, at most 256 bytes on one line.
+    ///   - reason: a human-readable explanation, at most 256 bytes on one line.
     public func force(
         _ service: String, to state: BreakerSnapshot.Forced?, for lifetime: Duration? = nil, reason: String = ""
     ) async throws {

@@ -20,7 +20,7 @@ public struct SidecarLocks: LockService {
     /// Acquires several locks, all or none. See `LockService`.
     public func acquire(all names: [String], options: LockOptions) async throws -> [Lease]? {
         guard let first = names.first else {
-            throw InterlockError(.invalid, "acquire(all:) got no names: pass at least one")
+            throw InterlockError(.invalid, "acquire(all:) requires at least one lock name")
         }
         let call = LockCalls.Acquire(name: first, options: options)
         let leases =
@@ -41,7 +41,7 @@ public struct SidecarLocks: LockService {
         throw CancellationError()
     }
 
-    /// Acquires a lock whose lease the sidecar extends while a connection of this client is open. See `LockService`.
+    /// Acquires a lock whose lease the sidecar renews while a connection of this client is open. See `LockService`.
     ///
     /// The sidecar closes the connection when it loses the lease. Every loss is reported as `LeaseLoss.disconnected`
     /// within half of the lease's `ttl`, before the lease can lapse.
@@ -49,7 +49,7 @@ public struct SidecarLocks: LockService {
         try await client.acquireLinkedLock(LockCalls.Acquire(name: name, options: options, isLinked: true))
     }
 
-    /// Extends a lease. See `LockService`.
+    /// Renews a lease. See `LockService`.
     public func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration? {
         try await renew(lease.name, token: lease.token, ttl: ttl ?? lease.ttl, fence: lease.expectedFence)
     }
@@ -62,14 +62,14 @@ public struct SidecarLocks: LockService {
 
     // MARK: By token
 
-    /// Extends the lease of a token to `ttl` from now.
+    /// Renews the lease of a token to `ttl` from now.
     /// - Parameters:
     ///   - name: the lock's name.
     ///   - token: the lease's token.
-    ///   - ttl: the lease's length from now.
-    ///   - fence: the fence of the lease to extend, so that a late retry with an owner's token does not extend a later
+    ///   - ttl: the lease's TTL from now.
+    ///   - fence: the fence of the lease to renew, so that a late retry with an owner's token does not renew a later
     ///     lease; `nil` for any lease of the token.
-    /// - Returns: the time for which the lease can be relied on, or `nil` if it is lost.
+    /// - Returns: the time for which the lease can be relied on; `nil` if it is lost.
     /// - Throws: `InterlockError`.
     public func renew(_ name: String, token: String, ttl: Duration, fence: Int64? = nil) async throws -> Duration? {
         try await client.send(LockCalls.Renew(name: name, token: token, ttl: ttl, fence: fence))

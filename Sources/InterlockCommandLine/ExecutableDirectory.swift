@@ -1,8 +1,8 @@
 import Glibc
 
-/// The folder that contains the executable of this process.
+/// The directory that contains the executable of this process.
 package enum ExecutableDirectory {
-    /// Returns the path of another program in this folder, or `nil` if there is no such executable file.
+    /// Returns the path of another program in this directory; `nil` if there is no such executable file.
     package static func program(named name: String) -> String? {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = readlink("/proc/self/exe", &buffer, buffer.count)

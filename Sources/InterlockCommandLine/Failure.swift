@@ -1,6 +1,6 @@
 package import ArgumentParser
 
-/// An error message for people, with an exit status for programs.
+/// A human-readable error message, with an exit status for programs.
 package struct Failure: Error, CustomStringConvertible {
     package let description: String
     package let status: ExitStatus

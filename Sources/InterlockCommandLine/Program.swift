@@ -75,7 +75,7 @@ extension ParsableCommand {
         exit(withError: ExitCode(failure.status, isRunCommand: isRunCommand))
     }
 
-    /// Returns the failure for the first word that should name a command but does not, or `nil` if there is none.
+    /// Returns the failure for the first word that should name a command but does not; `nil` if there is none.
     package static func misnamedCommand(in arguments: [String]) -> Failure? {
         var command: any ParsableCommand.Type = self
         var path = _commandName

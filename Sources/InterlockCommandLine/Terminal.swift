@@ -18,7 +18,7 @@ package enum Terminal {
         await LineWriter.standardOutput.write(lines(text))
     }
 
-    /// Prints an answer: a table for people, one line of JSON for programs.
+    /// Prints an answer: a human-readable table, or one line of JSON for programs.
     package static func show(_ answer: some Answer, asJSON: Bool) throws {
         show(try asJSON ? JSONOutput.text(answer) : answer.table)
     }

@@ -38,7 +38,7 @@ package struct AnswerReads: Sendable {
 
     package init() {}
 
-    /// Handles the channel's request for a read.
+    /// Call when the channel requests a read.
     package mutating func requested() -> Action {
         switch hold {
         case .released: return read()
@@ -74,7 +74,7 @@ package struct AnswerReads: Sendable {
         }
     }
 
-    /// Handles the requested turn.
+    /// Call when the requested turn starts.
     /// - Returns: `read`, or `none` if the turn is not used.
     package mutating func turnStarted() -> Action {
         guard turn == .awaited else { return .none }
@@ -87,14 +87,14 @@ package struct AnswerReads: Sendable {
         return .read
     }
 
-    /// Handles a complete read, or the end of the channel.
+    /// Call when a read is complete or the channel has ended.
     package mutating func completed() -> Action {
         guard turn == .taken else { return .none }
         turn = .none
         return .endTurn
     }
 
-    /// Handles bytes of an answer.
+    /// Records that bytes of an answer arrived.
     /// - Parameter isLarge: whether the next read of the answer takes a turn.
     mutating func received(isLarge: Bool) { pace = isLarge ? .inTurns : .immediate }
 

@@ -41,14 +41,14 @@ package final class FieldBytes {
         if isInMessage || hasDecoded { raw.clear() }
     }
 
-    /// - Returns: the restored fields of a head, or `nil` if the decoded fields need no change.
+    /// - Returns: the restored fields of a head; `nil` if the decoded fields need no change.
     func decodedHead(_ fields: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders? {
         isInMessage = !isInformational
         hasDecoded = true
         return restored(fields)
     }
 
-    /// - Returns: the restored trailers, or `nil` if the decoded trailers need no change.
+    /// - Returns: the restored trailers; `nil` if the decoded trailers need no change.
     func decodedEnd(_ trailers: HTTPHeaders?) -> HTTPHeaders? {
         isInMessage = false
         hasDecoded = true

@@ -27,7 +27,7 @@ package struct FrameBoundaries {
         remaining = prefaceLength
     }
 
-    /// - Returns: the bytes in one part, or in two parts to pass on one after the other.
+    /// - Returns: the bytes in one part, or in two parts to pass on in turn.
     package mutating func parts(_ bytes: ByteBuffer) -> (first: ByteBuffer, rest: ByteBuffer?) {
         var rest = bytes
         guard let end = bytes.withUnsafeReadableBytes({ cut($0) }), let first = rest.readSlice(length: end) else {
@@ -51,7 +51,7 @@ package struct FrameBoundaries {
         return first.count + more
     }
 
-    /// - Returns: the offset at which to cut the bytes, so that their first part ends with a frame, or `nil` if no cut
+    /// - Returns: the offset at which to cut the bytes, so that their first part ends with a frame; `nil` if no cut
     ///   is needed.
     private mutating func cut(_ bytes: UnsafeRawBufferPointer) -> Int? {
         uncut += bytes.count

@@ -94,7 +94,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
             }
         }
         created.futureResult.assumeIsolated().whenComplete { [self] result in
-            // The receiver may have been canceled meanwhile.
+            // The receiver may have been cancelled meanwhile.
             guard let index = opening.firstIndex(where: { $0 === receiver }) else {
                 if case .success(let channel) = result { channel.close(promise: nil) }
                 return capacityChanged()
@@ -117,7 +117,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
 
     func cancel(_ receiver: any HTTPClientReceiver) { opening.removeAll { $0 === receiver } }
 
-    /// Takes no further request. Requests under way continue, and the connection closes after the last one.
+    /// Takes no further request. Requests in flight continue, and the connection closes after the last one.
     func retire() {
         guard !isRetired else { return }
         isRetired = true
@@ -178,7 +178,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
         case .ping(_, ack: true): cancelResponseTimer()
         case .goAway(let last, _, _):
             hasReceivedGoAway = true
-            // NIO ends these streams after this frame, as if they had been canceled.
+            // NIO ends these streams after this frame, as if they had been cancelled.
             for (stream, _) in streams.values where stream.streamID.map({ $0 > last }) ?? true {
                 stream.declareUnprocessed()
             }
@@ -195,7 +195,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard isReady, error is any NIOHTTP2Error else { return context.close(promise: nil) }
         // NIO does not report whether the error concerns only one stream. If it does, the server still responds, and
-        // requests under way continue.
+        // requests in flight continue.
         retire()
         sendPing()
     }

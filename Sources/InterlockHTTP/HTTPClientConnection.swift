@@ -105,7 +105,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     private var isStream: Bool { machine.carrier == .stream }
 
-    /// The receiver of the request under way.
+    /// The receiver of the request in flight.
     private var receiver: (any HTTPClientReceiver)? {
         switch recipient {
         case .nobody: nil
@@ -113,7 +113,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         }
     }
 
-    /// Returns the receiver of the request under way, and releases it: it gets no further events.
+    /// Returns the receiver of the request in flight, and releases it: it gets no further events.
     private func releaseReceiver() -> (any HTTPClientReceiver)? {
         let receiver = receiver
         recipient = .nobody
@@ -316,7 +316,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         perform(action)
     }
 
-    /// The stream's ID, or `nil` if it has none yet.
+    /// The stream's ID; `nil` if it has none yet.
     var streamID: HTTP2StreamID? { try? context?.channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) }
 }
 

@@ -3,6 +3,6 @@
 package protocol HTTPClientConnectionOwner: AnyObject {
     /// Takes back a connection that has completed its request and can carry another.
     func free(_ connection: HTTPClientConnection)
-    /// Handles a connection that carries no further request.
+    /// Called when a connection carries no further request.
     func closed(_ connection: HTTPClientConnection)
 }

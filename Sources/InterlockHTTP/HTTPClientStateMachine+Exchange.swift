@@ -1,5 +1,5 @@
 extension HTTPClientStateMachine {
-    /// A request and its answer, while both are under way.
+    /// A request and its answer, while both are in progress.
     struct Exchange {
         enum Request {
             case sending

@@ -131,7 +131,7 @@ package struct HTTPClientStateMachine: Sendable {
     // MARK: States
 
     private enum State {
-        /// No request is under way.
+        /// No request is in flight.
         case unused(Usage)
         case exchanging(Exchange)
         /// The answer is complete, but the read that contains its end is not, so more bytes may follow.
@@ -254,8 +254,8 @@ extension HTTPClientStateMachine {
 // MARK: - The answer
 
 extension HTTPClientStateMachine {
-    /// Handles undecoded bytes. Without a request under way, or after a complete answer, the decoder would read them as
-    /// the beginning of the next answer.
+    /// Call when bytes arrive, before they are decoded. Without a request in flight, or after a complete answer, the
+    /// decoder would read them as the beginning of the next answer.
     package mutating func bytesReceived(_ end: ReadEnd, isLarge: Bool) -> PartAction {
         switch state {
         case .exchanging(var exchange):
@@ -340,7 +340,7 @@ extension HTTPClientStateMachine {
         if case .exchanging = state { .reportWritability(isWritable) } else { .none }
     }
 
-    /// Handles a failed write. If this is the first sign that the connection has ended, the decoder still reports an
+    /// Call when a write failed. If this is the first sign that the connection has ended, the decoder still reports an
     /// end of the incomplete answer.
     package mutating func writeFailed(_ cause: Cause) -> ErrorAction {
         guard case .exchanging(var exchange) = state else { return .ignore }
@@ -382,7 +382,7 @@ extension HTTPClientStateMachine {
         }
     }
 
-    /// Handles the end of the channel.
+    /// Call when the channel has ended.
     package mutating func ended(at now: @autoclosure () -> Duration) -> Action {
         switch state {
         case .exchanging(let exchange):

@@ -85,7 +85,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         for connection in http2Connections { connection.cancel(receiver) }
     }
 
-    /// Closes the pool. Requests under way continue, and their connections close after them.
+    /// Closes the pool. Requests in flight continue, and their connections close after them.
     package func close() {
         isClosed = true
         sweep?.timer.cancel()

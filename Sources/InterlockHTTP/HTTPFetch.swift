@@ -30,7 +30,7 @@ package final class HTTPFetch: HTTPClientReceiver {
     private var timeout: Scheduled<Void>?
 
     /// - Parameters:
-    ///   - body: the request's body, whose length the head announces, or `nil` for a request without a body.
+    ///   - body: the request's body, whose length the head announces; `nil` for a request without a body.
     ///   - maximumBytes: the size at which the response body is truncated.
     ///   - completion: called once, possibly before `begin` returns.
     package init(
@@ -103,7 +103,7 @@ extension HTTPFetch {
         var isCancelled = false
     }
 
-    /// Sends a request on a dedicated connection, which closes after the answer. Canceling the task ends the request
+    /// Sends a request on a dedicated connection, which closes after the answer. Cancelling the task ends the request
     /// immediately.
     package static func answer(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from origin: HTTPOrigin, settings: HTTPConnectionPool.Settings,
@@ -116,7 +116,7 @@ extension HTTPFetch {
         }
     }
 
-    /// Sends a request on a connection of a pool, which keeps the connection. Canceling the task ends the request
+    /// Sends a request on a connection of a pool, which keeps the connection. Cancelling the task ends the request
     /// immediately.
     package static func answer(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: NIOLoopBound<HTTPConnectionPool>, maximumBytes: Int,

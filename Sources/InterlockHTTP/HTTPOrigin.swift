@@ -6,7 +6,7 @@ package struct HTTPOrigin: Sendable {
     /// The host to connect to, which the server's certificate must name; an IPv6 address without brackets.
     package let host: String
     package let port: Int
-    /// The TLS settings, or `nil` for plaintext.
+    /// The TLS settings; `nil` for plaintext.
     package let tls: NIOSSLContext?
     /// Whether HTTP/2 is offered over TLS, or known to be spoken over plaintext.
     package let speaksHTTP2: Bool
@@ -31,7 +31,7 @@ package struct HTTPOrigin: Sendable {
     package static func standardPort(isTLS: Bool) -> Int { isTLS ? 443 : 80 }
 
     /// Returns a client's TLS settings: TLS 1.2 or later, and a certificate that is trusted for the server's name.
-    /// - Parameter certificateAuthority: a PEM file of trusted certificates, or `nil` for those that the system trusts.
+    /// - Parameter certificateAuthority: a PEM file of trusted certificates; `nil` for those that the system trusts.
     /// - Throws: `NIOSSLError` if the file cannot be used.
     package static func clientTLS(certificateAuthority: String?, speaksHTTP2: Bool = false) throws -> NIOSSLContext {
         guard let certificateAuthority else {

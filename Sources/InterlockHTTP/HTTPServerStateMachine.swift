@@ -103,7 +103,7 @@ package struct HTTPServerStateMachine: Sendable {
     // MARK: States
 
     private enum State {
-        /// No request is under way.
+        /// No request is in progress.
         case idle
         case exchanging(Exchange)
         /// The connection closes: no further request is answered, and what still arrives is dropped.
@@ -168,7 +168,7 @@ package struct HTTPServerStateMachine: Sendable {
 // MARK: - Parts
 
 extension HTTPServerStateMachine {
-    /// Handles a part that was decoded.
+    /// Call when a part was decoded.
     /// - Parameter mayBegin: whether the current slice has time for a request.
     package mutating func arrived(
         _ part: Part, isWritable: @autoclosure () -> Bool, mayBegin: @autoclosure () -> Bool
@@ -393,7 +393,7 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// Handles the end of the client's input.
+    /// Call when the client's input has ended.
     package mutating func clientLeft() -> Action {
         updateExchange { $0.client = .departed }
         if case .closing(let output, let remainder) = state { return requestEnded(remainder, output) }
@@ -431,7 +431,7 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// Handles an expired deadline.
+    /// Call when a deadline has expired.
     package mutating func timedOut() -> Action {
         guard case .exchanging(let exchange) = state, exchange.receiver == .relay, exchange.answer != .complete else {
             return close()
@@ -439,7 +439,7 @@ extension HTTPServerStateMachine {
         return .reportAlarm
     }
 
-    /// Handles the sidecar's shutdown: no further request is taken. A client that does not read cannot delay this.
+    /// Call when the sidecar shuts down. Takes no further request. A client that does not read cannot delay this.
     package mutating func shutDown(isWritable: @autoclosure () -> Bool) -> Action {
         updateExchange { $0.ruleOutReuse() }
         switch state {
@@ -453,7 +453,7 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// Handles the removal of the key of the last accepted request.
+    /// Call when the API key of the last accepted request was removed.
     package mutating func callerRemoved() -> Action {
         if case .handedOver = state { return close() }
         if carrier == .connection, let action = finishUnlessAnswering() { return action }

@@ -7,7 +7,7 @@ package import InterlockCore
 /// such events are skipped. An event with an earlier time counts at the latest time so far, and a second request
 /// replaces the open one.
 ///
-/// Memory is bounded by clients, names, sidecars and services, never by operations. Equal histories give equal reports.
+/// Memory grows with clients, names, sidecars and services, never with operations. Equal histories give equal reports.
 package struct HistoryCheck: Sendable {
     /// The default maximum number of violations in a report. Further ones are only counted.
     package static let listedViolations = 100

@@ -73,7 +73,7 @@ package final class LineWriter: Sendable {
     }
 
     /// Writes a line, and suspends the task until it is written.
-    /// - Returns: `false` if the write failed or the task was canceled.
+    /// - Returns: `false` if the write failed or the task was cancelled.
     package func write(_ line: String) async -> Bool {
         add(line)
         let (written, continuation) = AsyncStream<Void>.makeStream()

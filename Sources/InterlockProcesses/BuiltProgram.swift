@@ -2,8 +2,8 @@ internal import FoundationEssentials
 
 /// A program of this package, built together with the running tests.
 package enum BuiltProgram {
-    /// Finds a program in the folder of the test executable, or in one of the three folders above it, because tests may
-    /// be in a bundle.
+    /// Finds a program in the directory of the test executable, or in one of the three directories above it, because
+    /// tests may be in a bundle.
     /// - Throws: `BuiltProgramError` if it is not built.
     package static func path(_ name: String) throws -> String {
         let ownPath = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")

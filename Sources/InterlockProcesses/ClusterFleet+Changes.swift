@@ -52,7 +52,7 @@ extension ClusterFleet {
 
     // MARK: Slots
 
-    /// Moves hash slots one after the other, as `redis-cli --cluster reshard` does. Meanwhile, servers answer commands
+    /// Moves hash slots one at a time, as `redis-cli --cluster reshard` does. Meanwhile, servers answer commands
     /// on a migrating slot with `ASK` or `TRYAGAIN`.
     package func reshard(_ slots: [HashSlot], serverIndex: Int) async throws {
         let primaries = try await primaries()

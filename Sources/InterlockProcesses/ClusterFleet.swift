@@ -1,7 +1,7 @@
 internal import InterlockCore
 package import RedisClient
 
-/// A Redis Cluster: real servers in new folders, on free ports of 127.0.0.1. They end with this process.
+/// A Redis Cluster: real servers in new directories, on free ports of 127.0.0.1. They end with this process.
 package actor ClusterFleet {
     /// A server of the cluster, and its ID there.
     package struct Member: Sendable {
@@ -114,7 +114,7 @@ package actor ClusterFleet {
         }
     }
 
-    /// Ends all servers and deletes their folders.
+    /// Ends all servers and deletes their directories.
     package func remove() async {
         for member in members { await member.server.remove() }
         await removedShard?.server.remove()

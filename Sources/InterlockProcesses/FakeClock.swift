@@ -11,7 +11,7 @@ package struct FakeClock: Sendable {
 
     /// Creates a clock that shows the true time until it is changed.
     /// - Parameters:
-    ///   - path: the file that holds the time; its folder must exist.
+    ///   - path: the file that holds the time; its directory must exist.
     ///   - isReadEachTime: whether a change takes effect immediately, because each clock reading reads the file. This
     ///     reduces the throughput of Redis to an eighth. Otherwise a change takes effect within two seconds, and the
     ///     throughput is two thirds.
@@ -37,7 +37,7 @@ package struct FakeClock: Sendable {
         try write(offset < 0 ? "\(offset)" : "+\(offset)")
     }
 
-    /// Stops the clock at this time, in microseconds of the Unix epoch.
+    /// Stops the clock at this time, as Unix time in microseconds.
     package func freeze(atMicroseconds time: Int64) throws {
         var seconds = time_t(time / 1_000_000)
         var date = tm()

@@ -2,8 +2,8 @@ internal import Glibc
 internal import InterlockCore
 package import RedisClient
 
-/// A `redis-server` process for one test. It has its own folder and listens on a Unix socket and, by default, on a free
-/// TCP port of 127.0.0.1. It saves its data only on request and ends with the test process.
+/// A `redis-server` process for one test. It has its own directory and listens on a Unix socket and, by default, on a
+/// free TCP port of 127.0.0.1. It saves its data only on request and ends with the test process.
 ///
 /// Use `withServer`, which always ends it.
 package actor RedisServer {
@@ -20,7 +20,7 @@ package actor RedisServer {
     /// The server's working directory. Deleted at the end.
     package nonisolated var folder: String { temporaryFolder.path }
     package nonisolated var socketPath: String { "\(folder)/redis.sock" }
-    /// The TCP or TLS port, or `nil` if there is none. A restart keeps it.
+    /// The TCP or TLS port; `nil` if there is none. A restart keeps it.
     package nonisolated let port: Int?
     /// The certificate that clients of a `tls` listener must trust.
     package nonisolated let certificate: TestCertificate?
@@ -60,7 +60,7 @@ package actor RedisServer {
     ///   - arguments: further arguments for the command line, such as `["--requirepass", "secret"]`.
     ///   - listener: the listener in addition to the Unix socket.
     ///   - environment: variables in addition to those of this process.
-    ///   - certificate: the certificate of a `tls` listener, or `nil` to create one.
+    ///   - certificate: the certificate of a `tls` listener; `nil` to create one.
     /// - Throws: `RedisServerError` with the server's log if it is not ready within 20 s. If another process took its
     ///   port meanwhile, another port is tried first.
     package static func start(
@@ -103,7 +103,7 @@ package actor RedisServer {
     /// The server's output since its first start; only the end if it is long.
     package var log: String { earlierLog + (process?.log ?? "") }
 
-    /// The ID of the server's process, or `nil` if it does not run. Each start has a new one.
+    /// The ID of the server's process; `nil` if it does not run. Each start has a new one.
     package var processID: Int32? { process?.processID }
 
     /// Ends the server as an operator would: SIGTERM, then SIGKILL after 5 s.
@@ -159,7 +159,7 @@ package actor RedisServer {
         }
     }
 
-    /// Ends the server and deletes its folder.
+    /// Ends the server and deletes its directory.
     package func remove() async {
         await kill()
         temporaryFolder.remove()
@@ -242,7 +242,7 @@ extension RedisServer {
     /// The Unix socket as a URL: `unix:///tmp/…/redis.sock`, with the password of `--requirepass`.
     package nonisolated var url: String { "unix://\(credentials)\(socketPath)" }
 
-    /// The port as a URL, `redis://127.0.0.1:PORT`, or `rediss://` with TLS, or `nil` if there is no port.
+    /// The port as a URL, `redis://127.0.0.1:PORT`, or `rediss://` with TLS; `nil` if there is no port.
     package nonisolated var portURL: String? {
         port.map { "\(certificate == nil ? "redis" : "rediss")://\(credentials)127.0.0.1:\($0)" }
     }

@@ -3,7 +3,7 @@ internal import Glibc
 internal import InterlockCore
 package import RedisClient
 
-/// A primary, its replicas and the Sentinels that monitor them: real servers in new folders, on free ports of
+/// A primary, its replicas and the Sentinels that monitor them: real servers in new directories, on free ports of
 /// 127.0.0.1. All end with this process.
 package actor SentinelFleet {
     /// The name of the primary in the Sentinels' configuration.
@@ -23,7 +23,7 @@ package actor SentinelFleet {
     package nonisolated let sentinels: [Sentinel]
     private var lostPrimary: (server: RedisServer, loss: PrimaryLoss)?
 
-    /// The certificate that servers and Sentinels present to each other and to clients, or `nil` without TLS.
+    /// The certificate that servers and Sentinels present to each other and to clients; `nil` without TLS.
     package nonisolated let certificate: TestCertificate?
     private nonisolated let folder: TemporaryFolder?
 
@@ -100,7 +100,7 @@ package actor SentinelFleet {
         }
     }
 
-    /// Ends all servers and Sentinels, and deletes their folders.
+    /// Ends all servers and Sentinels, and deletes their directories.
     package func remove() async {
         for sentinel in sentinels { await sentinel.remove() }
         for server in servers { await server.remove() }

@@ -47,7 +47,7 @@ package final class ServerProcess: Sendable {
                 launch.finish(throwing: error)
             }
         }
-        // Wait for the start even if the caller is canceled, because the caller could not end the process yet.
+        // Wait for the start even if the caller is cancelled, because the caller could not end the process yet.
         try await Task { for try await _ in launches { break } }.value
         return ServerProcess(record: record, ended: ended)
     }
@@ -57,15 +57,15 @@ package final class ServerProcess: Sendable {
 
     package var isRunning: Bool { record.processID != nil }
 
-    /// The process ID, or `nil` once the process is gone, because the ID may be reused.
+    /// The process ID; `nil` once the process has ended, because the ID may be reused.
     package var processID: Int32? { record.processID }
 
-    /// Sends a signal, unless the process is gone.
+    /// Sends a signal, unless the process has ended.
     package func send(signal: Int32) {
         record.send(signal: signal)
     }
 
-    /// Waits until the process is gone.
+    /// Waits until the process has ended.
     package func waitUntilEnd() async {
         await ended.value
     }
@@ -75,7 +75,7 @@ package final class ServerProcess: Sendable {
         send(signal: SIGCONT)
         send(signal: SIGTERM)
         let killTask = Task { [record] in
-            // Canceled if the process ends first.
+            // Cancelled if the process ends first.
             try await Task.sleep(for: gracePeriod)
             record.send(signal: SIGKILL)
         }

@@ -1,15 +1,15 @@
 internal import FoundationEssentials
 internal import Glibc
 
-/// A new folder that only this user can access.
+/// A new directory that only this user can access.
 package struct TemporaryFolder: Sendable {
     package let path: String
 
-    /// Creates the folder in `/tmp`, ignoring `TMPDIR`, because the path of a Unix socket is limited to 107 bytes.
+    /// Creates the directory in `/tmp`, ignoring `TMPDIR`, because the path of a Unix socket is limited to 107 bytes.
     package init() throws {
         var template = Array("/tmp/interlock-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else {
-            throw RedisServerError(reason: "cannot create a folder in /tmp: \(String(cString: strerror(errno)))", log: "")
+            throw RedisServerError(reason: "cannot create a directory in /tmp: \(String(cString: strerror(errno)))", log: "")
         }
         path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
@@ -22,9 +22,9 @@ package struct TemporaryFolder: Sendable {
         }
     }
 
-    /// Deletes the folder and its content.
+    /// Deletes the directory and its content.
     package func remove() {
-        // Ignore the error, because a leftover folder in /tmp must not fail a finished test.
+        // Ignore the error, because a leftover directory in /tmp must not fail a finished test.
         try? FileManager.default.removeItem(atPath: path)
     }
 }

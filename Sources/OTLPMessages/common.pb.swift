@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// Of OTLP's common messages, those that spans are made of, by the published names and numbers:
+/// The subset of OTLP's common messages that spans consist of. Names and field numbers match the published API:
 /// https://opentelemetry.io/docs/specs/otlp/
 
 package import SwiftProtobuf

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// What spans come from.
+/// The source of spans.
 
 package import SwiftProtobuf
 

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// What is posted to a collector, and what it answers.
+/// The request that is posted to a collector, and its response.
 
 package import SwiftProtobuf
 

@@ -3,7 +3,7 @@ package import Logging
 /// An event in the log. Its ID, level and message are constants, listed in docs/operate/logs.md; the variable parts are
 /// fields.
 package protocol LoggedEvent: CaseIterable, RawRepresentable<String>, Sendable {
-    /// The log level of the event, and the message for people.
+    /// The log level of the event, and the human-readable message.
     var line: (level: Logger.Level, message: String) { get }
 }
 

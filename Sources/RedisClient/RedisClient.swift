@@ -42,7 +42,7 @@ package actor RedisClient {
     }
 
     /// Sends a command or script and waits for its reply.
-    /// - Parameter timeout: the maximum wait for the reply, or `nil` for the configuration's command timeout.
+    /// - Parameter timeout: the maximum wait for the reply; `nil` for the configuration's command timeout.
     package func send<Command: RedisCommand & Sendable>(
         _ command: Command, timeout: Duration? = nil
     ) async throws -> Command.Reply where Command.Reply: Sendable {

@@ -5,11 +5,11 @@ package import NIOCore
 package final class RedisTopology {
     private let configuration: RedisConfiguration
     private let environment: RedisEnvironment
-    /// The directory of a server at a fixed address, or `nil` if Sentinels or a cluster name the server.
+    /// The directory of a server at a fixed address; `nil` if Sentinels or a cluster name the server.
     private let server: ServerDirectory?
-    /// The primary that the Sentinels name, or `nil` if there are no Sentinels.
+    /// The primary that the Sentinels name; `nil` if there are no Sentinels.
     package let primary: PrimaryDirectory?
-    /// The slot map of the cluster, or `nil` if Redis is not a cluster.
+    /// The slot map of the cluster; `nil` if Redis is not a cluster.
     package let cluster: ClusterDirectory?
 
     package init(configuration: RedisConfiguration, environment: RedisEnvironment) {
@@ -58,7 +58,7 @@ package final class RedisTopology {
         configuration.replaceSecrets(by: new)
     }
 
-    /// The largest number of replicas of any primary, or `nil` if unknown.
+    /// The largest number of replicas of any primary; `nil` if unknown.
     package var replicas: Int? {
         if let cluster { return cluster.view.isKnown ? cluster.view.maximumReplicas : nil }
         return primary?.replicas

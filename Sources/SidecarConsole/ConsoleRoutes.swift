@@ -25,7 +25,7 @@ package struct ConsoleRoutes {
         ]
     }
 
-    /// Answers with the page, which contains no data. The page requests its data itself, with a key if one is required.
+    /// Sends the page, which contains no data. The page requests its data itself, with a key if one is required.
     private func page(_ call: HTTPCall, _ reply: HTTPReply) throws {
         _ = try call.query()
         reply(ConsolePage.answer(requiresKey: access.requiresKey))

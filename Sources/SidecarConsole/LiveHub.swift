@@ -71,7 +71,7 @@ package final class LiveHub {
     }
 
     private func begin() {
-        // The subscription is never canceled, so it must not retain the hub.
+        // The subscription is never cancelled, so it must not retain the hub.
         _ = calls.follow { [weak self] message, event in self?.received(message, event) }
         sampler = scheduleRepeated(every: .seconds(1)) { [weak self] in self?.sample() }
     }
@@ -148,7 +148,7 @@ package final class LiveHub {
 
     // MARK: Following
 
-    /// Answers with a stream of events: `hello`, then each part, and again each part that changes.
+    /// Sends a stream of events: `hello`, then each part, and again each part that changes.
     /// - Throws: `InterlockError` if the view's service is not configured, or there are too many followers.
     func follow(_ view: LiveView, _ call: HTTPCall, _ reply: HTTPReply) throws(InterlockError) {
         guard followers.count < Self.maximumFollowers else {

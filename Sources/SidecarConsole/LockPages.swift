@@ -198,7 +198,7 @@ final class LockPages {
             ])
         } else {
             guard integer(lock["holders"]) > 0 || grant.fence > fence else { return lock }
-            // A row read after the lease ended is newer, because the lease may have been extended in another way.
+            // A row read after the lease ended is newer, because the lease may have been renewed in another way.
             // Without a fence in the row, the order is unknown: other software may have created the key.
             let endedAt = grant.endedMilliseconds ?? grant.grantedMilliseconds
             let isLater = lock["fence"] != .null && grant.fence > fence

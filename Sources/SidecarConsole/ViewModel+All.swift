@@ -270,7 +270,7 @@ extension ViewModel {
         ).reasons(ownCause: breaker["own_cause"].text)
     }
 
-    /// Returns the end of a breaker's state in milliseconds since 1970; empty if the state has no set end.
+    /// Returns the end of a breaker's state as Unix time in milliseconds; empty if the state has no set end.
     private static func end(of breaker: JSONValue) -> String {
         let end = breaker[breaker["forced"].text == nil ? "until_ms" : "forced_until_ms"].integer ?? 0
         return end > 0 ? "\(end)" : ""

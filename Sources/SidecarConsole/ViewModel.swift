@@ -17,7 +17,7 @@ package struct ViewModel: Encodable, Sendable {
             case lock, service
             /// The position of the row, from 1.
             case position
-            /// Milliseconds since 1970, as a number or a text.
+            /// Unix time in milliseconds, as a number or a text.
             case moment
             /// A span in milliseconds.
             case span

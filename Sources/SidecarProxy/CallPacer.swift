@@ -53,7 +53,7 @@ final class CallPacer {
         admit(call, now)
     }
 
-    /// Notes that a call that had begun has ended or pauses before a retry.
+    /// Records that a call that had begun has ended or pauses before a retry.
     func ended() {
         inFlight -= 1
         if !isReleasing { _ = noteTick(clock()) }

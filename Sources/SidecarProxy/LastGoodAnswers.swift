@@ -125,7 +125,7 @@ final class LastGoodAnswers: Sendable {
         }
     }
 
-    /// Returns the answer for this key and the seconds since it was stored, or `nil` if it is too old.
+    /// Returns the answer for this key and the seconds since it was stored; `nil` if it is too old.
     func answer(for key: Key, now: NIODeadline) -> (answer: Answer, age: Int64)? {
         state.withLockedValue { state in
             guard let entry = state.entries[key] else { return nil }

@@ -277,10 +277,10 @@ extension ProxiedCallStateMachine {
         return .proceed
     }
 
-    /// Handles the end of a burst of body parts: they must be flushed to the upstream.
+    /// Call at the end of a burst of body parts: they must be flushed to the upstream.
     func requestPaused() -> Step { isBodyAwaited && calling?.isConnected ?? false ? .proceed : .refuse }
 
-    /// Handles a change of the upstream's writability: the body is read only while the upstream is writable.
+    /// Call when the upstream's writability changes: the body is read only while the upstream is writable.
     func upstreamWritabilityChanged(_ number: Int) -> Step {
         isBodyAwaited && calling(number) != nil ? .proceed : .refuse
     }
@@ -289,8 +289,8 @@ extension ProxiedCallStateMachine {
 // MARK: - The answer
 
 extension ProxiedCallStateMachine {
-    /// Handles an informational answer. It is dropped if its status is 100, which the sidecar sends itself, or if the
-    /// client is not reading.
+    /// Call when an informational answer arrives. It is dropped if its status is 100, which the sidecar sends itself,
+    /// or if the client is not reading.
     mutating func informational(_ number: Int, isContinue: Bool, isClientWritable: Bool) -> Step {
         guard let attempt = calling(number), attempt.answer == nil, !isContinue, isClientWritable,
             informational < Self.maximumInformational
@@ -331,7 +331,7 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// Handles the end of a burst of answer parts: they must be flushed to the client.
+    /// Call at the end of a burst of answer parts: they must be flushed to the client.
     func answerPaused(_ number: Int) -> Step { calling(number)?.answer != nil ? .proceed : .refuse }
 
     /// - Parameter grpcStatus: the gRPC status in the trailers, as an HTTP status.
@@ -350,7 +350,7 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// Handles the upstream's switch to the protocol that the request offered.
+    /// Call when the upstream switches to the protocol that the request offered.
     /// - Returns: the outcome; `nil` if the connection is no longer needed.
     mutating func switchedProtocols(_ number: Int, status: Int, now: Instant) -> Report? {
         guard var attempt = calling(number), attempt.answer == nil else { return nil }
@@ -363,7 +363,7 @@ extension ProxiedCallStateMachine {
 // MARK: - The client
 
 extension ProxiedCallStateMachine {
-    /// Handles a client that does not accept more of the answer: reading from the upstream must pause.
+    /// Call when the client does not accept more of the answer: reading from the upstream must pause.
     mutating func clientBlocked() -> Step {
         guard var attempt = calling, attempt.answer != nil else { return .refuse }
         attempt.reading = .held
@@ -371,7 +371,7 @@ extension ProxiedCallStateMachine {
         return .proceed
     }
 
-    /// Handles a client that accepts more of the answer: reading from the upstream must resume.
+    /// Call when the client accepts more of the answer: reading from the upstream must resume.
     mutating func clientWritable(now: Instant) -> Step {
         guard var attempt = calling, attempt.answer != nil else { return .refuse }
         attempt.reading = .flowing
@@ -394,9 +394,9 @@ extension ProxiedCallStateMachine {
 // MARK: - Failures
 
 extension ProxiedCallStateMachine {
-    /// Handles a failed connection. Resends the request at most once per call, under the same permit, provided that no
-    /// part of an answer has arrived. Either the upstream has certainly not processed the request, whatever its method,
-    /// or the request is idempotent and its connection was closing.
+    /// Call when the connection failed. Resends the request at most once per call, under the same permit, provided that
+    /// no part of an answer has arrived. Either the upstream is known not to have processed the request, whatever its
+    /// method, or the request is idempotent and its connection was closing.
     /// - Parameter isBodyBuffered: whether every part of the body that was sent can be resent.
     mutating func upstreamFailed(
         _ failure: ProxyFailure, _ number: Int, isBodyBuffered: Bool, now: Instant, retries: (some RetrySource)?
@@ -418,7 +418,7 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// Handles the alarm that was set for `alarmAt`.
+    /// Call when the alarm that was set for `alarmAt` fires.
     /// - Parameter isBackedUp: whether the upstream has yet to accept bytes that were sent to it.
     mutating func alarm(now: Instant, isBackedUp: Bool, retries: (some RetrySource)?) -> Action {
         switch state {

@@ -87,7 +87,7 @@ struct ProxyFailure: Error, Sendable {
     }
 
     /// Returns whether the request may be resent regardless of the configured retries, provided that its body can be
-    /// resent. Either the service has certainly not processed it, or it is idempotent and its connection was closing
+    /// resent. Either the service is known not to have processed it, or it is idempotent and its connection was closing
     /// (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1).
     func mayBeResent(isIdempotent: Bool) -> Bool {
         switch interruption {

@@ -63,7 +63,7 @@ struct TunnelStateMachine {
         return alarmAt <= now ? end() : .setAlarm
     }
 
-    /// Handles the end or failure of a side, or a failure to set up the tunnel.
+    /// Call when a side ended or failed, or when the tunnel could not be set up.
     mutating func end() -> Action {
         guard case .open = state else { return .none }
         state = .closed

@@ -7,7 +7,7 @@ internal import NIOSSL
 package struct CertificateFacts: Equatable {
     /// The host names, in lower case, and the IP addresses.
     package var names: [String]
-    /// The period of validity, in seconds since 1970.
+    /// The period of validity, as Unix time in seconds.
     var validity: ClosedRange<Int>
 
     init(names: [String], validity: ClosedRange<Int>) {
@@ -43,7 +43,7 @@ package struct CertificateFacts: Equatable {
     /// Returns the reasons why clients would reject the certificate, one sentence each.
     /// - Parameters:
     ///   - hosts: the hosts that clients are known to call.
-    ///   - now: the time in seconds since 1970.
+    ///   - now: the time as Unix time in seconds.
     func warnings(for hosts: [String], now: Int) -> [String] {
         var warnings: [String] = []
         if now > validity.upperBound {

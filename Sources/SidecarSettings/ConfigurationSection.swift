@@ -107,7 +107,7 @@ final class ConfigurationSection {
 }
 
 extension ConfigurationSection {
-    /// Returns the known key that other software calls by this name, or `nil` if there is none.
+    /// Returns the known key that other software calls by this name; `nil` if there is none.
     private static func knownKey(for word: String, among known: [String]) -> String? {
         let word = word.lowercased().replacing("-", with: "_")
         if known.contains(word) { return word }

@@ -110,7 +110,7 @@ extension ConfigurationValue {
         }
     }
 
-    /// Reads a text and checks it with `expected`, which returns what was expected instead, or `nil` if the text is
+    /// Reads a text and checks it with `expected`, which returns what was expected instead; `nil` if the text is
     /// valid.
     func parsed(insteadOf expected: (String) -> String?) -> String? {
         parsed { text throws(ConfigurationExpectation) in

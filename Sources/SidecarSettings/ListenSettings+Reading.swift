@@ -45,7 +45,7 @@ extension ListenSettings {
 
     private static func checkedHost(_ text: String) throws(ConfigurationExpectation) -> String {
         guard SocketEndpoint.isHostName(text) else {
-            throw ConfigurationExpectation("a host name without port, such as interlock.internal")
+            throw ConfigurationExpectation("a host name without a port, such as interlock.internal")
         }
         return text
     }

@@ -9,9 +9,9 @@ package struct LogSettings: Sendable, Equatable {
 
     /// The format of a message.
     package enum Format: String, CaseIterable, Sendable {
-        /// One line of logfmt per message.
+        /// logfmt, one line per message.
         case text
-        /// One JSON object on one line per message.
+        /// JSON, one object and one line per message.
         case json
     }
 

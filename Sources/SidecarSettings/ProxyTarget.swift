@@ -6,7 +6,7 @@ package struct ProxyTarget: Sendable, Equatable {
     /// The prefix of the target on the request line.
     package static let prefix = "/proxy/"
 
-    /// The reason why a target is rejected, as a message for people.
+    /// The human-readable reason why a target is rejected.
     package struct Violation: Error {
         package let description: String
 
@@ -20,7 +20,7 @@ package struct ProxyTarget: Sendable, Equatable {
     /// The query without its question mark; `nil` if the target has no query.
     package let query: String?
 
-    /// Parses and checks a target.
+    /// Splits a target into path and query. Rejects targets that an upstream could read differently.
     /// - Parameter target: the target of the request line, which begins with `prefix`.
     /// - Throws: `Violation`.
     package init(_ target: some StringProtocol) throws(Violation) {

@@ -4,7 +4,7 @@ extension RateLimitDomain {
     /// Imports a configuration file of envoyproxy/ratelimit so that this domain makes the same decisions. Unsupported
     /// settings are rejected with their line.
     /// - Parameter value: the path of the file.
-    /// - Returns: the domain, or `nil` if the file was rejected.
+    /// - Returns: the domain; `nil` if the file was rejected.
     static func imported(_ value: ConfigurationValue) -> RateLimitDomain? {
         guard let path = value.parsed(insteadOf: { $0.isEmpty ? "the path of a file" : nil }) else { return nil }
         let findings = ConfigurationFindings(fileName: path, readsSecrets: value.findings.readsSecrets)
@@ -45,7 +45,7 @@ extension RateLimitDomain {
         countsRefused = true
     }
 
-    /// Returns what was expected instead of a domain's name, or `nil` if the name is valid. It may contain colons,
+    /// Returns what was expected instead of a domain's name; `nil` if the name is valid. It may contain colons,
     /// because Redis keys enclose it in braces.
     private static func expectedDomain(insteadOf text: String) -> String? {
         do throws(ResourceName.Violation) { _ = try ResourceName(text) } catch { return "a name of \(ResourceName.rule)" }

@@ -67,7 +67,7 @@ extension RateLimitDomain {
 }
 
 extension [DescriptorRule] {
-    /// Returns the path of the first rule whose algorithm cannot count refused requests, or `nil` if there is none.
+    /// Returns the path of the first rule whose algorithm cannot count refused requests; `nil` if there is none.
     fileprivate func firstNotCountable() -> String? {
         DescriptorIndex(self).rules.first { indexed in
             if case .rate(let limit, _) = indexed.rule.limit { limit.algorithm != .fixed } else { false }
@@ -143,7 +143,7 @@ extension DescriptorRule {
 
     private static func expectedKey(insteadOf key: String) -> String? { key.isEmpty ? "the key of a descriptor's entry" : nil }
 
-    /// Returns the limit of a rule, or `nil` if the limit is missing or invalid.
+    /// Returns the limit of a rule; `nil` if the limit is missing or invalid.
     private static func limit(_ section: ConfigurationSection) -> DescriptorLimit? {
         var isUnlimited = false
         section.read("unlimited", into: &isUnlimited) { $0.flag() }

@@ -1,4 +1,4 @@
-/// The reason why a sidecar cannot run, for people.
+/// The human-readable reason why a sidecar cannot run.
 package struct SidecarError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String
 

@@ -6,7 +6,7 @@ package enum UnixSocketSettings {
     /// The maximum length of the suffix of the socket's temporary name, in bytes: `.` and three digits.
     static let maximumSuffixBytes = 4
 
-    /// Returns the ID of a group, given its name or number, or `nil` if no group has this name.
+    /// Returns the ID of a group, given its name or number; `nil` if no group has this name.
     package static func groupID(of group: String) -> gid_t? {
         if let number = ConfigurationText.wholeNumber(group) { return number < gid_t.max ? gid_t(number) : nil }
         var entry = Glibc.group()

@@ -481,7 +481,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
     parser.add_argument(
-        "--screenshots", type=Path, help="take the screenshots of the documents in this folder and test nothing"
+        "--screenshots", type=Path, help="take the screenshots of the documents in this directory and test nothing"
     )
     arguments = parser.parse_args()
     executable = next((path for path in BROWSERS if Path(path).exists()), None)

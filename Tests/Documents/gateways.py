@@ -1,7 +1,7 @@
 """Checks the gRPC API with real Envoys and gRPC's own client.
 
 `make envoy` runs it. The project's declarations are a subset of the published ones. Two Envoys in front of two sidecars
-on one Redis allow no more than a limit, by Redis' clock; shadow limits refuse nothing; callers receive the remaining
+on one Redis allow no more than a limit, by the Redis clock; shadow limits refuse nothing; callers receive the remaining
 capacity; hits are refunded; and Envoy obeys its settings when Redis or a sidecar fails. `gateway_wire.py` and
 `gateway_guards.py` use gRPC's own client for cases that an Envoy rarely reaches.
 """
@@ -127,7 +127,7 @@ def redis_time(redis: Connection) -> float:
 
 
 def maximum_in_any_window(times: list[tuple[float, float]], length: float) -> int:
-    """Returns how many grants certainly fall within one window. Each was decided between the two times of its pair."""
+    """Returns how many grants are known to fall within one window. Each was decided between the times of its pair."""
     return max(sum(1 for began, ended in times if start <= began and ended <= start + length) for start, _ in times)
 
 

@@ -216,7 +216,7 @@ def contract_text() -> str:
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument(
-        "--binary", help="the interlock that describes its command line, with interlock-bench in the same folder"
+        "--binary", help="the interlock that describes its command line, with interlock-bench in the same directory"
     )
     binary = arguments.parse_args().binary
     found = list(findings(Table.read(PAGE.read_text()), binary))

@@ -1,4 +1,4 @@
-"""The servers of a page: Redis, a sidecar, and an API that the sidecar calls, with their own folder and ports."""
+"""The servers of a page: Redis, a sidecar, and an API that the sidecar calls, with their own directory and ports."""
 
 import http.server
 import json
@@ -176,7 +176,7 @@ class Servers:
         self.serve(words)
 
     def start_private_sidecar(self, configuration: Path) -> None:
-        """Starts a sidecar with a private Redis in its default folder."""
+        """Starts a sidecar with a private Redis in its default directory."""
         self.serve(["--config", str(configuration)])
 
     def serve(self, words: list[str]) -> None:

@@ -132,7 +132,7 @@ extension ClockJumpTests {
         let redis: RedisClient
         private let clock: FakeClock
 
-        /// Runs `body` with Redis' clock at the true time, and stops everything afterwards, even if `body` throws.
+        /// Runs `body` with the Redis clock at the true time, and stops everything afterwards, even if `body` throws.
         static func run(_ body: (Scene) async throws -> Void) async throws {
             let folder = try TemporaryFolder()
             defer { folder.remove() }
@@ -149,7 +149,7 @@ extension ClockJumpTests {
             }
         }
 
-        /// Sets the offset of Redis' wall clock from the true time, in seconds, and waits until Redis shows it.
+        /// Sets the offset of Redis's wall clock from the true time, in seconds, and waits until Redis shows it.
         func jump(toSeconds offset: Int) async throws {
             try clock.setOffset(seconds: offset)
             try await eventually("the test needs the package faketime, which `make setup` installs") {
@@ -185,7 +185,7 @@ extension ClockJumpTests {
             return answer == 1
         }
 
-        /// Returns the remaining time of the lease by Redis' clock, in milliseconds.
+        /// Returns the remaining time of the lease by the Redis clock, in milliseconds.
         func lockTTL() async throws -> Int64 {
             let reply = try await redis.send(AnyCommand(["PTTL", Self.lockKey]))
             guard let ttl = reply.integer else { throw Problem(description: "PTTL: \(reply)") }

@@ -230,7 +230,7 @@ struct CommandLineTests {
             #expect(closed.contains("refuses connections"), "\(closed)")
             let noFile = try await errors("unix:/nowhere")
             #expect(noFile.contains("no sidecar answers at unix:/nowhere: start one"), "\(noFile)")
-            #expect(noFile.contains("no such file or folder"), "\(noFile)")
+            #expect(noFile.contains("no such file or directory"), "\(noFile)")
             for text in [plain, unknown, closed, noFile] {
                 #expect(!text.contains("Error") && !text.contains("errno") && !text.contains("sslError"), "\(text)")
             }

@@ -9,7 +9,7 @@ import Subprocess
 /// The process dies with this one, as `ServerProcess` describes.
 final class InterlockProcess: Sendable {
     private struct State {
-        /// The process id; `nil` unless the process runs, because the system may reuse the id afterwards.
+        /// The process ID; `nil` unless the process runs, because the system may reuse the ID afterwards.
         var pid: pid_t?
         var output: [UInt8] = []
         var errors: [UInt8] = []

@@ -8,7 +8,7 @@ import Testing
 /// `interlock run` as scripts run it: the built program with its own sidecar.
 @Suite("`interlock run`", .serialized, .timeLimit(.minutes(3)))
 struct RunTests {
-    /// A command that prints its process id and runs until it is killed.
+    /// A command that prints its process ID and runs until it is killed.
     private static let sleeping = ["sh", "-c", "echo $$; exec sleep 600"]
 
     /// Returns a command that runs until it is killed and executes `action` on a signal.
@@ -86,7 +86,7 @@ struct RunTests {
 
     // MARK: The lock
 
-    @Test("A run exits with 75 without running its command while the lock is held, and a finished run releases it")
+    @Test("While the lock is held, `interlock run` exits with 75 and does not run its command; a finished run releases it")
     func held() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lock", "orders"], Self.sleeping, sidecar)
@@ -114,10 +114,10 @@ struct RunTests {
         }
     }
 
-    @Test("With --at-least the lock stays held after a success, and is released after a failure")
+    @Test("With `--at-least` the lock stays held after a success, and is released after a failure")
     func atLeast() async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            // The third run plays the same job on another host, a second later.
+            // The third run stands for the same job on another host a second later.
             for (command, status) in [("false", 1), ("true", 0), ("true", 75)] as [(String, Int32)] {
                 let outcome = try await sidecar.interlock(
                     "run", "--lock", "orders", "--no-wait", "--at-least", "10m", "--", command)
@@ -172,7 +172,7 @@ struct RunTests {
 
     // MARK: Loss
 
-    @Test("A broken lock ends the command with SIGTERM, and run exits with 74")
+    @Test("A broken lock ends the command with SIGTERM, and `interlock run` exits with 74")
     func broken() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders"], Self.trapping("TERM", "echo cleaning up; exit 3"), sidecar)
@@ -210,7 +210,7 @@ struct RunTests {
         }
     }
 
-    @Test("A command is killed with run, and the lease expires")
+    @Test("If `interlock run` is killed, so is its command, and the lease expires")
     func runKilled() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders", "--ttl", "2s"], Self.sleeping, sidecar)
@@ -261,7 +261,7 @@ struct RunTests {
     func candidateWithoutSidecar() async throws {
         let candidate = try await InterlockProcess.start(
             ["run", "--sidecar", "127.0.0.1:1", "--lead", "orders", "--", "echo", "ran"])
-        try await eventually("the output says so") { candidate.errors.contains("retrying") }
+        try await eventually("the candidate reports a retry") { candidate.errors.contains("retrying") }
         candidate.send(signal: SIGTERM)
         #expect(try await candidate.end(within: .seconds(20)) == .exited(128 + SIGTERM))
         #expect(candidate.output.isEmpty)
@@ -272,7 +272,7 @@ struct RunTests {
         try await SidecarProcess.withSidecar(configuration: "locks: { wait_replicas: 1 }") { sidecar in
             let candidate = try await InterlockProcess.start(
                 ["run", "--lead", "orders", "--", "echo", "ran"], environment: sidecar.environment())
-            try await eventually("the output says so") { candidate.errors.contains("retrying") || candidate.hasEnded }
+            try await eventually("the candidate reports a retry") { candidate.errors.contains("retrying") || candidate.hasEnded }
             #expect(candidate.errors.contains("UNREPLICATED") || candidate.errors.contains("replicas"))
             candidate.send(signal: SIGTERM)
             #expect(try await candidate.end(within: .seconds(20)) == .exited(128 + SIGTERM))
@@ -280,9 +280,9 @@ struct RunTests {
         }
     }
 
-    // MARK: Refusals
+    // MARK: Failures
 
-    @Test("Without a sidecar run exits with 69 and runs nothing")
+    @Test("Without a sidecar `interlock run` exits with 69 and runs nothing")
     func noSidecar() async throws {
         let outcome = try await InterlockProcess.outcome(
             ["run", "--sidecar", "127.0.0.1:1", "--lock", "orders", "--", "echo", "ran"])
@@ -291,7 +291,7 @@ struct RunTests {
         #expect(outcome.errors.contains("no sidecar answers at 127.0.0.1:1"))
     }
 
-    @Test("Without Redis run exits with 69 and runs nothing")
+    @Test("Without Redis `interlock run` exits with 69 and runs nothing")
     func redisUnreachable() async throws {
         try await RedisServer.withServer(listener: .none) { server in
             try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
@@ -348,7 +348,7 @@ struct RunTests {
         return run
     }
 
-    /// Returns the process group of a command that printed its process id.
+    /// Returns the process group of a command that printed its process ID.
     private static func group(_ run: InterlockProcess) throws -> ProcessGroup {
         ProcessGroup(id: try #require(run.output.split(separator: "\n").first.flatMap { pid_t($0) }))
     }

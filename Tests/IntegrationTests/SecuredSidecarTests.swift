@@ -9,7 +9,7 @@ import Testing
 /// Certificates and API keys, from the start of a sidecar to their replacement.
 @Suite("A sidecar with TLS and API keys", .serialized, .timeLimit(.minutes(2)))
 struct SecuredSidecarTests {
-    /// Two certificates and a folder for a test's own files.
+    /// Two certificates and a directory for a test's own files.
     private struct Files {
         let folder: TemporaryFolder
         let first: TestCertificate

@@ -120,7 +120,7 @@ struct SidecarLifetimeTests {
                 (["--http", "nowhere.invalid:7380"], "listen.http nowhere.invalid:7380: cannot resolve nowhere.invalid"),
                 (
                     ["--unix", "\(folder.path)/none/a.sock"],
-                    "listen.unix \(folder.path)/none/a.sock: no such file or folder"
+                    "listen.unix \(folder.path)/none/a.sock: no such file or directory"
                 ),
             ]
             for (words, line) in cases {
@@ -155,7 +155,7 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("A file that is not a socket is unchanged, and an unknown group is named")
+    @Test("A file that is not a socket stays unchanged, and the error names an unknown group")
     func unixSocketRefused() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }

@@ -5,10 +5,11 @@ import Subprocess
 
 @testable import InterlockProcesses
 
-/// A test's own sidecar, started as users start one: `interlock serve`, on free ports, with its data in a new folder.
+/// A test's own sidecar, started as users start one: `interlock serve`, on free ports, with its data in a new
+/// directory.
 struct SidecarProcess: Sendable {
     let process: InterlockProcess
-    /// The test's folder, which is deleted at the end.
+    /// The test's directory, which is deleted at the end.
     let folder: String
     let respPort: Int
     let httpPort: Int
@@ -87,7 +88,7 @@ struct SidecarProcess: Sendable {
         await client.close()
     }
 
-    /// Returns the process id of the sidecar's private Redis.
+    /// Returns the process ID of the sidecar's private Redis.
     func redisProcess() async throws -> pid_t {
         guard let redisSocket else { throw RedisServerError(reason: "this sidecar has no private Redis", log: "") }
         var address = RedisConfiguration(address: .unixSocket(path: redisSocket))

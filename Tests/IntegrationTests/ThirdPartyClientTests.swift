@@ -14,7 +14,7 @@ struct ThirdPartyClientTests {
     func redisPy(version: String) async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let socket = try #require(sidecar.redisSocket)
-            // The older version is installed in the virtual environment; the newer one is in a folder that takes
+            // The older version is installed in the virtual environment; the newer one is in a directory that takes
             // precedence.
             let result = try await run(
                 .path(FilePath("\(Self.root)/.venv/bin/python")),

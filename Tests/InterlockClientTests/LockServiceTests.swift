@@ -90,7 +90,7 @@ struct LockServiceTests {
                 try await locks.withLock("orders", ttl: .seconds(60)) { lease in
                     let wasBroken = try await others.breakLock("orders", fence: lease.fence)
                     #expect(wasBroken)
-                    // The loop ends only when the task is canceled, because nothing finishes the stream.
+                    // The loop ends only when the task is cancelled, because nothing finishes the stream.
                     for await _ in AsyncStream<Void>.makeStream().stream {}
                 }
             }

@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-/// The ends of open periods and forced states, as a sidecar's copy observes them while Redis' clock jumps.
+/// The ends of open periods and forced states, as a sidecar's copy observes them while the Redis clock jumps.
 @Suite("A sidecar's copy of a breaker: ends")
 struct BreakerEndTests {
     private let start = Instant(nanoseconds: 10_000_000_000)
@@ -14,7 +14,7 @@ struct BreakerEndTests {
         }
     }
 
-    /// Returns a breaker that this sidecar opened for a minute when Redis' clock showed 1000 ms.
+    /// Returns a breaker that this sidecar opened for a minute when the Redis clock showed 1000 ms.
     private func opened(_ cause: BreakerCause = .failures) -> Breaker {
         var breaker = Breaker(settings: BreakerSettings())
         breaker.apply(open(until: 61_000, cause: cause), redisTime: 1000, sentAt: start, receivedAt: start)
@@ -22,7 +22,7 @@ struct BreakerEndTests {
     }
 
     @Test(
-        "A jump of Redis' clock moves no measured end, and the stored end is corrected",
+        "A jump of the Redis clock moves no measured end, and the stored end is corrected",
         arguments: [40_000, -30_000] as [Int64])
     func jump(step: Int64) {
         var breaker = opened()
@@ -41,7 +41,7 @@ struct BreakerEndTests {
         #expect(breaker.ends(now: after(60_002)).open?.isOver == true)
     }
 
-    @Test("Slow answers and messages are not used to measure the clock")
+    @Test("Slow answers and messages do not show that the clock has jumped")
     func late() {
         var breaker = opened()
         breaker.apply(open(until: 61_000), redisTime: 9000, sentAt: after(5000), receivedAt: after(13_000))
@@ -52,7 +52,7 @@ struct BreakerEndTests {
         #expect(!afterMessage)
     }
 
-    @Test("A sidecar that only received or found a state does not correct its end", arguments: [false, true])
+    @Test("A sidecar that did not measure the start of a state does not correct its end", arguments: [false, true])
     func notMeasured(isFound: Bool) {
         var breaker = Breaker(settings: BreakerSettings())
         breaker.apply(
@@ -75,7 +75,7 @@ struct BreakerEndTests {
         #expect(brief.openUntil == after(2000))
     }
 
-    @Test("A failed probe postpones the end even after Redis' clock was set back")
+    @Test("A failed probe postpones the end even after the Redis clock was set back")
     func outage() {
         var breaker = opened(.outage)
         breaker.apply(open(until: 41_000, cause: .outage), redisTime: 1000, sentAt: after(30_000), receivedAt: after(30_000))

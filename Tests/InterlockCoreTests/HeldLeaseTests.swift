@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@Suite("A lease that is extended for its holder")
+@Suite("A lease that is renewed for its holder")
 struct HeldLeaseTests {
     private static let start = Instant(nanoseconds: 1_000_000_000_000)
     private static let ttl: Int64 = 900
@@ -17,9 +17,9 @@ struct HeldLeaseTests {
             ceilingMilliseconds: ceiling, now: start)
     }
 
-    // MARK: Extensions
+    // MARK: Renewals
 
-    @Test("A lease is extended after a third of its time and not before")
+    @Test("A lease is renewed after a third of its time and not before")
     func firstExtension() {
         let lease = Self.lease()
         let third = Self.length / 3
@@ -28,7 +28,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(third)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("After a slow grant a lease is extended after a third of what remained")
+    @Test("After a slow grant a lease is renewed after a third of what remained")
     func lateGrant() {
         let lease = HeldLease(
             ttl: Self.ttl, deadline: Self.at(90), isAutoExtended: true, ceilingMilliseconds: nil, now: Self.start)
@@ -36,12 +36,12 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(30)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("A late extension is still sent, until the very end", arguments: [Int64(301), 600, 888])
+    @Test("A late renewal is still sent, until the very end", arguments: [Int64(301), 600, 888])
     func lateExtension(moment: Int64) {
         #expect(Self.lease().step(now: Self.at(moment)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("While an extension is in flight nothing else is sent")
+    @Test("While a renewal is in flight nothing else is sent")
     func oneAtATime() {
         var lease = Self.lease()
         lease.extensionBegan()
@@ -51,7 +51,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(Self.length)) == .over)
     }
 
-    @Test("Each extension counts from the time when it was sent")
+    @Test("Each renewal counts from the time when it was sent")
     func extended() {
         var lease = Self.lease()
         lease.extensionBegan()
@@ -61,7 +61,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(600)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("An extension that took longer than a third is followed by the next one immediately")
+    @Test("A renewal that took longer than a third is followed by the next one immediately")
     func slowAnswer() {
         var lease = Self.lease()
         lease.extensionBegan()
@@ -69,7 +69,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(880)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("An extension never shortens the lease")
+    @Test("A renewal never shortens the lease")
     func neverShorter() {
         var lease = Self.lease()
         let deadline = lease.deadline
@@ -78,7 +78,7 @@ struct HeldLeaseTests {
         #expect(lease.deadline == deadline)
     }
 
-    @Test("A lease that is not extended ends")
+    @Test("A lease that is not renewed ends")
     func notExtended() {
         let lease = Self.lease(isAutoExtended: false)
         for moment in [0, 300, 600, Self.length - 1] {
@@ -113,7 +113,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(moment + pause)) == .extend(ttl: ttl))
     }
 
-    @Test("Extensions are retried until the end, and failures do not move the end", arguments: [Int64(100), 900, 30_000])
+    @Test("Renewals are retried until the end, and failures do not move the end", arguments: [Int64(100), 900, 30_000])
     func failuresUntilTheEnd(ttl: Int64) {
         var lease = Self.lease(ttl: ttl)
         let deadline = lease.deadline
@@ -149,7 +149,7 @@ struct HeldLeaseTests {
 
     // MARK: The end
 
-    @Test("A lease ends at its deadline to the nanosecond whether or not it was extended", arguments: [true, false])
+    @Test("A lease ends at its deadline to the nanosecond whether or not it was renewed", arguments: [true, false])
     func over(isAutoExtended: Bool) {
         let lease = Self.lease(isAutoExtended: isAutoExtended)
         let justBefore = Instant(nanoseconds: lease.deadline.nanoseconds - 1)
@@ -165,7 +165,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(3_600_000)) == .over)
     }
 
-    @Test("An extension by the holder moves the end but not the next extension")
+    @Test("A renewal by the holder moves the end but not the next renewal")
     func movedForward() {
         var lease = Self.lease()
         let third = Self.length / 3
@@ -184,7 +184,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(100)) == .over)
     }
 
-    @Test("A lease that its holder shortened is extended correspondingly earlier")
+    @Test("A lease that its holder shortened is renewed correspondingly earlier")
     func extendedEarlier() {
         var lease = Self.lease()
         lease.moved(to: Self.at(100), now: Self.at(10))
@@ -194,7 +194,7 @@ struct HeldLeaseTests {
 
     // MARK: The ceiling
 
-    @Test("An extension does not exceed the ceiling")
+    @Test("A renewal does not exceed the ceiling")
     func shortenedExtension() {
         let lease = Self.lease(ceiling: 1000)
         #expect(lease.ceiling == Self.at(1000))
@@ -202,7 +202,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(800)) == .extend(ttl: 200))
     }
 
-    @Test("An extension that the ceiling makes useless is not sent", arguments: [Int64(1), 100, 889])
+    @Test("A renewal that the ceiling makes useless is not sent", arguments: [Int64(1), 100, 889])
     func nothingToGain(ceiling: Int64) {
         let lease = Self.lease(ceiling: ceiling)
         for moment in [0, 300, 600, Self.length - 1] {
@@ -239,7 +239,7 @@ struct HeldLeaseTests {
 
     // MARK: Random sequences
 
-    @Test("In any sequence at most one extension is in flight, none exceeds the ceiling and none follows the end")
+    @Test("In any sequence at most one renewal is in flight, none exceeds the ceiling and none follows the end")
     func randomRuns() {
         for seed in 0..<5000 {
             var run = RandomRun(seed: UInt64(seed))
@@ -248,7 +248,7 @@ struct HeldLeaseTests {
     }
 }
 
-/// A lease and its pending extension.
+/// A lease and its pending renewal.
 private struct RandomRun {
     private var random: SeededRandom
     private var now: Instant

@@ -99,7 +99,7 @@ struct OutcomeReportTests {
         #expect(reports >= 9)
     }
 
-    @Test("Sums that certainly did not arrive are kept in order")
+    @Test("Sums that are known not to have arrived are kept in order")
     func putBack() {
         var breaker = Breaker(settings: settings)
         _ = record(&breaker, .error, at: now)

@@ -45,7 +45,7 @@ struct WorkOrderTests {
         #expect(started5.count == 1)
     }
 
-    @Test("Work starts when all its dependencies have succeeded, even if one is named twice")
+    @Test("Work starts when all its dependencies have succeeded, even if one is listed twice")
     func dependencies() throws {
         var order = order()
         let first = try add(&order)

@@ -85,7 +85,7 @@ struct HTTPServerStateMachineTests {
         }
     }
 
-    @Test("A collected request is carried out at its end")
+    @Test("A collected request is executed at its end")
     func collected() {
         var machine = Self.receiving(.collector)
         #expect(machine.take(.body(1)) == .collect)

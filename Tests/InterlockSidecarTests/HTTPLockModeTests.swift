@@ -48,7 +48,7 @@ struct HTTPLockModeTests {
             try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 2}"#)
             let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "mode": "\#(mode)"}"#)
             #expect(refused.status == 400)
-            #expect(refused.text("detail")?.contains("held as a semaphore of 2") == true, "got: \(refused.body)")
+            #expect(refused.text("detail")?.contains("held as a semaphore with 2 slots") == true, "got: \(refused.body)")
         }
     }
 
@@ -109,7 +109,7 @@ struct HTTPLockModeTests {
             (#""also": "b""#, "also: expected an array of names, got a string"),
             (#""also": ["b", 7]"#, "also[1]: expected a string, got 7"),
             (#""also": ["b c"]"#, "also[0]: the name contains a space"),
-            (#""also": ["a"]"#, "a lock is named twice"),
+            (#""also": ["a"]"#, "duplicate lock name \"a\""),
             (#""also": ["b"], "mode": "shared""#, "locks acquired together must be exclusive"),
             (#""also": ["b"], "permits": 2"#, "locks acquired together must be exclusive"),
             (#""linked": 1"#, "linked: expected true or false, got 1"),

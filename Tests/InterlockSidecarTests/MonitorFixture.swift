@@ -30,7 +30,7 @@ final class RecordingBreakers: Sendable {
         state.withLockedValue { $0.remainingFailures = count }
     }
 
-    /// Reports that are carried out immediately.
+    /// Reports that are executed immediately.
     var reports: OutageReports {
         OutageReports(
             report: { service, finding in

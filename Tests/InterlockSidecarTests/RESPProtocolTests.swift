@@ -79,7 +79,7 @@ struct RESPProtocolTests {
     }
 
     @Test(
-        "Commands between MULTI and EXEC are refused with Redis' error",
+        "Commands between MULTI and EXEC are refused with Redis's error",
         arguments: ["EXEC", "DISCARD"])
     func transaction(end: String) async throws {
         try await RESPTestAPI.with { api async throws in

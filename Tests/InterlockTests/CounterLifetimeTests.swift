@@ -5,8 +5,8 @@ import NIOCore
 import RedisClient
 import Testing
 
-/// Tests counters after Redis' clock was set back and after a rule was changed. The tests write counters that lie in
-/// the future by Redis' clock, because a step back turns past times into future ones.
+/// Tests counters after the Redis clock was set back and after a rule was changed. The tests write counters that lie in
+/// the future by the Redis clock, because a step back turns past times into future ones.
 @Suite("No counter outlasts its window or the time in which its limit refills")
 struct CounterLifetimeTests {
     private static func service(_ limit: LimitDefinition) -> ServiceDefinition {
@@ -19,7 +19,7 @@ struct CounterLifetimeTests {
         LimitDefinition(name: "main", limit: limit, window: window, algorithm: algorithm)
     }
 
-    /// Returns Redis' time plus `microseconds`, in microseconds.
+    /// Returns Redis's time plus `microseconds`, in microseconds.
     private static func redisTime(_ fleet: Fleet, plus microseconds: Int64 = 0) async throws -> Int64 {
         let parts = try await fleet.cli("TIME").array?.compactMap(\.integer) ?? []
         return try #require(parts.first) * 1_000_000 + parts[1] + microseconds
@@ -31,7 +31,7 @@ struct CounterLifetimeTests {
 
     // MARK: A clock that was set back
 
-    @Test("A fixed window lasts at most one window after Redis' clock was set back")
+    @Test("A fixed window lasts at most one window after the Redis clock was set back")
     func fixed() async throws {
         try await Fleet.run(of: 2, services: [Self.service(Self.limit(5, per: .seconds(40)))]) { fleet in
             let key = "interlock:rate:{catalog}:main"
@@ -45,7 +45,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("A gcra limit refuses for no longer than it takes to refill after Redis' clock was set back")
+    @Test("A gcra limit refuses for no longer than it takes to refill after the Redis clock was set back")
     func gcra() async throws {
         // The limit fills in 205 ms.
         try await Fleet.run(services: [Self.service(Self.limit(200, per: .seconds(1), .gcra(burst: 40)))]) { fleet in
@@ -92,7 +92,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("CL.THROTTLE refuses for no longer than its rate takes to refill after Redis' clock was set back")
+    @Test("CL.THROTTLE refuses for no longer than its rate takes to refill after the Redis clock was set back")
     func throttle() async throws {
         try await Fleet.run { fleet in
             let key = "interlock:throttle:{mail}"

@@ -300,7 +300,7 @@ struct DomainTests {
         try await Fleet.run(domains: settings) { fleet in
             // A busy machine may take longer than 15 ms to answer.
             try await eventually("it answers in time") { try await !Self.decided(fleet, Self.ask("ip", "w")).isOver }
-            // The pause is shorter than Redis' own timeout of two seconds.
+            // The pause is shorter than Redis's own timeout of two seconds.
             try await fleet.cli("CLIENT", "PAUSE", "1500", "ALL")
             try await Self.expect(fleet, Self.ask("ip"), over: [true])
             try await Self.expect(fleet, Self.ask("ip", "y"), over: [true])

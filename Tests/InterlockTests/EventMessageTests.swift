@@ -63,10 +63,10 @@ struct EventMessageTests {
 
     @Test("Unknown fields are ignored, even those of types that use their names differently")
     func unknownFields() {
-        #expect(Self.event(#""type":"fleet.left","colour":"red","limit":5,"used":[]"#) != nil)
+        #expect(Self.event(#""type":"fleet.left","color":"red","limit":5,"used":[]"#) != nil)
     }
 
-    @Test("An unknown type is passed on unread")
+    @Test("An event of unknown type is passed on without being decoded")
     func unknownType() throws {
         let json = Self.start + #""type":"weather.changed","limit":5}"#
         let received = try #require(ReceivedEvent(Array(json.utf8)))

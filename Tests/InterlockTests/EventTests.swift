@@ -17,7 +17,7 @@ struct EventTests {
 
     // MARK: Delivery
 
-    @Test("A breaker's change reaches the other sidecars as its own type, with its origin and Redis' time")
+    @Test("A breaker's change reaches the other sidecars as its own type, with its origin and Redis's time")
     func breakers() async throws {
         try await Fleet.run(of: 2, services: [Self.perMinute]) { fleet in
             var events = fleet.sidecars[1].events.breakers.makeAsyncIterator()

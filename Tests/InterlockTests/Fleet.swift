@@ -58,7 +58,7 @@ struct Fleet {
         }
     }
 
-    /// Returns Redis' reply to a command given by its words.
+    /// Returns Redis's reply to a command given by its words.
     @discardableResult
     func cli(_ words: String...) async throws -> RedisReply {
         try await redis.send(AnyCommand(words))

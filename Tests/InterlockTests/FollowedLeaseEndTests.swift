@@ -15,7 +15,7 @@ struct FollowedLeaseEndTests {
         return (lease, try await locks.follow(lease, extends: extends))
     }
 
-    /// Returns the first loss of a stream, or `nil` if it ends without one; fails after ten seconds.
+    /// Returns the first loss of a stream; `nil` if it ends without one; fails after ten seconds.
     private static func firstLoss(_ losses: AsyncStream<LeaseLoss>) async throws -> LeaseLoss? {
         let reader = Task { () -> LeaseLoss? in
             for await loss in losses { return loss }
@@ -59,7 +59,7 @@ struct FollowedLeaseEndTests {
         }
     }
 
-    @Test("A lease is not extended once its follower has been dropped")
+    @Test("A lease is not renewed once its follower has been dropped")
     func dropped() async throws {
         try await Fleet.run { fleet in
             var followed: FollowedLease? = try await Self.follow(in: fleet, ttl: .milliseconds(600), extends: true).followed
@@ -71,7 +71,7 @@ struct FollowedLeaseEndTests {
         }
     }
 
-    @Test("A lease is not extended once the task that read its losses has been cancelled")
+    @Test("A lease is not renewed once the task that read its losses has been cancelled")
     func cancelled() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
@@ -110,7 +110,7 @@ struct FollowedLeaseEndTests {
         }
     }
 
-    @Test("Retaining only the stream keeps a lease extended")
+    @Test("Retaining only the stream keeps a lease renewed")
     func streamAlone() async throws {
         try await Fleet.run { fleet in
             let losses = try await Self.follow(in: fleet, ttl: .milliseconds(600), extends: true).followed.losses

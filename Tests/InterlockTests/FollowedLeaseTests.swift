@@ -45,7 +45,7 @@ struct FollowedLeaseTests {
             #expect(!lapsed)
             let isReleased = try await sidecar.releaseLock(name, token: kept.token)
             #expect(isReleased)
-            // The lease is no longer extended once `followed` is dropped.
+            // The lease is no longer renewed once `followed` is dropped.
             withExtendedLifetime(followed) {}
         }
     }
@@ -89,7 +89,7 @@ struct FollowedLeaseTests {
             let name = try ResourceName("orders")
             let (holder, other) = (fleet.sidecars[0], fleet.sidecars[1])
             for _ in 0..<30 {
-                // The lease is extended every 30 ms, so an extension is nearly always in progress or due.
+                // The lease is renewed every 30 ms, so a renewal is nearly always in progress or due.
                 let (lease, _) = try await Self.follow(try LockRequest("orders", ttl: 90), through: holder)
                 try await Self.untilElapsed(.milliseconds(35), since: ContinuousClock.now)
                 _ = try await holder.releaseLock(name, token: lease.token)

@@ -38,7 +38,7 @@ struct KnownLimitIssueTests {
         }
     }
 
-    /// Returns the largest number of grants that certainly fell into one window.
+    /// Returns the largest number of grants that are known to have fallen into one window.
     private func maximumInOneWindow(_ grants: [Grant], _ window: Duration) -> Int {
         grants.map { first in
             grants.count { $0.requested >= first.requested && $0.answered <= first.requested + window }
@@ -77,7 +77,7 @@ struct KnownLimitIssueTests {
             await fleet.server.pause()
             let start = ContinuousClock.now
             #expect(try await sidecar.take(service: "catalog").isTaken)
-            // Redis' timeout in these tests is two seconds.
+            // Redis's timeout in these tests is two seconds.
             #expect(ContinuousClock.now - start < .seconds(10))
             await fleet.server.resume()
             try await eventually(within: .seconds(20), "Redis receives commands again") { await sidecar.status.isRedisUp }

@@ -8,8 +8,8 @@ import NIOPosix
 import RedisClient
 import Testing
 
-/// Tests that known problems of other lock services and libraries do not occur. Jumps of Redis' own clock are tested in
-/// `ClockJumpTests`.
+/// Tests that known problems of other lock services and libraries do not occur. Jumps of Redis's own clock are tested
+/// in `ClockJumpTests`.
 @Suite("Known problems of other lock services", .timeLimit(.minutes(2)))
 struct KnownLockIssueTests {
     /// The maximum delay that dead processes may cause a waiter: more than twice what is needed, for busy machines.
@@ -290,7 +290,7 @@ struct KnownLockIssueTests {
             time.advance(byMilliseconds: lease.validMilliseconds)
             let heldAfter = await sidecar.status.locksHeld
             #expect(heldAfter == 0)
-            // Redis' clock has not advanced, so the key still exists.
+            // the Redis clock has not advanced, so the key still exists.
             let token = try await fleet.cli("GET", "interlock:lock:{orders}").text
             #expect(token == lease.token)
             await sidecar.stop()

@@ -67,7 +67,7 @@ final class LeaseTableTests {
         #expect(reviewed(at: 1000) == ["orders a 1", "bills b 2", "orders c 3"])
     }
 
-    @Test("A lapsed lease is dropped at later grants, and an extended one stays until its new end")
+    @Test("A lapsed lease is dropped at later grants, and a renewed one stays until its new end")
     func lapsing() throws {
         try grant("brief", "a", fence: 1, ttl: 1000)
         try grant("extended", "b", fence: 2, ttl: 1000)

@@ -41,7 +41,7 @@ struct LockTests {
         }
     }
 
-    @Test("The same owner gets the same lease and fence again, extended, even through another sidecar")
+    @Test("The same owner gets the same lease and fence again, renewed, even through another sidecar")
     func idempotentOwner() async throws {
         try await Fleet.run(of: 2) { fleet in
             let request = try LockRequest("orders", ttl: 10_000, owner: "job-7")
@@ -242,11 +242,11 @@ struct LockTests {
     func counterOfOtherSoftware(value: String) async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
-            // The sidecar learns Redis' clock after a while, and then passes the time to its scripts.
+            // The sidecar learns the Redis clock after a while, and then passes the time to its scripts.
             for hasTime in [false, true] {
                 if hasTime {
                     let other = try ResourceName("other")
-                    try await eventually(within: .seconds(10), "the sidecar knows Redis' clock") {
+                    try await eventually(within: .seconds(10), "the sidecar knows the Redis clock") {
                         let lease = try #require(try await sidecar.acquireLock(try LockRequest("other")))
                         _ = try await sidecar.releaseLock(other, token: lease.token)
                         return try await fleet.cli("INFO", "commandstats").text?.contains("cmdstat_incrby") ?? false

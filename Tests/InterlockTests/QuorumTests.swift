@@ -199,7 +199,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("The same owner gets the same lease and fence again, extended, even through another sidecar")
+    @Test("The same owner gets the same lease and fence again, renewed, even through another sidecar")
     func idempotentOwner() async throws {
         try await Quorum.run(of: 2) { quorum in
             let request = try LockRequest("orders", ttl: 10_000, owner: "job-7")

@@ -17,7 +17,7 @@ struct ThrottleTests {
         return whole * count + fraction
     }
 
-    /// Returns Redis' time in `count`-ths of a microsecond.
+    /// Returns Redis's time in `count`-ths of a microsecond.
     private func time(_ fleet: Fleet, count: Int64) async throws -> Int64 {
         let parts = try await fleet.cli("TIME").array?.compactMap(\.integer) ?? []
         return (parts[0] * 1_000_000 + parts[1]) * count

@@ -166,7 +166,7 @@ struct WithLockTests {
 
     // MARK: The lease
 
-    @Test("The lease is extended while the body runs")
+    @Test("The lease is renewed while the body runs")
     func extended() async throws {
         try await Fleet.run(of: 2) { fleet in
             let other = fleet.sidecars[1]

@@ -1,7 +1,7 @@
 """h2spec, the conformance test of HTTP/2, against the HTTP API.
 
-No package contains it, so it is built from its public source with Debian's Go and Go libraries, in a folder that git
-ignores. H2SPEC_SOURCE selects another repository or folder for the source, H2SPEC an existing program.
+No package contains it, so it is built from its public source with Debian's Go and Go libraries, in a directory that git
+ignores. H2SPEC_SOURCE selects another repository or directory for the source, H2SPEC an existing program.
 """
 
 import os

@@ -81,7 +81,7 @@ def output(servers: Servers, *words: object, timeout: float = TIMEOUT, **variabl
 
 
 def certify(servers: Servers) -> None:
-    """Creates certificate.pem and key.pem, for localhost, in the servers' folder."""
+    """Creates certificate.pem and key.pem, for localhost, in the servers' directory."""
     key, certificate = servers.folder / "key.pem", servers.folder / "certificate.pem"
     request = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate]

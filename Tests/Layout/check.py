@@ -2,8 +2,8 @@
 """Checks the layout of the Swift files: `make lint` runs it.
 
 case     No two paths differ only in case.
-cycles   Inside a target, sibling folders do not depend on each other in a cycle. The files directly in a target's
-         folder are its top layer: they may name types of its folders, but its folders may not name theirs.
+cycles   Inside a target, sibling directories do not depend on each other in a cycle. The files directly in a target's
+         directory are its top layer: they may name types of its subdirectories, but not the other way round.
 files    A type of Sources that two or more other files there name is in a file of the same name. Files that collect
          commands, scripts and the like, and say so in their names, are exempt, and so is generated code.
 names    No two top-level types have the same name, even in different targets.
@@ -28,10 +28,10 @@ SHORT_FILE_LINES = 40
 CHECKS = ("case", "cycles", "files", "names", "length")
 COLLECTION = re.compile(r"(Calls|Commands|Counters|Errors|Histograms|Messages|Replies|Routes|Scripts)(\+\w+)?$|\.pb$")
 LOOSE = "."
-"""The files directly in a folder, without its sub-folders."""
+"""The files directly in a directory, without its subdirectories."""
 
 Edges = dict[tuple[str, str], list[str]]
-"""The dependencies between folders, with the locations that cause them."""
+"""The dependencies between directories, with the locations that cause them."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Tree:
 
 
 def _at_level(folder: PurePosixPath, edges: Mapping[tuple[PurePosixPath, PurePosixPath], list[str]]) -> Edges:
-    """Returns the dependencies between a folder's own files and its sub-folders."""
+    """Returns the dependencies between a directory's own files and its subdirectories."""
     level: Edges = defaultdict(list)
     for (origin, destination), locations in edges.items():
         if origin.is_relative_to(folder) and destination.is_relative_to(folder):
@@ -190,7 +190,7 @@ def _member(folder: PurePosixPath, file: PurePosixPath) -> str:
 
 
 def _upward(folder: PurePosixPath, level: Edges) -> Iterator[Cycle]:
-    """Yields a cycle for each folder that names a type of the target's own files, which are above all folders."""
+    """Yields a cycle for each directory that names a type of the target's own files, which are in the top layer."""
     for (origin, destination), locations in sorted(level.items()):
         if destination == LOOSE:
             yield Cycle(str(folder), (origin, LOOSE), (tuple(locations), tuple(level.get((LOOSE, origin), ()))))
@@ -225,19 +225,19 @@ def _shortest_path(successors: Mapping[str, list[str]], start: str, end: str) ->
 
 
 def case_conflicts(paths: Iterable[str]) -> list[str]:
-    """Returns groups of files or folders that a case-insensitive file system does not distinguish."""
+    """Returns groups of files or directories that a case-insensitive file system does not distinguish."""
     spellings: dict[str, set[str]] = defaultdict(set)
     for path in paths:
         for part in (PurePosixPath(path), *PurePosixPath(path).parents):
             spellings[str(part).lower()].add(str(part))
     groups = [sorted(group) for group in spellings.values() if len(group) > 1]
-    # A finding for a folder covers its contents.
+    # A finding for a directory covers its contents.
     tops = [group for group in groups if len({str(PurePosixPath(path).parent) for path in group}) == 1]
     return [" and ".join(group) + " differ only in case" for group in sorted(tops)]
 
 
 def read_targets(manifest: str) -> list[Target]:
-    """Returns the targets of Package.swift with their folders."""
+    """Returns the targets of Package.swift with their directories."""
     targets = []
     text = re.sub(r"//.*", "", manifest)
     for match in re.finditer(r"\.(target|executableTarget|testTarget)\(", text):

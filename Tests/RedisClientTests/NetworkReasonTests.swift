@@ -26,7 +26,7 @@ struct NetworkReasonTests {
                 == "cannot connect to redis://nowhere.invalid:6379/0: cannot resolve nowhere.invalid")
         #expect(
             try await message(connectingTo: "unix:///nowhere/redis.sock")
-                == "cannot connect to unix:///nowhere/redis.sock: no such file or folder")
+                == "cannot connect to unix:///nowhere/redis.sock: no such file or directory")
         let long = "unix:///" + String(repeating: "x", count: 120)
         #expect(try await message(connectingTo: long) == "cannot connect to \(long): the path is too long for a Unix socket")
     }

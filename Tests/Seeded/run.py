@@ -43,9 +43,9 @@ BUILD = WORK / "build"
 #: The simulation of the unchanged product, and the digest of the sources that it was built from.
 CLEAN = WORK / "simulate-clean"
 CLEAN_DIGEST = WORK / "simulate-clean.digest"
-#: The build folder of the stories.
+#: The build directory of the stories.
 STORIES = WORK / "stories"
-#: The files and folders that a build needs.
+#: The files and directories that a build needs.
 COPIED = ("Package.swift", "Package.resolved", "Sources", "Tests", "Benchmarks")
 #: Not copied, because it is not built: a change to the lists of bugs builds nothing.
 EXCLUDED = {"Tests/Seeded"}
@@ -71,7 +71,7 @@ def say(line: str) -> None:
 
 
 def product_files(name: str, root: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the product's files with this name, in any folder."""
+    """Returns the product's files with this name, in any directory."""
     return sorted(path for path in (root / PRODUCT).rglob(name) if path.is_file())
 
 
@@ -388,7 +388,7 @@ def run_all(bugs: Sequence[Bug]) -> list[str]:
     """Returns the names of the bugs that no real run showed. A build would disturb a run, so the two alternate."""
     copy_tree()
     clean = build("the unchanged product", "interlock")
-    # `interlock bench` starts the harness, which starts the `interlock` in its own folder.
+    # `interlock bench` starts the harness, which starts the `interlock` in its own directory.
     build("the load harness", "interlock-bench")
     for workload in sorted({bug.bench for bug in bugs}):
         say(f"the unchanged product: interlock bench {' '.join(workload)}")

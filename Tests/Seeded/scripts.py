@@ -44,7 +44,7 @@ BUGS = [
         ("forced-states", "open-breakers"),
         story="SimulationTests.BreakerFaultTests/forcedSurvives\\(",
     ),
-    # A jump of Redis' clock ends a state that an operator forced.
+    # A jump of the Redis clock ends a state that an operator forced.
     Bug(
         "forced-end-by-redis-clock",
         "breaker-ends.lua",

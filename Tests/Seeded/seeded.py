@@ -13,7 +13,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Bug:
     name: str
-    #: The name of a file in any folder below `Sources`.
+    #: The name of a file in any directory below `Sources`.
     file: str
     old: str
     new: str
@@ -30,7 +30,7 @@ TWO_HOLDERS = ("exclusion", "fenced-writes", "rising-fences")
 
 BUGS = [
     # ---- Locks
-    # Redis' clock may run faster than the holder's.
+    # the Redis clock may run faster than the holder's.
     Bug(
         "drift-not-subtracted",
         "LeaseValidity.swift",

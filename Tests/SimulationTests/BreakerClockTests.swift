@@ -5,9 +5,9 @@ import Testing
 
 @testable import Simulation
 
-/// Regression tests for breakers while Redis' clock jumps. Sidecars measure the duration of a state by their own
+/// Regression tests for breakers while the Redis clock jumps. Sidecars measure the duration of a state by their own
 /// clocks.
-@Suite("Breakers and the fleet list while Redis' clock jumps", .timeLimit(.minutes(2)))
+@Suite("Breakers and the fleet list while the Redis clock jumps", .timeLimit(.minutes(2)))
 struct BreakerClockTests {
     private static func hash(_ field: String, on stage: Stage) -> String {
         stage.cli("HGET", "interlock:breaker:{api}", field).split(separator: " ", maxSplits: 1).last.map(String.init) ?? ""
@@ -39,7 +39,7 @@ struct BreakerClockTests {
     }
 
     @Test(
-        "A breaker kept open by failing probes stays open when Redis' clock is set back, and callers get the remaining time",
+        "A breaker kept open by failing probes stays open when the Redis clock is set back, and callers get the remaining time",
         arguments: [20_000, 3_600_000] as [Int64])
     func outageAndBack(step: Int64) throws {
         let service = ServiceDefinition(
@@ -74,7 +74,7 @@ struct BreakerClockTests {
     }
 
     @Test(
-        "A forced state lasts until its end as sidecars measure it, whichever way Redis' clock jumps",
+        "A forced state lasts until its end as sidecars measure it, whichever way the Redis clock jumps",
         arguments: [3_600_000, -3_600_000, 100_000, -100_000] as [Int64])
     func forcedToItsEnd(step: Int64) throws {
         let stage = Stage(sidecars: 3, services: [ServiceDefinition(name: "api")])
@@ -103,7 +103,7 @@ struct BreakerClockTests {
         #expect(Self.hash("cause", on: stage) == "auto")
     }
 
-    @Test("A sidecar that starts after Redis' clock was set forward does not half-open the others' tripped breaker")
+    @Test("A sidecar that starts after the Redis clock was set forward does not half-open the others' tripped breaker")
     func newcomer() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(openFor: 60)])
         try Self.trip(stage)
@@ -122,7 +122,7 @@ struct BreakerClockTests {
     }
 
     @Test(
-        "An open breaker half-opens on time by the sidecars' clocks, although Redis' clock was set back",
+        "An open breaker half-opens on time by the sidecars' clocks, although the Redis clock was set back",
         arguments: [5000, 3_600_000] as [Int64])
     func halfOpensInTime(step: Int64) throws {
         let stage = Stage(sidecars: 2, services: [Self.service(openFor: 20)])
@@ -147,7 +147,7 @@ struct BreakerClockTests {
         #expect(Self.hash("state", on: stage) == "half_open")
     }
 
-    @Test("A trial that is never reported frees its slot after the permit's lifetime, although Redis' clock was set back")
+    @Test("A trial that is never reported frees its slot after the permit's lifetime, although the Redis clock was set back")
     func trialAndBack() throws {
         let stage = Stage(services: [Self.service(openFor: 1, permitLifetime: 2000)])
         try Self.trip(stage)
@@ -159,7 +159,7 @@ struct BreakerClockTests {
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
 
-    @Test("A dead sidecar is removed from the fleet list in time, although Redis' clock was set back")
+    @Test("A dead sidecar is removed from the fleet list in time, although the Redis clock was set back")
     func deadSidecar() {
         let stage = Stage(sidecars: 3, services: [Self.service(openFor: 1)])
         stage.run(milliseconds: 7000)

@@ -14,14 +14,14 @@ struct FenceStoryTests {
         return lease.fence
     }
 
-    /// The time by Redis' clock, in microseconds.
+    /// The time by the Redis clock, in microseconds.
     private static func clock(of stage: Stage) throws -> Int64 {
         let parts = stage.cli("TIME").split(separator: " ").compactMap { Int64($0) }
         try #require(parts.count == 2)
         return parts[0] * 1_000_000 + parts[1]
     }
 
-    /// Acquires locks until the sidecars have learned Redis' clock.
+    /// Acquires locks until the sidecars have learned the Redis clock.
     private static func learnClock(on stage: Stage, by sidecars: Range<Int> = 0..<1) throws {
         for _ in 0..<6 {
             for sidecar in sidecars { _ = try fence(of: "other", on: stage, through: sidecar) }
@@ -29,7 +29,7 @@ struct FenceStoryTests {
         }
     }
 
-    @Test("Fences lag behind Redis' clock by at most the slack and are never ahead of it")
+    @Test("Fences lag behind the Redis clock by at most the slack and are never ahead of it")
     func nearTheClock() throws {
         let stage = Stage(sidecars: 2)
         for turn in 0..<200 {
@@ -90,7 +90,7 @@ struct FenceStoryTests {
         #expect(try Self.fence(on: stage) > last)
     }
 
-    @Test("After the loss of all data fences continue from Redis' clock")
+    @Test("After the loss of all data fences continue from the Redis clock")
     func wiped() throws {
         let stage = Stage()
         try Self.learnClock(on: stage)
@@ -99,7 +99,7 @@ struct FenceStoryTests {
         #expect(try Self.fence(on: stage) > last)
     }
 
-    @Test("After the loss of all data fences continue although Redis' clock was slewed for half a minute")
+    @Test("After the loss of all data fences continue although the Redis clock was slewed for half a minute")
     func wipedWhileTheClockIsSlow() throws {
         let stage = Stage()
         try Self.learnClock(on: stage)
@@ -114,7 +114,7 @@ struct FenceStoryTests {
         #expect(try Self.fence(on: stage) > last)
     }
 
-    @Test("A counter does not lapse before Redis' clock has reached it, even after hours")
+    @Test("A counter does not lapse before the Redis clock has reached it, even after hours")
     func lapse() throws {
         let stage = Stage()
         _ = try Self.fence(on: stage)
@@ -127,7 +127,7 @@ struct FenceStoryTests {
     }
 
     @Test(
-        "Two sidecars that saw Redis' clock before and after it was set alternate with rising fences",
+        "Two sidecars that saw the Redis clock before and after it was set alternate with rising fences",
         arguments: [-3_600_000, 3_600_000] as [Int64])
     func clockSet(by milliseconds: Int64) throws {
         let stage = Stage(sidecars: 2)
@@ -177,7 +177,7 @@ struct FenceStoryTests {
         #expect(try #require(stage.result(of: second)?.lease).fence > granted.fence)
     }
 
-    @Test("Readings of Redis' clock are ignored after it was set so far ahead that counters lapse immediately")
+    @Test("Readings of the Redis clock are ignored after it was set so far ahead that counters lapse immediately")
     func clockFarAhead() throws {
         let stage = Stage(sidecars: 2, locks: LockSettings(fenceLifetime: .seconds(3600)))
         stage.redis.setClock(aheadByMilliseconds: -2000)

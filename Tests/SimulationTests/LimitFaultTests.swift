@@ -402,7 +402,7 @@ struct LimitFaultTests {
         _ = stage.result(of: large)
     }
 
-    @Test("A call behind a canceled waiter is evaluated immediately")
+    @Test("A call behind a cancelled waiter is evaluated immediately")
     func behindACanceledWaiter() throws {
         let stage = Stage(services: [Self.service(.sliding, limit: 5, window: .seconds(30))], redisMilliseconds: 10)
         #expect(granted(4, on: stage) == 4)

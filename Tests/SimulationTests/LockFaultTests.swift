@@ -283,7 +283,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "A lease is extended at maxmemory, however many hold the lock", arguments: [LockMode.shared, .permits(3), .exclusive])
+        "A lease is renewed at maxmemory, however many hold the lock", arguments: [LockMode.shared, .permits(3), .exclusive])
     func full(mode: LockMode) throws {
         let stage = Stage()
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("report", ttl: 5000, mode: mode)))?.lease)
@@ -297,7 +297,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "Fences rise although Redis' clock was far ahead for a while and the fence's key has expired since",
+        "Fences rise although the Redis clock was far ahead for a while and the fence's key has expired since",
         arguments: [0, 3])
     func clockWasAhead(quorum servers: Int) throws {
         let stage = Stage(quorum: servers)
@@ -325,7 +325,7 @@ struct LockFaultTests {
         // The fence is kept for at least as long as the lease.
         #expect((85_000...90_000).contains(left))
         _ = stage.result(of: stage.release(lease))
-        // The fence is kept for longer again once it has caught up with Redis' clock.
+        // The fence is kept for longer again once it has caught up with the Redis clock.
         stage.run(milliseconds: 200)
         _ = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 1000)))?.lease)
         let shorter = try #require(Int(stage.cli("PTTL", "interlock:fence:{orders}", on: host).dropFirst()))

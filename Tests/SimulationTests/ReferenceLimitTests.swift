@@ -29,7 +29,7 @@ private struct Reference {
         stage = Stage(domains: settings)
     }
 
-    /// Waits until this many milliseconds after a unit has begun by Redis' clock.
+    /// Waits until this many milliseconds after a unit has begun by the Redis clock.
     func begin(unit seconds: Int64, after milliseconds: Int64 = 10) throws {
         // The reply in RESP: `*2 $10 SECONDS $6 MICROSECONDS`.
         let words = stage.cli("TIME").split(separator: " ")
@@ -206,7 +206,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(22, "key1=value1") == 20)
     }
 
-    @Test("Example 9: stars match parts of values, and each value counts separately")
+    @Test("Example 9: wildcards match parts of values, and each value counts separately")
     func wildcards() throws {
         let reference = try Reference(
             """
@@ -285,7 +285,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(12, "files=files/c.txt") == 10)
     }
 
-    @Test("Refused hits count, so fewer hits are refused afterward too, and a request with 0 hits only inspects")
+    @Test("Refused hits count, so a later request with fewer hits is refused too; a request with 0 hits only inspects")
     func hits() throws {
         let reference = try Reference(
             """

@@ -3,7 +3,7 @@ import Testing
 
 /// Faults that the simulation found, each in the story that first showed it, as printed by
 /// `make simulate ARGS='--seed N --shrink'`. A change to the product may change the story of a seed, so other tests in
-/// this folder show each fault directly.
+/// this directory show each fault directly.
 @Suite("Regressions: stories that the simulation found", .serialized, .timeLimit(.minutes(10)))
 struct RegressionStoryTests {
     struct Story: Sendable, CustomTestStringConvertible {

@@ -67,7 +67,7 @@ class Service(http.server.BaseHTTPRequestHandler):
 
 
 class Tour:
-    """The programs, and the folder of their logs."""
+    """The programs, and the directory of their logs."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="interlock-tour-"))

@@ -1,7 +1,7 @@
 package import InterlockCore
 internal import RedisClient
 
-/// See `breaker.lua`, and the script of each operation.
+/// Reads or changes the state of a service's breaker. See `breaker.lua`, and the script of each operation.
 struct BreakerScript: ScriptCommand {
     /// The approximate number of changes that the history keeps.
     static let historyLength = 1000
@@ -142,7 +142,7 @@ struct BreakerScript: ScriptCommand {
 package struct BreakerReply: Hashable, Sendable {
     /// Whether the operation took effect.
     package var isDone: Bool
-    /// The time at Redis, in milliseconds of the Unix epoch.
+    /// The time at Redis, as Unix time in milliseconds.
     package var redisTime: Int64
     package var snapshot: BreakerSnapshot
 

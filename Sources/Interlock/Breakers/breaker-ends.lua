@@ -1,9 +1,9 @@
 -- needs: breaker, breaker-change
 -- Decides whether the open time and the forced time have ended. A state ends when a sidecar has measured its duration,
--- not because Redis' clock jumps.
+-- not because the Redis clock jumps.
 --
 -- ARGV  the call may also have the ends that its sidecar knows: until and forced_until, as stored in the hash; until_to
---         and forced_until_to, the corrected values if Redis' clock has jumped since they were written; over and
+--         and forced_until_to, the corrected values if the Redis clock has jumped since they were written; over and
 --         forced_over, if the end has passed by the sidecar's clock
 --
 -- Guarantees that the remaining time of a state never exceeds the full duration of that state.
@@ -13,7 +13,7 @@ local function is_over(name, over)
   return call[over] and hash[name] and (hash[name] == call[name] or hash[name] == call[name .. '_to'])
 end
 
--- Corrects the ends after Redis' clock has jumped. Returns whether the open time and the forced time are over.
+-- Corrects the ends after the Redis clock has jumped. Returns whether the open time and the forced time are over.
 local function correct_ends()
   local is_due = is_over('until', 'over') or tonumber(hash['until'] or 0) == 0
   local is_forced_due = is_over('forced_until', 'forced_over')

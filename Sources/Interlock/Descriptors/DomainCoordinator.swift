@@ -50,7 +50,8 @@ final class DomainCoordinator {
         for domain in domains { self.domains[ExactText(domain.name)] = Domain(domain) }
     }
 
-    /// Decides a request. The completion is called once, within the timeout and possibly before this returns.
+    /// Decides whether the limits allow a request. The completion is called once, within the timeout and possibly
+    /// before this returns.
     /// - Parameter isUncounted: whether the request is excluded from the metrics.
     /// - Returns: whether the domain is configured; if not, the completion is not called.
     func ask(
@@ -117,7 +118,7 @@ final class DomainCoordinator {
         rule.rule.isShadow || domains[ExactText(domain)]?.limiter.domain.isShadow == true
     }
 
-    /// Returns the policy for outages, or `nil` if the domain is not configured.
+    /// Returns the policy for outages; `nil` if the domain is not configured.
     func policy(of domain: String) -> OutagePolicy? { domains[ExactText(domain)]?.limiter.domain.whenRedisIsDown }
 
     /// Forgets cached refusals, because Redis may have lost their counters.

@@ -6,8 +6,8 @@ internal import RedisClient
 /// Divides limits among data planes that enforce their quotas themselves between reports. Confined to the coordinator's
 /// event loop.
 final class QuotaCoordinator {
-    /// The time within which an assignment must arrive. After it, the data plane would use a quota that Redis no longer
-    /// counts.
+    /// The maximum delay of an assignment on its way to a data plane, in milliseconds. Redis counts a quota for this
+    /// much longer than the quota's lifetime, so that no data plane uses a quota that Redis no longer counts.
     static let delayMilliseconds: Int64 = 5000
     static var retentionMilliseconds: Int64 { QuotaRate.lifetimeSeconds * 1000 + delayMilliseconds }
     /// The maximum number of data planes of one bucket.

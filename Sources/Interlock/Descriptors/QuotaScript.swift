@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// See `quota.lua`.
+/// Splits the capacity of rate-limit buckets between data planes by demand. See `quota.lua`.
 struct QuotaScript: ScriptCommand {
     static let source = RedisScript(library: "quota")
 

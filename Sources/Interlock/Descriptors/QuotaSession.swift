@@ -54,7 +54,7 @@ package final class QuotaSession {
     private var domain: String { origin.domain }
     var bucketCount: Int { buckets.count }
 
-    /// Handles a report. Assignments are sent soon after.
+    /// Records a data plane's usage report, and schedules new assignments.
     package func report(_ usages: [QuotaUsage]) {
         guard !hasEnded else { return }
         let now = coordinator.runtime.time.now()

@@ -42,7 +42,8 @@ final class EventPublisher {
     }
 }
 
-/// See `publish.lua`. The reply is the time of the event, in milliseconds of the Unix epoch.
+/// Publishes an event with the time of the server. See `publish.lua`. The reply is the time of the event, as Unix time
+/// in milliseconds.
 struct PublishScript: ScriptCommand {
     typealias Reply = Int64
 

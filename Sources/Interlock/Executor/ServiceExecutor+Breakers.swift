@@ -6,7 +6,8 @@ internal import RedisClient
 
 /// Keeps the local copy of each service's breaker up to date, and asks Redis to change its state.
 extension ServiceExecutor {
-    /// The maximum number of concurrent reads of breaker states. Without it, calls could queue behind a thousand reads.
+    /// The maximum number of concurrent reads of breaker states. Without a limit, calls could queue behind the reads of
+    /// a thousand services.
     private static let maximumReads = 25
 
     func status(of service: GuardedService) -> BreakerStatus {
@@ -61,9 +62,9 @@ extension ServiceExecutor {
         }
     }
 
-    /// Handles a change that another sidecar made.
+    /// Applies a state that another sidecar published, if it is newer than the known one.
     func received(_ snapshot: BreakerSnapshot, redisTime: Int64, of service: GuardedService) {
-        // Ignores a message unless it has a newer generation, or a later end for the known generation.
+        // A message may be late or a duplicate: apply only a newer generation, or a later end of the known generation.
         let known = service.gate.breaker.snapshot
         guard
             snapshot.generation > known.generation
@@ -72,7 +73,7 @@ extension ServiceExecutor {
         apply(snapshot, redisTime: redisTime, to: service)
     }
 
-    /// Handles a reload of the service's definition.
+    /// Adapts the breaker to the service's reloaded definition.
     func redefined(_ service: GuardedService, haveLimitsChanged: Bool) {
         let snapshot = service.gate.breaker.snapshot
         // The changed limits may have room, so a breaker that a limit opened is closed.
@@ -101,7 +102,7 @@ extension ServiceExecutor {
         }
     }
 
-    /// Restores the breaker's state in Redis if Redis lost it, or corrects its ends if Redis' clock jumped.
+    /// Restores the breaker's state in Redis if Redis lost it, or corrects its ends if the Redis clock jumped.
     private func restoreIfLost(_ service: GuardedService, _ reply: BreakerReply) {
         let isLost = reply.snapshot.generation < service.gate.breaker.snapshot.generation
         guard isLost || service.gate.breaker.hasCorrection, !service.isRestoring else { return }
@@ -168,7 +169,8 @@ extension ServiceExecutor {
         let until = service.gate.breaker.snapshot.untilMilliseconds
         run(.halfOpen(expect: service.gate.breaker.snapshot.generation), on: service) { [self] result in
             guard case .success(let reply) = result, !reply.isDone, !isAgain else { return }
-            // Another sidecar corrected the end after Redis' clock jumped, but by this sidecar's clock it has passed.
+            // Redis rejected the change because another sidecar had corrected the end of the open time after a clock
+            // jump. By this sidecar's clock the corrected end has passed too, so try once more.
             let now = runtime.time.now()
             guard service.gate.breaker.snapshot.state == .open, service.gate.breaker.snapshot.untilMilliseconds != until,
                 let end = service.gate.breaker.openUntil, end <= now

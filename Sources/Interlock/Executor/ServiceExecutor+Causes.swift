@@ -68,7 +68,7 @@ extension ServiceExecutor {
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
         guard let probe = service.gate.definition.probe else {
-            completion(.failure(InterlockError(.invalid, "the service \(service.name) has no probe: add one first")))
+            completion(.failure(InterlockError(.invalid, "the service \"\(service.name)\" has no probe; configure one")))
             return
         }
         let majority = probe.origin == .all ? runtime.sidecars / 2 + 1 : nil

@@ -39,7 +39,7 @@ extension ServiceExecutor {
         scheduleNextFlush(of: service)
     }
 
-    /// Fails the calls that wait for the limits. Calls in progress no longer start to wait.
+    /// Fails the calls that wait for the limits. From now on, calls that would have to wait fail with `error`.
     func failWaiting(_ service: GuardedService, _ error: InterlockError) {
         service.waitFailure = error
         service.wakeUp?.cancel()
@@ -62,11 +62,11 @@ extension ServiceExecutor {
         limitReached(service, retryAfter: Self.pause(forCost: cost, retryAfter))
     }
 
-    /// Returns the time, in milliseconds, for which the limit is known to be full. The refusal of a call that costs
-    /// more than 1 says little about cheaper calls.
+    /// Returns the time, in milliseconds, for which the limit is known to be full. Returns 1, the shortest pause, for a
+    /// call that costs more than 1: cheaper calls may still fit.
     private static func pause(forCost cost: Int64, _ retryAfter: Int64) -> Int64 { cost == 1 ? retryAfter : 1 }
 
-    /// Asks the limits again for all waiting calls, after the limits have changed or Redis is back.
+    /// Reevaluates all waiting calls. Call when the limits have changed or Redis is connected again.
     func reconsiderLimits(of service: GuardedService) {
         scheduleFlush(of: service)
         scheduleWakeUp(of: service, now: runtime.time.now())
@@ -131,7 +131,7 @@ extension ServiceExecutor {
         }
     }
 
-    /// Answers queued calls whose limits a reload has removed.
+    /// Grants queued calls whose limits a reload has removed.
     private func answerUnlimited(_ service: GuardedService) {
         for request in service.gate.limiter.removeUnlimited() {
             unlimited(service, id: request.id, count: request.count, subject: request.subject)
@@ -348,7 +348,7 @@ extension ServiceExecutor {
 
     // MARK: Reading
 
-    /// Answers how a call of cost 1 would be decided, without taking anything.
+    /// Passes the decision that a call of cost 1 would get to `completion`. Takes nothing.
     func peek(_ service: GuardedService, subject: String?, completion: Completion<TakeAnswer>) {
         list(service, subject: subject) { result in
             switch result {
@@ -425,8 +425,8 @@ extension InterlockError {
         InterlockError(
             .invalid,
             service.gate.definition.limits.isEmpty
-                ? "the service \(service.name) has no limits"
-                : "the limits of the service \(service.name) count per subject; pass SUBJECT")
+                ? "the service \"\(service.name)\" has no limits"
+                : "the limits of the service \"\(service.name)\" count per subject; name a subject")
     }
 
     /// Returns the error for a call that costs more than a limit can ever grant at once, so that waiting cannot help.

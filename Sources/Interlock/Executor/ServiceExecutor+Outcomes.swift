@@ -53,7 +53,7 @@ extension ServiceExecutor {
         }
     }
 
-    /// Opens the breaker for the time that the upstream asked its callers to wait.
+    /// Opens the breaker for `pause` milliseconds, as the upstream asked. Calls `done` once Redis has replied.
     private func tripForPause(_ service: GuardedService, _ pause: Int64, then done: @escaping () -> Void) {
         let settings = service.gate.definition.breaker
         let generation = service.gate.breaker.snapshot.generation

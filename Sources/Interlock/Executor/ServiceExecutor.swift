@@ -104,7 +104,7 @@ final class ServiceExecutor {
         return isKept
     }
 
-    /// Continues the calls that got a slot or were resumed, one after the other. Each may pass its slot on to the next.
+    /// Continues the calls that got a slot or were resumed, one at a time. Each may pass its slot on to the next.
     private func proceed(_ service: GuardedService) {
         guard !service.isProceeding else { return }
         service.isProceeding = true
@@ -209,7 +209,7 @@ final class ServiceExecutor {
         if call.stage == .limits, call.limitsKey == nil { call.limitsKey = key }
     }
 
-    /// Handles the decision of the limits on a call. Returns `false` if the amounts taken must be refunded.
+    /// Applies the decision of the limits to a call. Returns `false` if the amounts taken must be refunded.
     func decided(
         _ call: GateCall, of service: GuardedService, _ answer: LimitAnswer, charges: () -> [CounterCharge]
     ) -> Bool {
@@ -280,7 +280,7 @@ final class ServiceExecutor {
         execute(service.gate.ended(call, wasGranted: wasGranted, now: now), of: service, now: now)
     }
 
-    /// Counts and logs a refusal that unreported permits have caused.
+    /// Counts a refusal because too many permits are unreported, and logs it at most once per interval.
     private func logUnreported(_ service: GuardedService, now: Instant) {
         service.metrics.refusedForUnreported.increment()
         guard service.nextWarningAt <= now else { return }
@@ -339,7 +339,7 @@ extension InterlockError {
     static let shuttingDown = InterlockError(.unavailable, "this sidecar is shutting down")
 
     static func unconfigured(_ service: String) -> InterlockError {
-        InterlockError(.unknownService, "the service \(service) is no longer configured")
+        InterlockError(.unknownService, "the service \"\(service)\" is no longer configured")
     }
 }
 

@@ -55,7 +55,7 @@ final class FleetCoordinator {
         startedAt = runtime.wallClock.milliseconds() / 1000
     }
 
-    /// Handles a new connection to a server: publishes this sidecar's description and reads the server's `INFO`.
+    /// Call when a server is connected again. Publishes this sidecar's description and reads the server's `INFO`.
     func redisIsBack(at server: RedisConfiguration.Address) {
         // No heartbeat could be seen during the outage, so every known sidecar gets a full lifetime to report again.
         let now = runtime.time.now()
@@ -84,7 +84,7 @@ final class FleetCoordinator {
         static let host = "host"
         static let processID = "pid"
         static let version = "version"
-        /// The start time in seconds of the Unix epoch, by the sidecar's own clock.
+        /// The start time as Unix time in seconds, by the sidecar's own clock.
         static let started = "started"
         static let configuration = "configuration"
         /// See `ConfigurationDigest.text`.
@@ -232,8 +232,8 @@ final class FleetCoordinator {
         runtime.pipeline.send(ExpireKey(key: key, milliseconds: Self.lifetimeMilliseconds), completion: done)
     }
 
-    /// Handles the event of a sidecar that joined or left, so that quotas and majorities change immediately. A sidecar
-    /// that disappears without an event is dropped when its last heartbeat expires.
+    /// Updates the member list when a sidecar joins or leaves, so that quotas and majorities change immediately. A
+    /// sidecar that disappears without an event is dropped when its last heartbeat expires.
     func received(_ event: FleetEvent) {
         switch event.kind {
         case .joined:

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// See `fleet.lua`.
+/// Renews this sidecar's membership and lists the live sidecars. See `fleet.lua`.
 struct FleetScript: ScriptCommand {
     struct Reply {
         var redisTime: Int64

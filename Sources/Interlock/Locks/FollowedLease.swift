@@ -1,8 +1,8 @@
 public import InterlockCore
 
-/// A lease whose loss is reported, and that may be extended until its holder is done.
+/// A lease whose loss is reported, and that may be renewed until its holder is done.
 ///
-/// Dropping this value and its stream stops following, after which an extended lease expires. Keep the value while
+/// Dropping this value and its stream stops following, after which a renewed lease expires. Keep the value while
 /// you need the lock.
 public struct FollowedLease: Sendable {
     package let follower: LeaseFollower

@@ -80,7 +80,7 @@ struct GrantHistory {
     /// Lists the grants, newest first.
     /// - Parameters:
     ///   - name: the lock whose grants are listed; `nil` for all.
-    ///   - wallTime: converts an instant to milliseconds since 1970.
+    ///   - wallTime: converts an instant to Unix time in milliseconds.
     func list(of name: String?, now: Instant, wallTime: (Instant) -> Int64) -> [GrantRecord] {
         let name = name.map { ExactText($0) }
         var next: [ExactText: Instant] = [:]

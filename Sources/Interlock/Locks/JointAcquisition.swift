@@ -28,14 +28,15 @@ final class JointAcquisition {
         names = request.names.sorted { $0.text.utf8.lexicographicallyPrecedes($1.text.utf8) }
     }
 
-    /// Returns the error in the request, or `nil` if there is none.
+    /// Returns the error in the request; `nil` if there is none.
     static func violation(in request: JointLockRequest) -> InterlockError? {
         guard (1...JointLockRequest.maximumCount).contains(request.names.count) else {
             return InterlockError(
                 .invalid, "expected at most \(JointLockRequest.maximumCount) locks in one call, got \(request.names.count)")
         }
-        guard Set(request.names).count == request.names.count else {
-            return InterlockError(.invalid, "a lock is named twice; locks acquired together must differ")
+        var seen: Set<ResourceName> = []
+        if let duplicate = request.names.first(where: { !seen.insert($0).inserted }) {
+            return InterlockError(.invalid, "duplicate lock name \"\(duplicate)\"; list each lock once")
         }
         guard request.template.mode == .exclusive else {
             return InterlockError(.invalid, "locks acquired together must be exclusive, not shared or semaphores")

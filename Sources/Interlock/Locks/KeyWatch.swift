@@ -33,7 +33,7 @@ final class KeyWatch {
         pipeline.close()
     }
 
-    /// Notes the ID of the connection that is subscribed at a server, or `nil` if it no longer is.
+    /// Records the ID of the connection that is subscribed at a server; `nil` if it no longer is.
     func setListener(_ listener: Int64?, at server: RedisConfiguration.Address) {
         listeners[server] = listener
         for connection in pipeline.connections where connection.address == server { track(at: connection) }

@@ -2,7 +2,7 @@ internal import CoreMetrics
 internal import InterlockCore
 internal import RedisClient
 
-/// Tracks the leases whose holders asked to be notified of a loss, or to have the lease extended while they are alive.
+/// Tracks the leases whose holders asked to be notified of a loss, or to have the lease renewed while they are alive.
 /// Confined to the coordinator's event loop.
 final class LeaseKeeper {
     typealias FollowerID = UInt64
@@ -24,8 +24,8 @@ final class LeaseKeeper {
         /// The grant's fence, because all grants to an owner have the same token.
         let fence: Int64
         var lease: HeldLease
-        /// The value of the lock's key while a group holds the lock, in place of the token; `nil` for an exclusive
-        /// lease.
+        /// The value of the lock's key if a group (readers, or holders of a semaphore) holds the lock; `nil` for an
+        /// exclusive lease, whose key contains the token.
         let group: String?
         /// Whether the owner chose the token.
         let hasOwnerToken: Bool
@@ -40,7 +40,7 @@ final class LeaseKeeper {
         var missingSince: Instant?
         /// Whether the lease has expired by the local clock and its actual TTL was requested from Redis.
         var isTTLRequested = false
-        /// Whether Redis has rejected an extension. If its owner still holds the lock, it does so under a later lease.
+        /// Whether Redis has rejected a renewal. If its owner still holds the lock, it does so under a later lease.
         var isExtensionRejected = false
 
         init(_ lease: Lease, held: HeldLease, follower: Follower) {
@@ -60,7 +60,7 @@ final class LeaseKeeper {
             if first == nil { first = follower } else { others.append(follower) }
         }
 
-        /// Returns the ID under which this client already follows the lease, or `nil` if it does not. Links the
+        /// Returns the ID under which this client already follows the lease; `nil` if it does not. Links the
         /// follower if `isLinked`.
         func followerID(of client: ObjectIdentifier, isLinked: Bool) -> FollowerID? {
             if var follower = first, follower.client == client {
@@ -91,8 +91,8 @@ final class LeaseKeeper {
         case many([ExactText: Entry])
     }
 
-    /// The maximum number of leases that are extended, and also of leases that are only followed. Further ones are
-    /// refused.
+    /// The maximum number of linked leases, and separately of leases that are only followed. Requests to follow more
+    /// are rejected.
     static let capacity = 100_000
     /// The time, in milliseconds, after which a held lease's key is watched. A lease that is held for less time costs
     /// no command.
@@ -122,7 +122,7 @@ final class LeaseKeeper {
     var onLost: ((_ name: String, _ token: String, _ fence: Int64) -> Void)?
     /// Called when a lease has a later deadline than was known.
     var onExtended: ((_ name: String, _ token: String, _ fence: Int64, _ deadline: Instant) -> Void)?
-    /// Waits until the configured number of replicas has an extension, before it is relied on.
+    /// Waits until the configured number of replicas has a renewal, before it is relied on.
     var replicate: ((RenewScript, @escaping (LockCoordinator.ReplicationOutcome) -> Void) -> Void)?
 
     init(runtime: CoordinatorRuntime, scripts: LockScripts, watch: KeyWatch, maximumHold: Duration?) {
@@ -141,7 +141,7 @@ final class LeaseKeeper {
 
     /// Starts following a lease that was just granted.
     /// - Parameters:
-    ///   - isLinked: whether the lease is extended until `unfollow`.
+    ///   - isLinked: whether the lease is renewed until `unfollow`.
     ///   - client: the client, which follows a lease at most once; `nil` if each call is a new follower.
     ///   - onEnd: called once, unless `unfollow` is called first.
     func follow(
@@ -190,7 +190,7 @@ final class LeaseKeeper {
         }
     }
 
-    /// Returns the lease to release when this follower leaves, or `nil` if it must not be released: another follower is
+    /// Returns the lease to release when this follower leaves; `nil` if it must not be released: another follower is
     /// linked to it, or its owner chose the token and a retry elsewhere may hold this lease.
     func leaseToRelease(of id: FollowerID) -> (name: String, token: String, ttl: Int64)? {
         guard let entry = followed[id], !entry.hasOwnerToken, !entry.isLinked(where: { $0.id != id }) else { return nil }
@@ -201,14 +201,14 @@ final class LeaseKeeper {
     func follows(_ name: String, token: String) -> Bool { entry(name, token) != nil }
 
     /// Stops following a lease that its holder is releasing.
-    /// - Parameter fence: the fence of the only grant to stop following, or `nil` for the token's current grant. The
-    ///   same applies below.
+    /// - Parameter fence: the fence of the only grant to stop following; `nil` means the token's current grant. The
+    ///   methods below have the same parameter.
     func released(_ name: String, token: String, fence: Int64? = nil) {
         guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         end(entry, nil)
     }
 
-    /// Applies the new deadline of a lease that its holder has extended.
+    /// Applies the new deadline of a lease that its holder has renewed.
     func moved(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         let now = runtime.time.now()
@@ -228,12 +228,12 @@ final class LeaseKeeper {
         moved(lease.name, token: lease.token, fence: lease.fence, to: deadline)
     }
 
-    /// Notifies the holders of linked leases that the sidecar is shutting down and no longer extends them.
+    /// Notifies the holders of linked leases that the sidecar is shutting down and no longer renews them.
     func shutDown() {
         for entry in all where entry.lease.isAutoExtended { end(entry, .shutdown) }
     }
 
-    /// Ends all following when the sidecar stops. Followers are notified of that loss.
+    /// Stops following all leases because the sidecar stops. Followers are notified that they lost the sidecar.
     func close() {
         isClosed = true
         for entry in all { end(entry, .shutdown) }
@@ -300,7 +300,7 @@ final class LeaseKeeper {
 
     // MARK: Notifications
 
-    /// Notes that an operator has broken the lock.
+    /// Records that an operator has broken the lock.
     func broken(_ name: String) {
         let entries = entries(of: name)
         for entry in entries { entry.isBroken = true }
@@ -319,7 +319,7 @@ final class LeaseKeeper {
         }
     }
 
-    /// Retries the extensions that went unanswered.
+    /// Retries the renewals that went unanswered.
     func redisIsBack() {
         let now = runtime.time.now()
         for entry in all { scheduleNextStep(entry, now: now) }
@@ -334,7 +334,7 @@ final class LeaseKeeper {
         case .over, .extend: instant = now
         case .wait(let until):
             instant = until
-            // Rounded down so that extensions that are due close together are sent in one write.
+            // Rounded down so that renewals that are due close together are sent in one write.
             let batch = HeldLease.batchMilliseconds * 1_000_000
             if entry.lease.isAutoExtended, until < entry.lease.deadline, until.nanoseconds - now.nanoseconds > batch {
                 instant = Instant(nanoseconds: until.nanoseconds / batch * batch)
@@ -355,7 +355,7 @@ final class LeaseKeeper {
         case .over: return expire(entry)
         case .extend(let ttl): return extend(entry, ttl: ttl, now: now)
         case .wait:
-            // An extension that is due within this batch is sent with it.
+            // A renewal that is due within this batch is sent with it.
             let soon = now.advanced(byMilliseconds: HeldLease.batchMilliseconds)
             if case .extend(let ttl) = entry.lease.step(now: soon) { return extend(entry, ttl: ttl, now: now) }
         }
@@ -373,7 +373,7 @@ final class LeaseKeeper {
         let script = RenewScript(
             keys: keys, token: entry.token, ttl: ttl, fence: entry.hasOwnerToken ? entry.fence : nil, isGroup: entry.group != nil,
             purpose: .watch)
-        // A watched lease is extended on the watching connection, so that Redis does not report that change. It does
+        // A watched lease is renewed on the watching connection, so that Redis does not report that change. It does
         // report the second write, for replicas.
         (entry.isWatched ? watch.pipeline : runtime.pipeline).send(script) { [self] result in
             guard isFollowed(entry) else { return }
@@ -395,7 +395,7 @@ final class LeaseKeeper {
         scheduleNextStep(entry, now: now)
     }
 
-    /// Waits for replicas after Redis has extended the lease.
+    /// Waits for replicas after Redis has renewed the lease.
     private func replicated(_ script: RenewScript, of entry: Entry, sentAt: Instant) {
         replicate?(script) { [self] replicated in
             guard isFollowed(entry) else { return }
@@ -403,7 +403,7 @@ final class LeaseKeeper {
             case .enough:
                 entry.lease.extended(ttl: script.ttl, sentAt: sentAt)
                 onExtended?(entry.name, entry.token, entry.fence, entry.lease.deadline)
-            // If the lease has ended, the next extension determines the reason.
+            // If the lease has ended, the next renewal determines the reason.
             case .tooFew, .lost: entry.lease.extensionFailed(now: runtime.time.now())
             }
             scheduleNextStep(entry, now: runtime.time.now())
@@ -414,7 +414,7 @@ final class LeaseKeeper {
         check([entry])
     }
 
-    /// Reads the key once for all leases of a lock and checks each against it. Redis reports the next change.
+    /// Checks leases of one lock with a single read of its key, and watches the key for the next change.
     private func check(_ entries: [Entry]) {
         guard let name = entries.first?.name else { return }
         for entry in entries { entry.isWatched = true }
@@ -446,8 +446,8 @@ final class LeaseKeeper {
         ExactText(value) == ExactText(entry.group ?? entry.token)
     }
 
-    /// Ends a lease that has expired by the local clock, unless its holder has extended it through another sidecar. For
-    /// a lease of a group, the lock's key does not show such an extension.
+    /// Ends a lease that has expired by the local clock, unless its holder has renewed it through another sidecar. For
+    /// a lease of a group, the lock's key does not show such a renewal.
     private func expire(_ entry: Entry) {
         guard !entry.lease.isAutoExtended, entry.group == nil, !entry.isTTLRequested else { return end(entry, .expired) }
         entry.isTTLRequested = true
@@ -460,7 +460,7 @@ final class LeaseKeeper {
                 guard isFollowed(entry) else { return }
                 entry.isTTLRequested = false
                 let now = runtime.time.now()
-                // If the lease was not extended, only the allowance for clock drift remains.
+                // If the lease was not renewed, only the allowance for clock drift remains.
                 guard case .success(.lasts(let ttl?)) = result, ttl > LeaseValidity.drift(ofTTL: entry.lease.ttl) else {
                     return entry.lease.step(now: now) == .over ? end(entry, .expired) : scheduleNextStep(entry, now: now)
                 }

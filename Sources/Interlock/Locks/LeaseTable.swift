@@ -4,8 +4,8 @@ internal import InterlockCore
 /// The leases that were granted through this sidecar, for gauges and for labels that tokens do not contain. Bounded:
 /// beyond its capacity, leases are granted without being listed. The table also keeps the history of grants.
 ///
-/// Another sidecar or an operator may end or extend a lease, so listed leases are reviewed: they are read from Redis
-/// again, each at least every five seconds if there are few.
+/// Another sidecar or an operator may end or renew a lease, so listed leases are read from Redis again: each at
+/// least every five seconds, or less often if there are many.
 struct LeaseTable {
     /// The name and the token, hashed with this process's seed. Two leases whose hashes collide share an entry.
     private struct Key: Hashable {
@@ -123,7 +123,7 @@ struct LeaseTable {
     }
 
     /// Applies a new deadline.
-    /// - Parameter fence: the fence of the extended grant; `nil` for the token's current grant. The same applies below.
+    /// - Parameter fence: the fence of the renewed grant; `nil` for the token's current grant. The same applies below.
     mutating func renewed(_ name: String, token: String, fence: Int64? = nil, deadline: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
@@ -155,7 +155,7 @@ struct LeaseTable {
         history.updateDeadline(entry.grant, until: deadline)
     }
 
-    /// Returns the deadline that the holder relies on, or `nil` if the lease is not listed.
+    /// Returns the deadline that the holder relies on; `nil` if the lease is not listed.
     func deadline(of name: String, token: String) -> Instant? {
         entries[Key(name: name, token: token)]?.deadline
     }
@@ -191,7 +191,7 @@ struct LeaseTable {
     }
 
     /// Returns the time at which an entry is dropped. It is a little later than the deadline, because a review may find
-    /// that the lease was extended elsewhere.
+    /// that the lease was renewed elsewhere.
     private static func end(of entry: Entry) -> Instant {
         entry.deadline.advanced(byMilliseconds: 2 * reviewMilliseconds)
     }
@@ -204,7 +204,7 @@ struct LeaseTable {
         reviews.keep { entries[$0.key]?.grant == $0.grant }
     }
 
-    /// Handles the report of a broken lock. Returns whether listed leases may belong to that lock.
+    /// Marks the leases of a broken lock for review. Returns whether listed leases may belong to that lock.
     mutating func suspect(_ name: String) -> Bool {
         guard !entries.isEmpty else { return false }
         if suspects.count < Self.maximumSuspects { suspects.insert(Key.lock(name)) } else { areAllSuspect = true }
@@ -212,7 +212,7 @@ struct LeaseTable {
     }
 
     /// Returns the leases to read again now: first those of locks reported broken, in order of grant.
-    /// - Parameter isFollowed: whether a lease has followers, which extend it or are notified of its end anyway.
+    /// - Parameter isFollowed: whether a lease has followers, which renew it or are notified of its end anyway.
     mutating func due(now: Instant, isFollowed: (ListedLease) -> Bool) -> [ListedLease] {
         var due: [ListedLease] = []
         if !suspects.isEmpty {

@@ -81,7 +81,7 @@ extension LockCoordinator {
             completion(.lost)
             return
         }
-        // Whatever the result, extending the lease stops.
+        // Whatever the result, renewing the lease stops.
         keeper.released(name.text, token: token, fence: fence)
         passOn(name.text, token: token, fence: fence, over: runtime.pipeline) { [self] result in
             switch result {

@@ -4,7 +4,7 @@ internal import RedisClient
 /// A pending repeat of a lock inspection.
 struct PendingInspection {
     let timer: Deadlines.Entry
-    /// Answers with the result of the previous inspection.
+    /// Reports the result of the previous inspection.
     let answer: () -> Void
 }
 
@@ -61,8 +61,8 @@ extension LockCoordinator {
         lock?.queue.contains { $0.waiters == nil && unresponsiveSidecars[$0.id] ?? now <= now } ?? false
     }
 
-    /// Notes the sidecars that did not report, so that later inspections do not wait for them. They may be down or run
-    /// an older version.
+    /// Records the sidecars that did not report, so that later inspections do not wait for them. They may be down or
+    /// run an older version.
     private func noteUnresponsive(_ locks: [LockInformation], now: Instant) {
         guard !locks.isEmpty else { return }
         unresponsiveSidecars = unresponsiveSidecars.filter { $0.value > now }
@@ -101,7 +101,7 @@ extension LockCoordinator {
         }
     }
 
-    /// Answers pending inspections with their first result, because the sidecar is shutting down.
+    /// Completes pending inspections with their first result, because the sidecar is shutting down.
     func shutDown() {
         isShuttingDown = true
         let pending = pendingInspections.sorted { $0.key < $1.key }
@@ -112,7 +112,7 @@ extension LockCoordinator {
         }
     }
 
-    /// Returns the state of a lock, or `nil` if it has no holder and no waiters.
+    /// Returns the state of a lock; `nil` if it has no holder and no waiters.
     private func information(on name: String, _ reply: InspectScript.LockState) -> LockInformation? {
         let queue = waitingSidecars(for: name, reply)
         let waiters = waiting(for: name) + reply.otherSidecars
@@ -160,7 +160,7 @@ extension LockCoordinator {
     }
 
     /// Lists the held locks of one `SCAN` step. `count`, from 1 to 1000, limits its duration. On a cluster, the servers
-    /// are scanned one after the other; the cursor identifies the server.
+    /// are scanned in turn; the cursor identifies the server.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
         let servers = runtime.pipeline.connections
         guard let position = ScanCursor(cursor, servers: servers.count) else {
@@ -168,7 +168,7 @@ extension LockCoordinator {
                 .failure(
                     servers.isEmpty
                         ? InterlockError(runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected"))
-                        : InterlockError(.invalid, "the cursor must be 0 or the cursor of the last page")))
+                        : InterlockError(.invalid, "the cursor must be 0 or the one that the previous page returned")))
             return
         }
         let scan = Scan(

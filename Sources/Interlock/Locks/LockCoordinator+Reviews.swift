@@ -36,7 +36,8 @@ extension LeaseReviewer {
 }
 
 extension LockCoordinator: LeaseReviewer {
-    /// Handles another sidecar's report of a broken lock. The lock may have been granted again, so Redis is asked.
+    /// Call when another sidecar reports a broken lock. The lock may have been granted again, so its state is read from
+    /// Redis.
     func broken(_ name: String) {
         keeper.broken(name)
         if leases.suspect(name) { reviewSoon() }

@@ -434,7 +434,7 @@ final class LockCoordinator {
         }
     }
 
-    /// Notes that an attempt of this waiter has an unknown outcome, so that a possible grant is released when it
+    /// Records that an attempt of this waiter has an unknown outcome, so that a possible grant is released when it
     /// leaves.
     func markAsPossibleHolder(_ waiter: LockWaiter) {
         if waiter.state == .left { releaseGrant(waiter) } else { waiter.mayHold = true }
@@ -453,7 +453,7 @@ final class LockCoordinator {
         perform(queue.decisions.wake(), on: queue)
     }
 
-    /// Handles a message that a script has published to this sidecar.
+    /// Wakes the waiters that a message from a script names.
     func receive(_ message: WakeMessage) {
         let name = runtime.keys.lockName(inBraces: message.lock)
         guard let queue = queue(name), queue.ticket == message.ticket else {
@@ -489,7 +489,7 @@ final class LockCoordinator {
         for queue in queuesInOrder where isAffected(runtime.keys.lock(queue.name)) { perform(queue.decisions.wake(), on: queue) }
     }
 
-    /// Handles a report from Redis that a lock's key has changed.
+    /// Call when Redis reports that a lock's key has changed.
     func keyChanged(_ key: String) {
         guard let name = runtime.keys.lockName(ofKey: key) else { return }
         keeper.changed(name)

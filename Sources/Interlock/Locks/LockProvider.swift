@@ -17,11 +17,11 @@ protocol LockProvider: AnyObject {
     /// Cancels a wait. The completion is no longer called, and a grant that arrives later is released.
     func cancel(_ id: UInt64)
 
-    /// - Parameter fence: the fence of the only grant to extend or end; `nil` for the token's current grant.
+    /// - Parameter fence: the fence of the only grant to renew or end; `nil` for the token's current grant.
     func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>)
     func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
     func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
-    /// Handles a message that a lock was broken.
+    /// Call when a message reports that a lock was broken.
     func broken(_ name: String)
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>)
 
@@ -45,7 +45,7 @@ extension InterlockError {
 }
 
 extension LockSettings {
-    /// Validates a request without asking Redis. Returns the error, or `nil` if the request is valid.
+    /// Validates a request without asking Redis. Returns the error; `nil` if the request is valid.
     func violation(in request: LockRequest) -> InterlockError? {
         let shortest = max(minimumTTL.wholeMilliseconds, LeaseValidity.shortestTTL)
         let longest = maximumTTL.wholeMilliseconds
@@ -93,16 +93,17 @@ extension InterlockError {
         func phrase(_ mode: LockMode) -> String {
             switch mode {
             case .exclusive: "exclusively"
-            case .shared: "as shared"
-            case .permits(let count): "as a semaphore of \(count)"
+            case .shared: "as a shared lock"
+            case .permits(let count): "as a semaphore with \(count) slots"
             }
         }
         return InterlockError(
             .invalid,
-            "the lock \"\(request.name)\" is held \(phrase(mode)); it cannot be acquired \(phrase(request.mode))")
+            "the lock \"\(request.name)\" is held \(phrase(mode)); "
+                + "it cannot be acquired \(phrase(request.mode)) until it is released")
     }
 
-    /// - Parameter consequence: the change that replicas should have acknowledged, and the consequence.
+    /// - Parameter consequence: the change that needed the acknowledgments, and what its failure means for the caller.
     static func unreplicated(acknowledged: Int, wanted: Int, _ consequence: String) -> InterlockError {
         InterlockError(
             .unreplicated, "only \(acknowledged) of \(wanted) replicas acknowledged \(consequence); see locks.wait_replicas")

@@ -3,7 +3,7 @@ internal import InterlockCore
 /// A request for a lock.
 package struct LockRequest: Sendable {
     package var name: ResourceName
-    /// The lease's length in milliseconds.
+    /// The lease's TTL in milliseconds.
     package var ttl: Int64
     /// The maximum wait, in milliseconds; 0 for none.
     package var wait: Int64

@@ -107,7 +107,7 @@ struct LockKeys {
     var groupKeyCount: Int { space.isOnCluster ? 6 : 5 }
 }
 
-/// See `acquire.lua`, and `share.lua` for shared locks and semaphores.
+/// Acquires a lock, or joins its queue. See `acquire.lua`, and `share.lua` for shared locks and semaphores.
 struct AcquireScript: ScriptCommand {
     /// Whether any caller may acquire the lock, or only its current owner.
     enum Candidate: String {
@@ -239,12 +239,12 @@ enum TokenState {
     }
 }
 
-/// See `renew.lua` and `share-renew.lua`.
+/// Renews a lease. See `renew.lua` and `share-renew.lua`.
 struct RenewScript: ScriptCommand {
     var keys: LockKeys
     var token: String
     var ttl: Int64
-    /// The fence of the only grant to extend; `nil` for the token's current grant.
+    /// The fence of the only grant to renew; `nil` for the token's current grant.
     var fence: Int64?
     var isGroup = false
     var purpose = Purpose.requested
@@ -252,7 +252,7 @@ struct RenewScript: ScriptCommand {
     enum Purpose: String {
         /// The holder asked for it.
         case requested
-        /// The sidecar extends a linked lease.
+        /// The sidecar renews a linked lease.
         case watch
         /// The renewal is repeated for replicas.
         case replicate
@@ -287,7 +287,7 @@ struct RenewScript: ScriptCommand {
     }
 }
 
-/// See `release.lua`.
+/// Frees a lock and hands it to the next waiter. See `release.lua`.
 struct ReleaseScript: ScriptCommand {
     /// The local waiter that gets the lock next.
     struct Successor {
@@ -355,7 +355,7 @@ struct ReleaseScript: ScriptCommand {
     }
 }
 
-/// See `share-release.lua`.
+/// Ends one lease of a shared lock or semaphore. See `share-release.lua`.
 struct ShareReleaseScript: ScriptCommand {
     typealias Reply = Bool
 
@@ -377,7 +377,7 @@ struct ShareReleaseScript: ScriptCommand {
     }
 }
 
-/// See `leave.lua`.
+/// Removes a sidecar's ticket from the queue. See `leave.lua`.
 struct LeaveScript: ScriptCommand {
     var keys: LockKeys
     var ticket: String
@@ -398,7 +398,7 @@ struct LeaveScript: ScriptCommand {
     }
 }
 
-/// See `break.lua`.
+/// Breaks a lock: ends its leases and hands it to the next waiter. See `break.lua`.
 struct BreakScript: ScriptCommand {
     typealias Reply = Bool
 
@@ -423,7 +423,7 @@ struct BreakScript: ScriptCommand {
     }
 }
 
-/// See `inspect.lua`.
+/// Reads the state of locks. See `inspect.lua`.
 struct InspectScript: ScriptCommand {
     /// The state of one lock.
     struct LockState {
@@ -496,7 +496,7 @@ struct InspectScript: ScriptCommand {
     }
 }
 
-/// See `lease-state.lua`.
+/// Checks whether grants still hold their locks. See `lease-state.lua`.
 struct LeaseStateScript: ScriptCommand {
     /// The grants to check; on a cluster exactly one, because others may be in different hash slots.
     var grants: [(keys: LockKeys, lease: LeaseTable.ListedLease)]
@@ -523,7 +523,7 @@ struct LeaseStateScript: ScriptCommand {
     }
 }
 
-/// See `counts.lua`.
+/// Publishes the number of callers that wait in this sidecar. See `counts.lua`.
 struct CountsScript: ScriptCommand {
     struct Count {
         var keys: LockKeys

@@ -1,5 +1,5 @@
-/// The position of a listing over the keys of one or more servers, as a single number; for one server it equals Redis'
-/// own cursor. Redis' cursors are limited by the size of its tables, so the product cannot overflow.
+/// The position of a listing over the keys of one or more servers, as a single number; for one server it equals Redis's
+/// own cursor. Redis's cursors are limited by the size of its tables, so the product cannot overflow.
 struct ScanCursor {
     let server: Int
     private let position: UInt64

@@ -15,7 +15,7 @@ final class WakeChannels {
     private var idle: Deque<String> = []
     private static let maximumIdle = 256
 
-    /// The subscriber, or `nil` if channels are not sharded. Weak, because the subscriber refers to the locks, which
+    /// The subscriber; `nil` if channels are not sharded. Weak, because the subscriber refers to the locks, which
     /// own this object.
     weak var listener: (any RedisListener)?
 

@@ -4,7 +4,7 @@
 -- KEYS  1 lock  2 fence  3 queue; for a waiter also: 4 holders  5 grants
 -- ARGV  named in `acquire-free.lua`:
 --       1 token  2 ttl in ms  3 the prefix of wake channels
---       4 Redis' clock in microseconds; zeros if the caller does not know it
+--       4 the Redis clock in microseconds; zeros if the caller does not know it
 --       5 "take", the default: any caller may acquire it unless others wait; "own": only its current owner
 --       for a waiter also:
 --       6 its sidecar's ticket  7 how many ms the sidecar waits if this call is refused

@@ -1,5 +1,5 @@
 -- needs: fence_lifetime, fence_slack, max_exact
--- Counts a lock's fences if the caller knows Redis' clock.
+-- Counts a lock's fences if the caller knows the Redis clock.
 --
 -- KEYS[2] is the fence. `fence_lifetime` is in ms, `fence_slack` in microseconds; every fence is below `max_exact`.
 

@@ -4,8 +4,8 @@
 -- KEYS[2] is the fence. `fence_lifetime` is in ms; every fence is below `max_exact`.
 
 -- Returns the next fence, higher than every one before it; or nil and the error. No counter lives forever, and a
--- failover may set one back. Fences increase even after a counter has expired, because it does not expire before Redis'
--- clock has reached its number.
+-- failover may set one back. Fences increase even after a counter has expired, because it does not expire before the
+-- Redis clock has reached its number.
 local function mint(ttl)
   local lifetime = math.max(fence_lifetime, ttl)
   local time = redis.call('TIME')

@@ -27,7 +27,7 @@ end
 local function open_queue(wake_prefix, sidecar)
   local queue = {}
 
-  -- Puts a ticket at the end of the queue, even after Redis' clock was set back. The queue lasts at least `lifetime`
+  -- Puts a ticket at the end of the queue, even after the Redis clock was set back. The queue lasts at least `lifetime`
   -- ms.
   function queue.enqueue(ticket, lifetime, keep_position)
     if not keep_position or not redis.call('ZSCORE', KEYS[3], ticket) then

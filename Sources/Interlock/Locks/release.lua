@@ -9,7 +9,7 @@
 --       6 "on": this sidecar's turn may continue although other sidecars wait; otherwise "over"
 --       7 the sidecar's ticket  8 how many ms the sidecar waits if it is not served
 --       9 how many ms other callers of it go on waiting if it is served (0: there are none)
---       and if 6 is "on" and others wait: 10 Redis' clock in microseconds; zeros if this sidecar does not know it
+--       and if 6 is "on" and others wait: 10 the Redis clock in microseconds; zeros if this sidecar does not know it
 -- Reply 0: the token does not hold the lock; -1: the same, but a group does, and the lock does not name its holders;
 --       1: freed, or handed to another sidecar; {1, 1 if this sidecar is now first in the queue}: the same, and this
 --       sidecar's waiters go on waiting; {2, fence, 1 if a new turn begins}: this sidecar's next waiter has it

@@ -1,4 +1,4 @@
-/// Reads the whole numbers of one MessagePack array, one after the other.
+/// Reads the whole numbers of one MessagePack array, one at a time.
 struct PackedNumberReader {
     private let bytes: [UInt8]
     private var position: Int
@@ -19,7 +19,7 @@ struct PackedNumberReader {
         self.bytes = bytes
     }
 
-    /// Returns the next number, or `nil` if the next element is not a whole number.
+    /// Returns the next number; `nil` if the next element is not a whole number.
     mutating func next() -> Int64? {
         guard remaining > 0, position < bytes.count else { return nil }
         remaining -= 1

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// See `peek.lua`.
+/// Reads counters without taking anything. See `peek.lua`.
 struct PeekScript: ScriptCommand {
     static let source = RedisScript(library: "peek")
 

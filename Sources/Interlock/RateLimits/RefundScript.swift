@@ -1,7 +1,7 @@
 package import InterlockCore
 internal import RedisClient
 
-/// See `refund.lua`.
+/// Refunds amounts that a call took but did not use. See `refund.lua`.
 struct RefundScript: ScriptCommand {
     static let source = RedisScript(library: "refund")
 

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// See `take.lua`.
+/// Decides a batch of requests and takes what it grants. See `take.lua`.
 struct TakeScript: ScriptCommand {
     /// The owner of the counters.
     enum Scope {

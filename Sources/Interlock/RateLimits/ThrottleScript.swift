@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// See `throttle.lua`.
+/// Runs `CL.THROTTLE` against one key. See `throttle.lua`.
 struct ThrottleScript: ScriptCommand {
     static let source = RedisScript(library: "throttle")
 

@@ -5,8 +5,8 @@
 -- ARGV  whole numbers in MessagePack, which costs a fraction of as many arguments
 --       1 the number of limits that apply to all requests, the number of limits per subject;
 --         for each limit: algorithm (0 fixed, 1 sliding, 2 gcra, 3 aligned), capacity, limit, window in ms, shadow (1
---         or 0); a base time in ms of Redis' clock; for each counter, the end of its fixed window in ms, where 1 is the
---         base time (0: unknown); for each counter, the total cost requested from it
+--         or 0); a base time in ms of the Redis clock; for each counter, the end of its fixed window in ms, where 1 is
+--         the base time (0: unknown); for each counter, the total cost requested from it
 
 local batch = cmsgpack.unpack(ARGV[1])
 local wide, narrow = batch[1], batch[2]

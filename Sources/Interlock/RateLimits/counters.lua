@@ -1,6 +1,6 @@
 -- Counts usage, for each algorithm of a limit.
 --
--- Times are whole microseconds of Redis' clock. Redis creates a script's functions on every call, which slows down
+-- Times are whole microseconds of the Redis clock. Redis creates a script's functions on every call, which slows down
 -- fixed windows, which need none of them: `open_cells` and `open_log` create what only the other algorithms need.
 
 -- Calls a command in parts if it has many arguments, because Lua's stack holds only about 8,000.
@@ -135,7 +135,7 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
   return cells
 end
 
--- Opens a counter of whole windows of Redis' clock, `BEGIN:COUNT` with BEGIN in ms of the Unix epoch. Returns nil if
+-- Opens a counter of whole windows of the Redis clock, `BEGIN:COUNT` with BEGIN in ms of the Unix epoch. Returns nil if
 -- `value` is not such a counter. Usage from before the clock was set back counts in the current window, and ends with
 -- it.
 local function open_aligned(window, value, time)

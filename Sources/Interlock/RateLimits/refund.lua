@@ -3,7 +3,7 @@
 --
 -- KEYS  the counters
 -- ARGV  for each counter: algorithm (0 fixed, 1 sliding, 2 gcra), amount, since when, limit, window in ms, capacity;
---       since when is the end of the fixed window in ms of Redis' time, the microsecond of the grant in a sliding log,
+--       since when is the end of the fixed window in ms of Redis's time, the microsecond of the grant in a sliding log,
 --       or the microsecond at which a gcra limit would have recovered by itself
 -- Reply the number of counters that were credited; a window that has ended since is not credited
 --

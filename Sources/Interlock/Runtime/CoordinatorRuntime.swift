@@ -79,11 +79,11 @@ final class CoordinatorRuntime {
     /// server may have missed in a failover, trail its clock by more than the tolerance.
     static let fenceTolerance = Duration.milliseconds(100)
 
-    /// Returns the wall-clock time of an instant, in milliseconds since 1970. Returns the same time for the same
+    /// Returns the wall-clock time of an instant, as Unix time in milliseconds. Returns the same time for the same
     /// instant unless the wall clock is set.
     func wallTime(of instant: Instant) -> Int64 {
         let offset = wallClock.milliseconds() * 1_000_000 - time.now().nanoseconds
-        // The two clocks are read one after the other, and the wall clock only to the millisecond.
+        // The two clocks are read in turn, and the wall clock only to the millisecond.
         if wallOffset == .min || (offset - wallOffset).magnitude > Self.clockPrecision { wallOffset = offset }
         return (instant.nanoseconds + wallOffset) / 1_000_000
     }

@@ -55,7 +55,7 @@ package final class KeySpace: Sendable {
     /// Returns the lock's name, given the text inside the braces of its queue's key.
     func lockName(inBraces text: String) -> String { String(Substring(text.utf8.dropFirst(lockKeyPrefix?.utf8.count ?? 0))) }
 
-    /// Returns the lock's name, or `nil` if `key` is not a lock's key.
+    /// Returns the lock's name; `nil` if `key` is not a lock's key.
     package func lockName(ofKey key: String) -> String? {
         let bytes = key.utf8
         if let lockKeyPrefix {

@@ -10,7 +10,7 @@ package enum OpenFileLimit {
     }
 
     /// Raises the soft limit to the hard limit.
-    /// - Returns: the new limit, or `nil` if it cannot be read.
+    /// - Returns: the new limit; `nil` if it cannot be read.
     package static func raised() -> Int? {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()

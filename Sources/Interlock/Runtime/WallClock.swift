@@ -5,7 +5,7 @@ package struct WallClock: Sendable {
     private let read: @Sendable () -> Int64
 
     /// Creates a clock.
-    /// - Parameter read: returns milliseconds since 1970, UTC.
+    /// - Parameter read: returns Unix time in milliseconds.
     package init(read: @escaping @Sendable () -> Int64) {
         self.read = read
     }
@@ -17,6 +17,6 @@ package struct WallClock: Sendable {
         return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
     }
 
-    /// Returns milliseconds since 1970, UTC.
+    /// Returns Unix time in milliseconds.
     package func milliseconds() -> Int64 { read() }
 }

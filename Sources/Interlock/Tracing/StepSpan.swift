@@ -3,7 +3,7 @@ internal import InterlockCore
 /// A span of a traced step. A sidecar exports its spans itself; in a program that embeds a coordinator, the program's
 /// tracer does.
 package protocol StepSpan: AnyObject {
-    /// The start time in nanoseconds since 1970, the unit of all times here.
+    /// The start time as Unix time in nanoseconds, the unit of all times here.
     var startedAt: Int64 { get }
     var now: Int64 { get }
     /// Returns a span for a part of this step that began at `start`.
@@ -13,7 +13,7 @@ package protocol StepSpan: AnyObject {
     /// Marks the step as failed.
     func fail(_ reason: String)
     /// Ends the span.
-    /// - Parameter end: the end time; `nil` for now.
+    /// - Parameter end: the end time; `nil` means the current time.
     func end(at end: Int64?)
 }
 

@@ -115,7 +115,7 @@ package final class StepTrace {
         span.fail(error.message)
     }
 
-    /// Converts an instant to nanoseconds since 1970.
+    /// Converts an instant to Unix time in nanoseconds.
     private func time(of instant: Instant) -> Int64 {
         span.startedAt + max(0, instant.nanoseconds - askedAt.nanoseconds)
     }

@@ -50,7 +50,7 @@ extension BreakerCommand {
     /// `interlock breaker show`: shows one breaker.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show a service's breaker: its state, its cause, and how long it lasts.",
+            abstract: "Show the state, the cause and the end of a breaker.",
             usage: "interlock breaker show <service> [<options>]",
             discussion: """
                 EXAMPLES

@@ -104,7 +104,7 @@ struct EventTypes: ExpressibleByArgument {
 }
 
 extension InterlockEvent<EventPayload> {
-    /// The event in one line, for people.
+    /// The event as one human-readable line.
     var line: String {
         "\(ReadableText.moment(epochMilliseconds: atMilliseconds))  \(sentence)".printable
     }

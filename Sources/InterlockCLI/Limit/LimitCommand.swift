@@ -6,7 +6,7 @@ import InterlockCommandLine
 struct LimitCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "limit",
-        abstract: "Count calls against rate limits, and inspect them.",
+        abstract: "Take from and inspect rate limits.",
         discussion: """
             Services and their limits are defined in the sidecar's configuration; `interlock breaker list` lists the services.
 

@@ -36,7 +36,7 @@ extension LockCommand {
 
         @Option(
             help: ArgumentHelp(
-                "Your own token. Acquiring again with it extends the same lease, so a retry is safe.", valueName: "token"))
+                "Your own token. Acquiring again with it renews the same lease, so a retry is safe.", valueName: "token"))
         var owner: String?
 
         @Option(
@@ -91,7 +91,7 @@ struct SharingOptions: ParsableArguments {
     @Flag(help: "Acquire the lock as a reader: other readers may hold it too, but no writer.")
     var shared = false
 
-    @Option(help: ArgumentHelp("Acquire one of n slots of the lock, as with a semaphore.", valueName: "n"))
+    @Option(help: ArgumentHelp("Acquire one slot of the lock, as a semaphore with n slots.", valueName: "n"))
     var permits: Int?
 
     var isExclusive: Bool { !shared && permits == nil }
@@ -109,14 +109,14 @@ struct SharingOptions: ParsableArguments {
 }
 
 extension LockCommand {
-    /// `interlock lock renew`: extends a lease.
+    /// `interlock lock renew`: renews a lease.
     struct Renew: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Extend a lease.",
+            abstract: "Renew a lease.",
             usage: "interlock lock renew <name> <token> [<options>]",
             discussion: """
-                Prints how long the lease is valid from now on. Exits with 1 if the lease is lost because it expired or was \
-                broken.
+                Prints how long the lease is valid from now on. Exits with 1 if the token does not hold the lock: the lease \
+                expired or was broken, or the token or the fence is wrong.
 
                 If you use your own token, also pass --fence. A retried renewal that arrives late then cannot extend a later \
                 lease of that token.
@@ -149,7 +149,8 @@ extension LockCommand {
             }
             guard let validity else {
                 throw Failure(
-                    "the lease of \(name) is lost: stop the work that it protects, then acquire the lock again", .no)
+                    "the token does not hold the lock \(name): the lease expired or was broken, or the token or fence is "
+                        + "wrong; stop the work that it protects, then acquire the lock again", .no)
             }
             try Terminal.show(
                 LockRenewal(name: name, validMilliseconds: validity.wholeMilliseconds), asJSON: output.json)
@@ -164,8 +165,11 @@ extension LockCommand {
             abstract: "Release a lock.",
             usage: "interlock lock release <name> <token> [<options>]",
             discussion: """
-                Exits with 1 if the token does not hold the lock because the lease expired or was broken. If you use your own \
-                token, also pass --fence. A retried release that arrives late then cannot end a later lease of that token.
+                Exits with 1 if the token does not hold the lock: the lease expired or was broken, or the token or the fence is \
+                wrong.
+
+                If you use your own token, also pass --fence. A retried release that arrives late then cannot end a later \
+                lease of that token.
 
                 EXAMPLES
                   interlock lock release orders "$token"
@@ -190,7 +194,8 @@ extension LockCommand {
             guard wasHeld else {
                 let suffix = fence.map { " with the fence \($0)" } ?? ""
                 throw Failure(
-                    "the lock \(name) is not held by that token\(suffix): the lease expired or was broken", .no)
+                    "the lock \(name) is not held by that token\(suffix): the lease expired or was broken, or the token or "
+                        + "fence is wrong", .no)
             }
             Terminal.show("The lock \(name) is released.")
         }

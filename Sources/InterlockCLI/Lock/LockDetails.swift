@@ -160,7 +160,7 @@ struct LockRefusal: Encodable {
     var name: String
     /// The code to switch on.
     var code: String
-    /// The explanation for people.
+    /// A human-readable explanation.
     var detail: String
 
     private enum CodingKeys: String, CodingKey {
@@ -183,7 +183,7 @@ struct LockRefusal: Encodable {
     }
 }
 
-/// A lease that was extended.
+/// A lease that was renewed.
 struct LockRenewal: Answer {
     var name: String
     var validMilliseconds: Int64

@@ -68,19 +68,19 @@ struct Candidacy: Equatable, Sendable {
         status == .unavailable || status == .notSidecar && hasConnected
     }
 
-    /// Handles a new connection to a sidecar.
+    /// Call when a sidecar is connected. Returns the request to send.
     mutating func connected(now: Instant) -> Request {
         hasConnected = true
         return request(at: now)
     }
 
-    /// Handles the sidecar's answer to a request that was sent at `sentAt`.
+    /// Returns the action that follows from the sidecar's answer to a request that was sent at `sentAt`.
     mutating func answered(isGranted: Bool, request: Request, sentAt: Instant, now: Instant) -> Action {
         failures = 0
         let age = now.millisecondsRoundedUp(since: sentAt)
         if isGranted {
             // The lease counts from the time at which the request was sent, and waiting may have used up most of it. A
-            // second request of the same owner extends the lease immediately.
+            // second request of the same owner renews the lease immediately.
             let isFresh = age <= ttl / 3
             let isUsable = request.wait == 0 && LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now) > 0
             return isFresh || isUsable ? .start : .request(Request(wait: 0, at: now))
@@ -89,8 +89,8 @@ struct Candidacy: Equatable, Sendable {
         return .request(self.request(at: age < Self.minimumPause ? now.advanced(byMilliseconds: Self.minimumPause) : now))
     }
 
-    /// Handles a failure to reach the sidecar or its Redis.
-    /// - Returns: the time of the next attempt, or `nil` to stop. A sidecar that was never reached is retried only with
+    /// Call when the sidecar or its Redis cannot be reached.
+    /// - Returns: the time of the next attempt; `nil` to stop. A sidecar that was never reached is retried only with
     ///   `--lead`.
     mutating func failed(now: Instant) -> Instant? {
         guard isLeading || hasConnected, now < outageDeadline else { return nil }

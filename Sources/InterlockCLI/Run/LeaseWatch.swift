@@ -88,7 +88,7 @@ struct LeaseWatch: Equatable, Sendable {
         }
     }
 
-    /// Records that the renewal sent at `sentAt` extended the lease.
+    /// Records that the renewal sent at `sentAt` succeeded.
     mutating func renewed(sentAt: Instant) {
         guard case .held(let deadline, .inFlight(sentAt)) = state else { return }
         state = .held(

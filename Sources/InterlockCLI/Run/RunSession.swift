@@ -221,7 +221,7 @@ struct RunSession {
         return variables
     }
 
-    /// Extends the lease so that it expires by itself at `end`. If the extension fails, retries until the current lease
+    /// Renews the lease so that it expires by itself at `end`. If the renewal fails, retries until the current lease
     /// ends or a signal arrives.
     /// - Returns: whether the lease was held, as far as known.
     private func keep(_ token: String, until end: Instant, leaseEndsAt deadline: Instant, over client: SidecarClient) async
@@ -273,7 +273,7 @@ struct RunSession {
     }
 
     /// Releases the lease, over another connection if this one is lost.
-    /// - Returns: whether the lease was held, or `nil` if unknown.
+    /// - Returns: whether the lease was held; `nil` if unknown.
     private func release(_ token: String, over client: SidecarClient) async -> Bool? {
         let name = plan.name
         if let wasHeld = await awaitRelease({ try await client.locks.release(name, token: token) }) { return wasHeld }
@@ -289,7 +289,7 @@ struct RunSession {
         }
     }
 
-    /// Returns the answer to a release, or `nil` if the release fails or is not answered in time.
+    /// Returns the answer to a release; `nil` if the release fails or is not answered in time.
     private func awaitRelease(_ release: @escaping @Sendable () async throws -> Bool) async -> Bool? {
         let deadline = clock.now().advanced(byMilliseconds: Self.releaseTimeout)
         Task { [mailbox] in
@@ -303,7 +303,7 @@ struct RunSession {
     }
 
     /// Waits until `time`.
-    /// - Returns: the signal that ended the wait early, or `nil` if there was none.
+    /// - Returns: the signal that ended the wait early; `nil` if there was none.
     private func endingSignal(until time: Instant) async -> Int32? {
         while clock.now() < time {
             if case .signal(let signal) = await mailbox.next(by: time), RunSignals.isEnding(signal) { return signal }
@@ -340,7 +340,7 @@ enum RunHolder {
 /// The warning of `interlock run` about a Redis that other hosts may not share, in which case the same job could run on
 /// two hosts concurrently.
 enum RedisNotice {
-    /// Returns the warning, or `nil` if there is nothing to warn about, or the sidecar does not report its Redis or
+    /// Returns the warning; `nil` if there is nothing to warn about, or the sidecar does not report its Redis or
     /// does not answer.
     static func text(from client: SidecarClient) async -> String? {
         guard let status = try? await client.status(), let scope = status.redis.scope, let notice = scope.notice else {

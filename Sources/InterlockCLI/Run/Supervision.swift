@@ -187,7 +187,7 @@ struct ProcessGroup: Sendable {
         }
     }
 
-    /// Returns the group and state of a process, or `nil` if there is no such process.
+    /// Returns the group and state of a process; `nil` if there is no such process.
     private static func status(ofProcess process: String) -> (group: pid_t, state: Substring)? {
         guard let file = fopen("/proc/\(process)/stat", "r") else { return nil }
         defer { fclose(file) }

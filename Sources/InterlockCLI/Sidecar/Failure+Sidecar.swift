@@ -50,7 +50,7 @@ extension Failure {
             self.init("\(purpose): \(error.message)", status)
         case .answerTimedOut, .answerLost:
             self.init(
-                "\(purpose): the sidecar at \(address) did not answer, and may have carried out the request; check "
+                "\(purpose): the sidecar at \(address) did not answer, and may have executed the request; check "
                     + "`interlock status`, then retry",
                 status)
         case .unreadable:

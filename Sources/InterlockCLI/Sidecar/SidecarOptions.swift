@@ -28,7 +28,7 @@ struct SidecarOptions: ParsableArguments {
 
     @Flag(
         help: """
-            Allow sending the API key to another host without TLS, as in a private network. The same as \
+            Allow sending the API key to another host without TLS, as on a private network. The same as \
             INTERLOCK_ALLOW_PLAINTEXT=1.
             """)
     var allowPlaintext = false
@@ -76,7 +76,7 @@ struct SidecarOptions: ParsableArguments {
         guard configuration.apiKey == nil || !address.isUnencryptedRemote || allowsPlaintext else {
             throw Failure(
                 "the API key would cross the network to \(address) unencrypted; use rediss://\(address), or "
-                    + "--allow-plaintext in a private network",
+                    + "--allow-plaintext on a private network",
                 .usage)
         }
         if case .tls = address, let authority = ca ?? Self.value(of: "INTERLOCK_CA", in: environment) {

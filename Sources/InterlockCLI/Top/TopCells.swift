@@ -31,7 +31,7 @@ struct TopCells {
         (amount(of: column, in: row) ?? -1, text(of: column, in: row).lowercased())
     }
 
-    /// Returns the number that a cell shows, or `nil` if it shows none. Values may come from other software, so any
+    /// Returns the number that a cell shows; `nil` if it shows none. Values may come from other software, so any
     /// number is possible.
     private func amount(of column: ViewModel.Column, in row: JSONValue) -> Double? {
         let (row, now) = (Optional(row), Double(self.now))

@@ -200,7 +200,7 @@ private struct TopSession {
                 for await signal in signals { continuation.yield(signal == .sigwinch ? .resized : .ended) }
             }
             group.addTask { [pause] in
-                // Requests a frame at the user's interval, until the group is canceled.
+                // Requests a frame at the user's interval, until the group is cancelled.
                 while true {
                     try await Task.sleep(for: pause)
                     if isDue.begin() { continuation.yield(.refreshDue) }

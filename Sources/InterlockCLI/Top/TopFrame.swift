@@ -19,6 +19,6 @@ struct TopFrame: Sendable {
         object = .object(parts)
     }
 
-    /// The current time by the clock of the sidecar's host, in milliseconds since 1970.
+    /// The current time by the clock of the sidecar's host, as Unix time in milliseconds.
     var now: Int64 { (object["now_ms"].integer ?? 0) &+ (ContinuousClock.now - readAt).wholeMilliseconds }
 }

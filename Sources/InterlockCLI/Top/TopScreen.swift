@@ -57,7 +57,7 @@ struct TopScreen: Sendable {
 
     // MARK: Keys
 
-    /// Handles a key press.
+    /// Applies a key press.
     /// - Parameter rows: the height of the terminal.
     /// - Returns: whether to quit.
     mutating func press(_ key: TopKey, rows: Int) -> Bool {

@@ -73,11 +73,11 @@ extension WaitingSidecar {
 /// The commands `LOCK.*`.
 package enum LockCalls {
     /// `LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text] [LINKED] [SHARED|PERMITS n]`. The reply is the
-    /// lease, or `nil` if the lock is held by another.
+    /// lease; `nil` if the lock is held by another.
     package struct Acquire: SidecarCall {
         package var name: String
         package var options: LockOptions
-        /// Whether the sidecar extends the lease while the connection is open.
+        /// Whether the sidecar renews the lease while the connection is open.
         package var isLinked: Bool
 
         package init(name: String, options: LockOptions, isLinked: Bool = false) {
@@ -120,7 +120,7 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.ACQUIRE` with `ALSO count name …`. The reply is all leases, or `nil` if another holds one of the locks.
+    /// `LOCK.ACQUIRE` with `ALSO count name …`. The reply is all leases; `nil` if another holds one of the locks.
     package struct AcquireAll: SidecarCall {
         package var first: Acquire
         package var others: [String]
@@ -155,7 +155,7 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.RENEW name token ttl-ms [FENCE n]`. The reply is the lease's validity, or `nil` if the lease is lost.
+    /// `LOCK.RENEW name token ttl-ms [FENCE n]`. The reply is the lease's validity; `nil` if the lease is lost.
     package struct Renew: SidecarCall {
         package var name: String
         package var token: String

@@ -28,7 +28,7 @@ struct ReplyFields {
     /// Returns the elements of a list, or an empty list if the field is missing.
     func array(_ name: String) -> [RedisReply] { values[name]?.array ?? [] }
 
-    /// Returns a number, or `nil` if it is not finite, because JSON cannot represent it.
+    /// Returns a number; `nil` if it is not finite, because JSON cannot represent it.
     func number(_ name: String) -> Double? {
         text(name).flatMap(Double.init).flatMap { $0.isFinite ? $0 : nil }
     }

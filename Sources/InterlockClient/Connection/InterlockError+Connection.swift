@@ -15,11 +15,11 @@ extension InterlockError {
         case .overloaded:
             self.init(.overloaded, "\(configuration.maximumInFlight) calls to the sidecar at \(address) already await answers")
         case .timedOut:
-            self.init(.answerTimedOut, "the sidecar at \(address) did not answer in time; the call may have been carried out")
+            self.init(.answerTimedOut, "the sidecar at \(address) did not answer in time; the call may have been executed")
         case .answerLost:
             self.init(
                 .answerLost,
-                "the connection to the sidecar at \(address) was lost before the answer; the call may have been carried out")
+                "the connection to the sidecar at \(address) was lost before the answer; the call may have been executed")
         case .connectionFailed:
             let name = configuration.redisConfiguration.displayName
             let sidecar = "the sidecar at \(address)"

@@ -141,7 +141,7 @@ package struct Breaker: ~Copyable, Sendable {
 
     /// Applies a state from Redis unless it is older. Within a generation only rates, counts and ends can change.
     /// - Parameters:
-    ///   - redisTime: the time of the state, in milliseconds of the epoch by Redis' clock.
+    ///   - redisTime: the time of the state, as Unix time in milliseconds by the Redis clock.
     ///   - sentAt: the time of the request, on this sidecar's clock; `nil` for a message, which may be late.
     ///   - receivedAt: the time of arrival, on this sidecar's clock.
     /// - Returns: whether the state changed.
@@ -179,7 +179,7 @@ package struct Breaker: ~Copyable, Sendable {
         BreakerEnds(open: BreakerEnds.End(openEnd, now: now), forced: BreakerEnds.End(forcedEnd, now: now))
     }
 
-    /// Whether an end in Redis is wrong because Redis' clock has jumped.
+    /// Whether an end in Redis is wrong because the Redis clock has jumped.
     package var hasCorrection: Bool { openEnd.correction != nil || forcedEnd.correction != nil }
 
     /// Records that all trial permits are taken, so that none is requested for `milliseconds`.
@@ -277,7 +277,7 @@ package struct Breaker: ~Copyable, Sendable {
 
     /// Ends a report that was answered or failed.
     /// - Parameters:
-    ///   - lost: the sums, if they certainly never arrived.
+    ///   - lost: the sums, if they are known not to have arrived.
     ///   - generation: the generation under which the sums were taken.
     package mutating func reportEnded(lost: OutcomeSums?, generation: Int64, now: Instant) -> ReportAction {
         reports.ended()

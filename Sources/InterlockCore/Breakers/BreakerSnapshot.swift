@@ -50,9 +50,9 @@ public struct BreakerSnapshot: Hashable, Sendable {
     public var state: State = .closed
     /// The cause of the state: the raw value of a `BreakerCause`; empty if the state never changed.
     public var cause: String = ""
-    /// The time of the last change, in milliseconds of the Unix epoch by Redis' clock.
+    /// The time of the last change, as Unix time in milliseconds by the Redis clock.
     package var sinceMilliseconds: Int64 = 0
-    /// The time at which an open breaker half-opens, in milliseconds of the Unix epoch by Redis' clock; 0 if it does
+    /// The time at which an open breaker half-opens, as Unix time in milliseconds by the Redis clock; 0 if it does
     /// not half-open by itself.
     package var untilMilliseconds: Int64 = 0
     /// The generation number, which rises with every change of state.
@@ -69,7 +69,8 @@ public struct BreakerSnapshot: Hashable, Sendable {
     public var by: String = ""
     /// The state that an operator forced; `nil` if there is none.
     public var forced: Forced?
-    /// The end of the forced state, in milliseconds of the Unix epoch by Redis' clock; 0 if it does not end by itself.
+    /// The end of the forced state, as Unix time in milliseconds by the Redis clock; 0 if it does not end by
+    /// itself.
     package var forcedUntilMilliseconds: Int64 = 0
     /// The human-readable reason, from an operator or a failed probe; may be empty.
     public var reason: String = ""
@@ -105,11 +106,11 @@ public struct BreakerSnapshot: Hashable, Sendable {
         consecutive = try number("consecutive") ?? 0
     }
 
-    /// The time of the last change, by Redis' clock; `nil` if the breaker never changed.
+    /// The time of the last change, by the Redis clock; `nil` if the breaker never changed.
     public var since: Date? { Self.date(sinceMilliseconds) }
-    /// The time at which an open breaker half-opens, by Redis' clock; `nil` if it does not half-open by itself.
+    /// The time at which an open breaker half-opens, by the Redis clock; `nil` if it does not half-open by itself.
     public var until: Date? { Self.date(untilMilliseconds) }
-    /// The end of the forced state, by Redis' clock; `nil` if it does not end by itself or no state is forced.
+    /// The end of the forced state, by the Redis clock; `nil` if it does not end by itself or no state is forced.
     public var forcedUntil: Date? { Self.date(forcedUntilMilliseconds) }
 
     /// Returns the reasons for the state, the most important one first.

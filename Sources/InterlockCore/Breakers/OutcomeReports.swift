@@ -55,12 +55,12 @@ struct OutcomeReports: Sendable {
         return sums
     }
 
-    /// Handles the end of the report in flight, whether it was answered or failed.
+    /// Call when the report in flight was answered or failed.
     mutating func ended() {
         inFlight = nil
     }
 
-    /// Puts back sums that certainly never arrived.
+    /// Puts back sums that are known not to have arrived.
     mutating func putBack(_ sums: OutcomeSums) {
         unsent = sums.followed(by: unsent)
     }

@@ -1,14 +1,14 @@
 /// The end of a state that the fleet shares, as one sidecar follows it.
 ///
 /// Redis stores the end as a number by its own clock, which may jump. A sidecar converts the end to its own clock when
-/// it learns of it, and follows that. If it finds that Redis' clock has jumped since, it has the number corrected, for
-/// sidecars that start later.
+/// it learns of it, and follows that. If it finds that the Redis clock has jumped since, it has the number corrected,
+/// for sidecars that start later.
 struct SharedEnd: Sendable {
-    /// The times at which a state was read, by Redis' clock and by the sidecar's.
+    /// The times at which a state was read, by the Redis clock and by the sidecar's.
     struct Reading: Sendable {
-        /// The time of the reading, in milliseconds of the epoch by Redis' clock.
+        /// The time of the reading, as Unix time in milliseconds by the Redis clock.
         var redisTime: Int64
-        /// The start of the state that has this end, by Redis' clock.
+        /// The start of the state that has this end, by the Redis clock.
         var sinceMilliseconds: Int64
         /// The time of the request; `nil` for a message, which may have been delayed.
         var sentAt: Instant?
@@ -19,13 +19,13 @@ struct SharedEnd: Sendable {
             sentAt.map { receivedAt.nanoseconds - $0.nanoseconds <= SharedEnd.tolerance * 1_000_000 } ?? false
         }
 
-        /// Whether the state began before it was read, by Redis' clock, which may have jumped in between.
+        /// Whether the state began before it was read, by the Redis clock, which may have jumped in between.
         var isPreexisting: Bool {
             let age = redisTime.subtractingReportingOverflow(sinceMilliseconds).partialValue
             return sentAt != nil && !(0...SharedEnd.tolerance).contains(age)
         }
 
-        /// Returns the instant at which Redis' clock shows these milliseconds, unless it jumps; `nil` for 0.
+        /// Returns the instant at which the Redis clock shows these milliseconds, unless it jumps; `nil` for 0.
         func instant(of epochMilliseconds: Int64) -> Instant? {
             guard epochMilliseconds > 0 else { return nil }
             let (left, isOverflow) = epochMilliseconds.subtractingReportingOverflow(redisTime)
@@ -36,11 +36,11 @@ struct SharedEnd: Sendable {
     }
 
     private enum Source: Sendable {
-        /// A timely answer, which is exact unless Redis' clock had jumped earlier.
+        /// A timely answer, which is exact unless the Redis clock had jumped earlier.
         case measured
         /// A message, which may be late.
         case received
-        /// A state that began before this sidecar learned of it, so that Redis' clock may have jumped in between.
+        /// A state that began before this sidecar learned of it, so that the Redis clock may have jumped in between.
         case preexisting
     }
 

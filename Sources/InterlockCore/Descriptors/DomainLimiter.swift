@@ -323,7 +323,7 @@ package struct DomainLimiter: Sendable {
     private mutating func remember(
         _ verdict: LimitVerdict, _ batch: LimitBatch, _ used: [Int64], sentAt: Instant, now: Instant
     ) {
-        // A local decision says nothing about Redis' counters.
+        // A local decision says nothing about Redis's counters.
         guard !verdict.fits.isEmpty, verdict.timeMicroseconds > 0 else { return }
         for run in batch.runs {
             for index in run.charges {

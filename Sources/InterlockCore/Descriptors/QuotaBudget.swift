@@ -94,7 +94,7 @@ package struct QuotaBudget: Sendable {
         return former?.until ?? now
     }
 
-    /// Handles the removal of a bucket, which counts until its key in Redis expires.
+    /// Removes a bucket, which counts against the budget until its key in Redis expires.
     package mutating func returnBucket(_ bucket: Bucket, bytes: Int, of client: String, until: Instant, now: Instant) {
         dropExpired(now: now)
         guard until > now else { return adjust(buckets: -1, ofBytes: bytes, of: client) }

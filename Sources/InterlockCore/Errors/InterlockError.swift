@@ -39,7 +39,7 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
     /// The message; for an error that a sidecar reports, preceded by its first word.
     public var description: String { isAnswer ? "\(code.rawValue) \(message)" : message }
 
-    /// Whether the call may have been carried out although its answer is missing.
+    /// Whether the call may have been executed although its answer is missing.
     public var isOutcomeUnknown: Bool { code == .answerTimedOut || code == .answerLost }
 
     /// Whether there is no connection to the sidecar, so that the call was never sent.
@@ -55,7 +55,7 @@ extension InterlockError.Code {
     public static let unknownService = Self(rawValue: "UNKNOWN")
     /// Redis cannot be reached or cannot serve.
     public static let unavailable = Self(rawValue: "UNAVAILABLE")
-    /// Too few replicas confirmed a lease, which was then released; or too few confirmed an extension, and the lease
+    /// Too few replicas confirmed a lease, which was then released; or too few confirmed a renewal, and the lease
     /// keeps its previous end.
     public static let unreplicated = Self(rawValue: "UNREPLICATED")
     /// Any other error; the message is that of Redis or of the sidecar.
@@ -87,9 +87,9 @@ extension InterlockError.Code {
     public static let connectionFailed = Self(rawValue: "connection-failed")
     /// Too many calls are in flight: this one was never sent.
     public static let overloaded = Self(rawValue: "overloaded")
-    /// The call was sent, and no answer came in time. It may have been carried out, or may yet be.
+    /// The call was sent, and no answer came in time. It may have been executed, or may still be.
     public static let answerTimedOut = Self(rawValue: "timed-out")
-    /// The connection was lost before the answer. The call may have been carried out.
+    /// The connection was lost before the answer. The call may have been executed.
     public static let answerLost = Self(rawValue: "answer-lost")
     /// The answer is not a sidecar's: a wrong port, another program, or another version.
     public static let unreadable = Self(rawValue: "unreadable")

@@ -15,11 +15,11 @@ public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
     public static let deleted = LeaseLoss(rawValue: "deleted")
     /// Another token, or a later lease of the same owner, holds the lock.
     public static let taken = LeaseLoss(rawValue: "taken")
-    /// The lease ended before it was extended.
+    /// The lease ended before it was renewed.
     public static let expired = LeaseLoss(rawValue: "expired")
-    /// The coordinator is stopping. It no longer extends or watches the lease, which lapses at its end.
+    /// The coordinator is stopping. It no longer renews or watches the lease, which lapses at its end.
     public static let shutdown = LeaseLoss(rawValue: "shutdown")
-    /// The connection to the sidecar ended, or the sidecar ended it because the lease was lost. Nothing extends the
+    /// The connection to the sidecar ended, or the sidecar ended it because the lease was lost. Nothing renews the
     /// lease.
     public static let disconnected = LeaseLoss(rawValue: "disconnected")
 

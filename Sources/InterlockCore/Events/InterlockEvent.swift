@@ -18,7 +18,7 @@ public struct InterlockEvent<Payload: Sendable>: Sendable {
         self.payload = payload
     }
 
-    /// The time of the event, by Redis' clock, or by the host's clock if Redis was unreachable.
+    /// The time of the event, by the Redis clock, or by the host's clock if Redis was unreachable.
     public var date: Date { Date(epochMilliseconds: atMilliseconds) }
 
     /// A member of the payload.

@@ -1,12 +1,12 @@
-/// Decides when to extend a held lease and when to consider it lost. Times are on a monotonic clock.
+/// Decides when to renew a held lease and when to consider it lost. Times are on a monotonic clock.
 package struct HeldLease: Sendable {
-    /// The maximum delay before a failed extension is retried; short leases use a tenth of their length.
+    /// The maximum delay before a failed renewal is retried; short leases use a tenth of their TTL.
     package static let maximumRetryMilliseconds: Int64 = 500
-    /// The time within which due extensions are sent together.
+    /// The time within which due renewals are sent together.
     package static let batchMilliseconds: Int64 = 20
 
     package enum Step: Equatable, Sendable {
-        /// Extend the lease to `ttl` milliseconds.
+        /// Renew the lease to `ttl` milliseconds.
         case extend(ttl: Int64)
         /// Wait until this time.
         case wait(until: Instant)
@@ -17,9 +17,9 @@ package struct HeldLease: Sendable {
     package let ttl: Int64
     /// The time at which the lease ends for its holder.
     package private(set) var deadline: Instant
-    /// Whether the lease is extended automatically.
+    /// Whether the lease is renewed automatically.
     package var isAutoExtended: Bool
-    /// The time beyond which the lease is never extended, so that a hung client cannot hold the lock forever.
+    /// The time beyond which the lease is never renewed, so that a hung client cannot hold the lock forever.
     package let ceiling: Instant?
     private var nextExtension: Instant
     private var isInFlight = false
@@ -42,25 +42,25 @@ package struct HeldLease: Sendable {
         return now >= nextExtension ? .extend(ttl: length) : .wait(until: min(nextExtension, deadline))
     }
 
-    /// Records that an extension was sent.
+    /// Records that a renewal was sent.
     package mutating func extensionBegan() {
         isInFlight = true
     }
 
-    /// Records that the extension succeeded: the lease is `ttl` milliseconds long, counted from `sentAt`.
+    /// Records that the renewal succeeded: the lease is `ttl` milliseconds long, counted from `sentAt`.
     package mutating func extended(ttl: Int64, sentAt: Instant) {
         isInFlight = false
         deadline = max(deadline, LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
         nextExtension = Self.third(of: self.ttl, after: sentAt)
     }
 
-    /// Records that the extension went unanswered. It is retried until the deadline.
+    /// Records that the renewal went unanswered. It is retried until the deadline.
     package mutating func extensionFailed(now: Instant) {
         isInFlight = false
         nextExtension = now.advanced(byMilliseconds: min(Self.maximumRetryMilliseconds, max(1, ttl / 10)))
     }
 
-    /// Records that the holder itself extended or shortened the lease.
+    /// Records that the holder itself renewed or shortened the lease.
     package mutating func moved(to deadline: Instant, now: Instant) {
         self.deadline = deadline
         nextExtension = min(nextExtension, Self.third(of: Self.milliseconds(from: now, to: deadline), after: now))
@@ -74,7 +74,7 @@ package struct HeldLease: Sendable {
         (deadline.nanoseconds - now.nanoseconds) / 1_000_000
     }
 
-    /// Returns the length of an extension at `instant`; `nil` if the ceiling leaves too little for one.
+    /// Returns the length of a renewal at `instant`; `nil` if the ceiling leaves too little for one.
     private func extensionLength(at instant: Instant) -> Int64? {
         guard let ceiling else { return ttl }
         let length = min(ttl, (ceiling.nanoseconds - instant.nanoseconds) / 1_000_000)

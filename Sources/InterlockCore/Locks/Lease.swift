@@ -38,7 +38,7 @@ public struct Lease: Hashable, Sendable {
     /// sidecar. A held semaphore keeps the size that its first holder asked for, whatever this holder asked for.
     public var permits: Int? { group.flatMap { LockMode.slots(ofGroup: $0) } }
 
-    /// The time for which the lease can be relied on, from the moment of the answer: its length, less the duration of
+    /// The time for which the lease can be relied on, from the moment of the answer: its TTL, less the duration of
     /// the grant and an allowance for clock drift.
     public var validity: Duration { .milliseconds(validMilliseconds) }
     /// The requested length.

@@ -1,8 +1,8 @@
 internal import Synchronization
 
-/// A lease that is extended until it is released or lost, or until this object is dropped.
+/// A lease that is renewed until it is released or lost, or until this object is dropped.
 ///
-/// A coordinator extends it in this process; a dropped lease then lapses. A sidecar extends it while a connection of
+/// A coordinator renews it in this process; a dropped lease then lapses. A sidecar renews it while a connection of
 /// this process is open, and releases the lock when the connection ends or this object is dropped.
 public final class LinkedLease: Sendable {
     /// The lease as granted. It can be relied on until the loss, even after `validity`.

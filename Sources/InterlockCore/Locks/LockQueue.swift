@@ -264,7 +264,7 @@ package struct LockQueue: Sendable {
         return sleep(ttl: Self.claimWindowMilliseconds, now: now)
     }
 
-    /// Handles a message from Redis that the lock has changed.
+    /// Call when Redis reports that the lock has changed.
     package mutating func changed(now: Instant) -> Action {
         if checkInFlight != nil {
             checkInFlight?.isOutdated = true

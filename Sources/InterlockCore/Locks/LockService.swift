@@ -1,6 +1,6 @@
 /// Leased locks, embedded (`coordinator.locks`) or through a sidecar (`client.locks`): the same calls in both.
 ///
-/// `withLock` suits most programs: it acquires a lease, extends it while the body runs, and always releases it. The
+/// `withLock` suits most programs: it acquires a lease, renews it while the body runs, and always releases it. The
 /// other calls hand out leases for programs whose work is not a single closure.
 ///
 /// Calls throw `InterlockError`. A cancelled acquire throws `CancellationError` and leaves no lease; `release`
@@ -22,11 +22,11 @@ public protocol LockService: Sendable {
     ///   the wait.
     func acquire(all names: [String], options: LockOptions) async throws -> [Lease]?
 
-    /// Acquires a lock whose lease is extended until it is released, lost or dropped.
+    /// Acquires a lock whose lease is renewed until it is released, lost or dropped.
     /// - Returns: the lease; `nil` if another holder has the lock, even at the end of the wait.
     func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease?
 
-    /// Extends a lease to `ttl` from now, or to its own length if `ttl` is `nil`. Never affects a later lease of the
+    /// Renews a lease to `ttl` from now, or to its own TTL if `ttl` is `nil`. Never affects a later lease of the
     /// same owner.
     /// - Returns: the time for which the lease can be relied on from now; `nil` if it is lost.
     func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration?
@@ -66,7 +66,7 @@ extension LockService {
         try await acquire(all: names, options: LockOptions(ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
     }
 
-    /// Acquires a lock whose lease is extended; see `acquireLinked(_:options:)` and `LockOptions`.
+    /// Acquires a lock whose lease is renewed; see `acquireLinked(_:options:)` and `LockOptions`.
     public func acquireLinked(
         _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
         owner: String? = nil, label: String? = nil
@@ -74,7 +74,7 @@ extension LockService {
         try await acquireLinked(name, options: LockOptions(ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
     }
 
-    /// Extends a lease to its own length from now.
+    /// Renews a lease to its own TTL from now.
     /// - Returns: the time for which the lease can be relied on from now; `nil` if it is lost.
     public func renew(_ lease: Lease) async throws -> Duration? { try await renew(lease, ttl: nil) }
 
@@ -88,12 +88,12 @@ extension LockService {
 extension LockService {
     /// Runs `body` while holding a lock.
     ///
-    /// The lease is extended while `body` runs, and released when `body` returns, throws or is cancelled. If the lease
+    /// The lease is renewed while `body` runs, and released when `body` returns, throws or is cancelled. If the lease
     /// is lost, the task of `body` is cancelled, and a resource that checks `lease.fence` refuses its later writes.
     ///
     /// - Parameters:
     ///   - name: 1 to 256 bytes without control characters, spaces or braces.
-    ///   - ttl: the lease's length, for which the lock stays held if this process dies.
+    ///   - ttl: the lease's TTL, for which the lock stays held if this process dies.
     ///   - wait: the maximum time to wait for the lock; zero does not wait. The configuration may have a lower maximum.
     ///   - mode: the mode in which to hold the lock: exclusively, as one of the readers, or as one of a semaphore's
     ///     holders.

@@ -6,13 +6,13 @@ public struct LockSettings: Hashable, Sendable {
     /// The shortest possible lease; the drift allowance would leave nothing of a shorter one.
     public static let shortestTTL = Duration.milliseconds(5)
 
-    /// The minimum lease length.
+    /// The minimum TTL of a lease.
     public var minimumTTL: Duration
-    /// The maximum lease length.
+    /// The maximum TTL of a lease.
     public var maximumTTL: Duration
     /// The maximum wait; a longer requested wait is cut to it.
     public var maximumWait: Duration
-    /// The maximum time to hold a lease that the sidecar extends; `nil` for no limit while its client is connected.
+    /// The maximum time to hold a lease that the sidecar renews; `nil` for no limit while its client is connected.
     public var maximumHold: Duration?
     /// The number of replicas that must have a lease before it is handed out; 0 for none.
     public var waitReplicas: Int

@@ -12,7 +12,7 @@
 /// lost its number.
 ///
 /// Minted numbers are even and recorded fences are odd, so that a server can distinguish a hold that may have been
-/// handed out from one that was certainly not.
+/// handed out from one that is known not to have been.
 package struct QuorumRound: Sendable {
     /// A server's index in the configuration.
     package typealias Server = Int
@@ -84,7 +84,7 @@ package struct QuorumRound: Sendable {
 
     /// - Parameters:
     ///   - servers: the number of servers.
-    ///   - ttl: the lease's length in milliseconds.
+    ///   - ttl: the lease's TTL in milliseconds.
     ///   - startedAt: a time before the first request was sent.
     ///   - awaitsEveryAnswer: whether every server that answers in time takes part in the fence, so that each of them
     ///     gives the same answer again to an owner that retries. Otherwise the first majority decides.

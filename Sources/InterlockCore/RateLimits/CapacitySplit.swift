@@ -10,7 +10,7 @@ enum CapacitySplit {
     /// The number of parts in which a sidecar takes its even portion.
     private static let parts: Int64 = 4
     /// The maximum delay, in microseconds. It exceeds the difference between two sidecars' estimates of a window's end:
-    /// one millisecond, the resolution of Redis' report, plus the network latency.
+    /// one millisecond, the resolution of Redis's report, plus the network latency.
     private static let maximumDelay: Int64 = 4000
     /// The maximum delay is at most 1/`delayFraction` of the refill interval.
     private static let delayFraction: Int64 = 100

@@ -2,7 +2,7 @@
 /// and one more every window ÷ limit. That interval is exact: whole microseconds plus limit-ths of one.
 package struct CellRate: Hashable, Sendable {
     /// The maximum time until `capacity` units are available again, in microseconds: a hundred years. Added to the
-    /// current time, it stays below 2⁵³, up to which Redis' scripts count exactly.
+    /// current time, it stays below 2⁵³, up to which Redis's scripts count exactly.
     package static let maximumFillMicroseconds: Int64 = 100 * 366 * 86_400 * 1_000_000
 
     package let limit: Int64

@@ -20,7 +20,7 @@ package struct LimitBatch: Sendable {
         /// The subject of a per-subject limit, or the path of a descriptor; `nil` for a limit of the whole service.
         package var name: String?
         package var isAligned = false
-        /// The end of its fixed window, in ms of Redis' clock; 0 if unknown.
+        /// The end of its fixed window, in milliseconds of the Redis clock; 0 if unknown.
         package var endsAt: Int64 = 0
         /// The total cost that all requests take from it, refunds excluded.
         package var requestedCost: Int64 = 0

@@ -42,7 +42,7 @@ package struct LimitVerdict: Equatable, Sendable {
         package var retryAfterMicroseconds: Int64 = 0
     }
 
-    /// Redis' time of the decision, in microseconds of the Unix epoch; 0 if Redis did not decide.
+    /// Redis's time of the decision, as Unix time in microseconds; 0 if Redis did not decide.
     package var timeMicroseconds: Int64
     package var counters: [Counter]
     /// The fit of each charge of the batch; empty if everything fits.

@@ -22,9 +22,9 @@ struct RefusalMemory: Sendable {
         var limit: Int64
         /// The amount that was left.
         var remaining: Int64
-        /// The time until which the refusal certainly holds.
+        /// The time until which the refusal is known to hold.
         var until: Instant
-        /// The time at which a call of the same cost is certainly not too early.
+        /// The time at which a call of the same cost is known not to be too early.
         var retryAt: Instant
         /// The time at which the full capacity is available again.
         var resetAt: Instant

@@ -95,8 +95,7 @@ extension ServiceLimiter {
         evaluation.used[index] += min(calls, available / cost) * cost
     }
 
-    /// Handles a request's calls from index `first` on, which a counter refused. They wait if they may; otherwise they
-    /// get a refusal.
+    /// Queues a request's refused calls, those from index `first` on, if they may wait. Otherwise refuses them.
     private mutating func refuse(
         _ request: LimitRequest, from first: Int, sequence: UInt64, requestIndex: Int, _ decided: LimitVerdict.Decision,
         _ evaluation: inout Evaluation, into resolutions: inout [Resolution]

@@ -11,10 +11,10 @@ struct WindowEnds: Sendable {
     /// The number of ends at which all are forgotten, because most have passed by then.
     private static let capacity = 16_384
 
-    /// The end of each window, in milliseconds of Redis' clock.
+    /// The end of each window, in milliseconds of the Redis clock.
     private var ends: [Key: Int64] = [:]
 
-    /// The end of a counter's window in milliseconds of Redis' clock; 0 if unknown.
+    /// The end of a counter's window in milliseconds of the Redis clock; 0 if unknown.
     subscript(counter: LimitBatch.Counter) -> Int64 { ends[Self.key(of: counter)] ?? 0 }
 
     private static func key(of counter: LimitBatch.Counter) -> Key {

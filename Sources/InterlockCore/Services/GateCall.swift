@@ -3,7 +3,7 @@ package final class GateCall {
     package enum Stage: Equatable, Sendable {
         /// The call is new and has not waited for anything.
         case ready
-        /// The call waits for Redis' answer about a trial permit.
+        /// The call waits for Redis's answer about a trial permit.
         case trial
         /// The call waits for the decision of the limits.
         case limits

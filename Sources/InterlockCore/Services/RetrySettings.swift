@@ -1,5 +1,5 @@
 /// The retries of the proxy: only of idempotent calls without a body, and only within the budget. In addition, a
-/// request that the upstream has certainly not processed, POST included, is resent once.
+/// request that the upstream is known not to have processed, POST included, is resent once.
 package struct RetrySettings: Hashable, Sendable {
     /// The maximum number of attempts after the first; 0 for none.
     package var attempts: Int

@@ -64,7 +64,7 @@ extension ServiceGate {
         return upstreamRetryAt.millisecondsRoundedUp(since: now)
     }
 
-    /// Handles a refusal by a limit of the whole service, which has capacity again after `retryAfter` milliseconds.
+    /// Call when a limit of the whole service refused a call and has capacity again after `retryAfter` milliseconds.
     /// - Returns: the range of open times if the breaker is to open; `nil` otherwise. After a range,
     ///   `breakerChangeEnded` must follow.
     package mutating func beginLimitTrip(retryAfter: Int64) -> ClosedRange<Duration>? {
@@ -79,7 +79,7 @@ extension ServiceGate {
         return max(definition.onLimit.pause.lowerBound, minimum)...max(definition.onLimit.pause.upperBound, minimum)
     }
 
-    /// Handles a report that the limits of the whole service have capacity.
+    /// Call when the limits of the whole service have capacity.
     /// - Returns: whether to close the breaker, which only a limit opened. If so, `breakerChangeEnded` must follow.
     package mutating func beginClosingAfterLimit(now: Instant) -> Bool {
         guard breaker.isOpenByLimit, !isBreakerChangePending, breaker.actingState(now: now) == .halfOpen else { return false }
@@ -87,6 +87,6 @@ extension ServiceGate {
         return true
     }
 
-    /// Handles the end of the request to Redis that `trip`, `beginLimitTrip` or `beginClosingAfterLimit` caused.
+    /// Call when the request to Redis that `trip`, `beginLimitTrip` or `beginClosingAfterLimit` caused has ended.
     package mutating func breakerChangeEnded() { isBreakerChangePending = false }
 }

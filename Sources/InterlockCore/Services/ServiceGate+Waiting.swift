@@ -51,7 +51,7 @@ extension ServiceGate {
         bulkhead.nextDeadline.map { min($0, permits.nextLapse ?? $0) }
     }
 
-    /// Handles the alarm that `wakeForSlots` set: a deadline may have passed, or a permit may have lapsed.
+    /// Call when the alarm that `wakeForSlots` set fires: a deadline may have passed, or a permit may have lapsed.
     package mutating func slotAlarmFired(now: Instant) -> GateSteps {
         removeLapsed(now: now)
         assignSlots(now: now)
@@ -111,7 +111,7 @@ extension ServiceGate {
         effects.append(.wakeForPause(at: next))
     }
 
-    /// Handles a change of the breaker, or the alarm that `wakeForPause` set.
+    /// Call when the breaker changes, or when the alarm that `wakeForPause` set fires.
     package mutating func reevaluatePause(now: Instant) -> GateSteps {
         resume(now: now)
         return steps(nil)

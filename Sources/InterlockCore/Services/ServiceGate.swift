@@ -135,7 +135,7 @@ package struct ServiceGate: ~Copyable {
         case unreachable
     }
 
-    /// Handles the result of a request that `beginTrialRequest` allowed.
+    /// Applies the answer to a request that `beginTrialRequest` allowed.
     /// - Parameter lapse: the time at which the trial permit lapses.
     package mutating func trialAnswered(
         _ call: GateCall, _ answer: TrialAnswer, id: PermitID, lapse: Instant, now: Instant
@@ -179,7 +179,7 @@ package struct ServiceGate: ~Copyable {
         return steps(next)
     }
 
-    /// Handles a failed request for a trial permit. The executor fails the call.
+    /// Call when a request for a trial permit failed. The executor fails the call.
     package mutating func trialRequestFailed() { pendingTrialRequests -= 1 }
 
     private mutating func returnTrial(of call: GateCall) {
@@ -211,14 +211,14 @@ package struct ServiceGate: ~Copyable {
         return .askLimits(call, waitMilliseconds: wait)
     }
 
-    /// Handles a grant by the limits.
+    /// Call when the limits granted a call. The call then takes a slot.
     package mutating func limitsGranted(_ call: GateCall, now: Instant) -> GateSteps {
         call.isGrantedByLimits = true
         let next = takeSlot(call, now: now)
         return steps(next)
     }
 
-    /// Handles a refusal by the limits; `retryAfter` is in milliseconds.
+    /// Call when the limits refused a call; `retryAfter` is in milliseconds.
     package mutating func limitsRefused(_ call: GateCall, retryAfter: Int64, now: Instant) -> GateSteps {
         let heldTrialOrSlot = call.isTrial || call.hasSlot
         release(call, now: now)
@@ -314,7 +314,7 @@ package struct ServiceGate: ~Copyable {
         return steps(nil)
     }
 
-    /// Handles the end of a call that had a deadline. If it was the trial after a pause, schedules the next one.
+    /// Call when a call that had a deadline has ended. If it was the trial after a pause, schedules the next one.
     package mutating func ended(_ call: GateCall, wasGranted: Bool, now: Instant) -> GateSteps {
         let nextTrialAt = now.advanced(byMilliseconds: Self.closingMilliseconds)
         if paused.returned(call.number, wasGranted: wasGranted, retryAt: nextTrialAt) {

@@ -6,6 +6,7 @@ package enum DurationText {
     ]
     private static let wanted = "a duration such as 500ms, 2s, 1m, 1h or 1d"
 
+    /// Parses a duration. Each unit may occur once, from longest to shortest; only the last may have a fraction.
     /// - Throws: `ConfigurationExpectation`, which describes the text expected instead.
     package static func parse(_ text: some StringProtocol) throws(ConfigurationExpectation) -> Duration {
         var rest = text[...]

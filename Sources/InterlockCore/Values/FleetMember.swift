@@ -5,13 +5,13 @@ public import FoundationEssentials
 public struct FleetMember: Hashable, Sendable {
     /// The ID in the fleet: 12 hexadecimal digits, new at each start.
     public var id: String
-    /// The name of the host.
+    /// The host on which it runs, as the operating system names it.
     public var host: String?
     /// The ID of the process on its host.
     public var processID: Int64?
     /// The version of Interlock.
     public var version: String?
-    /// The start time in milliseconds since the Unix epoch, to the second.
+    /// The start time as Unix time in milliseconds, to the second.
     package var startedMilliseconds: Int64?
     /// The digest of its services. Members with the same digest have the same services.
     public var configuration: String?

@@ -64,7 +64,7 @@ extension Duration {
 }
 
 extension Date {
-    /// Creates a date from milliseconds since the Unix epoch.
+    /// Creates a date from Unix time in milliseconds.
     package init(epochMilliseconds: Int64) {
         self.init(timeIntervalSince1970: Double(epochMilliseconds) / 1000)
     }

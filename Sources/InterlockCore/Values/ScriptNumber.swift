@@ -1,4 +1,4 @@
-/// Limits of the floating-point numbers in Redis' scripts.
+/// Limits of the floating-point numbers in Redis's scripts.
 package enum ScriptNumber {
     /// The number up to which scripts represent every whole number exactly. Interlock stores none above, but other
     /// software may.

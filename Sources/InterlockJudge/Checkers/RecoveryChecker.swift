@@ -6,7 +6,7 @@ internal import InterlockCore
 /// only Redis can know. A violation is reported if an operation that was invoked after the recovery time fails or has
 /// no answer, and the sidecar has not served since the fault. Refusals that do not need Redis, such as by an open
 /// breaker, prove nothing. The checker judges nothing if another fault was active at the end of the fault, and stops
-/// when another begins. Memory is bounded by sidecars.
+/// when another begins. Uses O(sidecars) memory.
 struct RecoveryChecker: HistoryChecker {
     static let invariant = Invariant.recovery
 
@@ -23,7 +23,7 @@ struct RecoveryChecker: HistoryChecker {
     private let recovery: Int64
     private let sidecarCount: Int
     private var current: Recovery?
-    /// The time in ms until every sidecar in use served again, by fault number.
+    /// The time in milliseconds until every sidecar in use served again, by fault number.
     private(set) var recoveries: [Int: Int64] = [:]
 
     init(rules: HistoryRules) {

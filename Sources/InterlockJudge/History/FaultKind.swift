@@ -31,7 +31,7 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case latency
     /// Connections between one sidecar and Redis are reset or half-closed repeatedly.
     case reset
-    /// Redis' wall clock jumps.
+    /// Redis's wall clock jumps.
     case clock
     /// Redis comes back without its last writes, after a crash or the promotion of a lagging replica. In real
     /// processes, Sentinels or the servers of a cluster promote a replica because the primary is killed, stopped, or
@@ -41,7 +41,7 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case full
     /// Redis is a replica, is loading its data or runs an endless script, and rejects commands.
     case refusing
-    /// Redis' script cache is flushed.
+    /// Redis's script cache is flushed.
     case scripts
     /// An operator breaks a lock, or another program deletes or sets its key.
     case externalLockChange = "foreign-lock"
@@ -134,8 +134,8 @@ extension FaultKind {
 
 /// A possible effect of a fault. Checkers excuse the findings that it explains.
 package enum FaultEffect: Int, CaseIterable, Sendable {
-    /// Two clients may both believe that they hold a lock, because Redis lost the first lease or its clock ended it
-    /// early. The fence still stops the stale writer.
+    /// Two clients may both consider themselves holders of a lock, because Redis lost the first lease or its clock
+    /// ended it early. The fence still stops the stale writer.
     case lostExclusivity
     /// Any lease may end early, not only recently written ones.
     case lostLeases
@@ -170,9 +170,9 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
     case delayedMessages
     /// Connections close and reopen while the fault lasts.
     case brokenConnections
-    /// Redis' clock jumps.
+    /// the Redis clock jumps.
     case clockJump
-    /// Any fault except a jump of Redis' clock.
+    /// Any fault except a jump of the Redis clock.
     case anyExceptClockJump
     /// Any fault except silent sidecars and dying programs.
     case anyExceptSilence

@@ -20,12 +20,12 @@ package struct HistoryEvent: Hashable, Sendable, Codable {
         /// A sidecar's event stream reported a breaker's state. From now on that sidecar applies it. An open breaker
         /// stays open at least until `until`, converted to this history's clock.
         case breakerSeen(sidecar: Int, service: Int, state: BreakerSnapshot.State, generation: Int64, until: Instant?)
-        /// The link between a lease and its client's connection changed. A sidecar extends a linked lease. After the
+        /// The link between a lease and its client's connection changed. A sidecar renews a linked lease. After the
         /// link ends, the lease lasts for at most its TTL.
         case linked(client: Int, lock: Int, lease: LeaseID, ttl: Int64, LinkChange)
-        /// An operator received confirmation that a breaker's state is forced until `until`. Without a state, the
-        /// forced state is unknown or has ended; an event without a state is recorded before an operator sends a
-        /// request, and after a request to end the forced state.
+        /// With a state: an operator received confirmation that a breaker's state is forced until `until`. Without a
+        /// state: no forced state is known to be in effect. Recorded without a state before each request of an
+        /// operator, and after a request to end the forced state.
         case forced(service: Int, state: BreakerSnapshot.Forced?, until: Instant?)
         /// A fault begins. `fault` is its number in the run.
         case faultBegan(fault: Int, FaultKind, sidecar: Int?)

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 package import InterlockCore
 
-/// Reads a history that `HistoryWriter` wrote, event by event. Memory is bounded by the longest line.
+/// Reads a history that `HistoryWriter` wrote, event by event. Uses O(longest line) memory.
 package struct HistoryReader {
     private static let chunk = 64 * 1024
     /// The maximum length of a line, in bytes. `HistoryWriter` writes no longer lines.

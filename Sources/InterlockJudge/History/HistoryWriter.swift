@@ -22,7 +22,7 @@ package struct HistoryWriter: Sendable {
             file = try OpenFile(writingTo: path)
         } catch {
             throw HistoryFileError(
-                path: path, "cannot be created: \(error.reason); choose a writable folder")
+                path: path, "cannot be created: \(error.reason); choose a writable directory")
         }
         buffer.reserveCapacity(Self.bufferSize + 1024)
         let encoder = JSONEncoder()

@@ -16,7 +16,7 @@ package struct LimitRule: Hashable, Sendable, Codable {
     package var algorithm: Algorithm
     /// The number of calls allowed in a window.
     package var limit: Int64
-    /// The length of a window in ms.
+    /// The length of a window in milliseconds.
     package var window: Int64
     /// The burst of `gcra`; unused otherwise.
     package var burst: Int64

@@ -5,7 +5,7 @@ package enum Operation: Hashable, Sendable, Codable {
     case acquire(lock: Int, mode: LeaseMode, ttl: Int64, wait: Int64, isJoint: Bool = false)
     /// `LOCK.RENEW` of the client's lease for `ttl` ms.
     case renew(lock: Int, lease: LeaseID, ttl: Int64)
-    /// `LOCK.RELEASE`. The client stops believing in the lease as soon as it sends the request.
+    /// `LOCK.RELEASE`. The client stops relying on the lease as soon as it sends the request.
     case release(lock: Int, lease: LeaseID)
     /// `LIMIT.TAKE`.
     case take(service: Int, cost: Int64, subject: Int?, wait: Int64)
@@ -37,7 +37,7 @@ package enum Operation: Hashable, Sendable, Codable {
         }
     }
 
-    /// The maximum time that the operation may wait for its turn, in ms.
+    /// The maximum time that the operation may wait for its turn, in milliseconds.
     package var wait: Int64 {
         switch self {
         case .acquire(_, _, _, let wait, _), .take(_, _, _, let wait), .permit(_, _, let wait): wait

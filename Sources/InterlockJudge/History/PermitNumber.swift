@@ -1,2 +1,2 @@
-/// The number of a permit in a run. Each permit has its own.
+/// Identifies a permit within a run.
 package typealias PermitNumber = Int64

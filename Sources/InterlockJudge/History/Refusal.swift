@@ -4,11 +4,11 @@ package enum Refusal: Hashable, Sendable, Codable {
     case held
     /// The token no longer holds the lease.
     case lost
-    /// A limit is used up. The time is in ms; negative if the call can never be granted.
+    /// A limit is used up. The time is in milliseconds; negative if the call can never be granted.
     case limited(retryAfter: Int64)
-    /// The breaker is open. The time is in ms; negative if unknown.
+    /// The breaker is open. The time is in milliseconds; negative if unknown.
     case open(retryAfter: Int64)
-    /// Too many calls are active or waiting. The time is in ms; negative if unknown.
+    /// Too many calls are active or waiting. The time is in milliseconds; negative if unknown.
     case busy(retryAfter: Int64)
     /// Any other refusal, by its first word.
     case other(String)

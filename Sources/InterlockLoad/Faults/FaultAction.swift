@@ -31,13 +31,13 @@ package enum FaultAction: Hashable, Sendable, Codable {
     case partition(sidecar: Int, refusesConnections: Bool)
     /// Every byte is delayed by `fixed` plus up to `jitter` ms, in either direction and in order.
     case delay(sidecar: Int, fixed: Int64, jitter: Int64)
-    /// Bytes pass in either direction in portions of `bytes`, one portion per interval, in ms.
+    /// Bytes pass in either direction in portions of `bytes`, one portion per interval, in milliseconds.
     case trickle(sidecar: Int, bytes: Int, every: Int64)
-    /// All connections are broken once per interval, in ms.
+    /// All connections are broken once per interval, in milliseconds.
     case reset(sidecar: Int, ConnectionBreak, every: Int64)
-    /// Redis' wall clock jumps. The repair of a jump back is a jump forward by the same amount, so that no lease, count
-    /// or open breaker outlasts the fault by the size of the jump. A jump forward stays. The clock therefore never
-    /// falls behind its former course, and expired data stays expired.
+    /// Redis's wall clock jumps. The repair of a jump back is a jump forward by the same amount, so that no lease,
+    /// count or open breaker outlasts the fault by the size of the jump. A jump forward stays. The clock therefore
+    /// never falls behind its former course, and expired data stays expired.
     case clock(bySeconds: Int)
     /// Up to `clients` busy clients vanish without releasing their leases or reporting their calls.
     case vanish(clients: Int)

@@ -259,7 +259,7 @@ extension FaultInjector {
 }
 
 extension FaultInjector.Outcome {
-    /// - Parameter recoveries: the time in ms until every sidecar served again, by fault number.
+    /// - Parameter recoveries: the time in milliseconds until every sidecar served again, by fault number.
     func reports(recoveries: [Int: Int64]) -> [FaultReport] {
         faults.map { fault in
             var fault = fault

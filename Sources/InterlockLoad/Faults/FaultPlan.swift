@@ -26,6 +26,7 @@ package struct FaultPlan: Hashable, Sendable, Codable {
         self.calmFrom = calmFrom
     }
 
+    /// Draws a random plan.
     /// - Parameters:
     ///   - seed: the seed; the same seed and settings give the same plan.
     ///   - kinds: the kinds to draw from, each about equally often. Kinds that need a sidecar are skipped if there is

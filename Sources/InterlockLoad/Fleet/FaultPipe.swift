@@ -117,7 +117,7 @@ final class FaultStream {
         run()
     }
 
-    /// Handles the end of the source's output.
+    /// Call when the source's output has ended.
     func sourceEnded() {
         hasEnded = true
         pipe.end(at: .now())

@@ -39,7 +39,7 @@ final class FaultRelay {
         isConnecting = true
     }
 
-    /// Handles the result of connecting to Redis.
+    /// Call when the attempt to connect to Redis has ended.
     func connected(_ result: Result<any Channel, any Error>) {
         isConnecting = false
         guard case .success(let channel) = result else { return close() }
@@ -69,13 +69,13 @@ final class FaultRelay {
         stream(from: end)?.readIfWanted()
     }
 
-    /// Handles a half-close: `end` sends nothing more, but may still receive.
+    /// Call after a half-close: `end` sends nothing more, but may still receive.
     func ended(_ end: End) {
         guard redis != nil || isConnecting else { return close() }
         stream(from: end)?.sourceEnded()
     }
 
-    /// Handles a closed connection. Bytes that `end` had sent before are still forwarded.
+    /// Call when a connection has closed. Bytes that `end` had sent before are still forwarded.
     func inactive(_ end: End) {
         ended(end)
         stream(toward: end)?.abort()

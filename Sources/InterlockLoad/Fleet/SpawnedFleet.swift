@@ -217,7 +217,7 @@ package struct FleetSettings: Sendable {
     package var program: String
     package var sidecars: Int
     /// The configuration of the sidecars in YAML. The command line sets the listening addresses, Redis and the data
-    /// folder.
+    /// directory.
     package var configuration: String
     /// The kinds of faults to prepare for. They decide how the fleet is built: it has proxies only if connections may
     /// break, an append-only file only if Redis may restart, and libfaketime only if the clock may jump.

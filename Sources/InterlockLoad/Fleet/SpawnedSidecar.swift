@@ -24,7 +24,7 @@ actor SpawnedSidecar {
     /// - Parameters:
     ///   - program: the path of `interlock`.
     ///   - redisURL: the URL of Redis, or of the proxy in front of it.
-    ///   - folder: the folder with the configuration `interlock.yaml`.
+    ///   - folder: the directory with the configuration `interlock.yaml`.
     init(number: Int, program: String, redisURL: String, folder: String) async throws {
         self.number = number
         respPort = try await LocalPort.unused()

@@ -50,7 +50,7 @@ extension LoadClient {
         if held.renewsAt == nil, end == .release, engine.random.happens(plan.clientBehavior.renews) {
             held.renewsAt = Instant(nanoseconds: now.nanoseconds + length / 2)
         }
-        // The wait outlasted the validity of the lease, so the client must renew before it may believe in it.
+        // The wait outlasted the validity of the lease, so the client must renew before it may rely on it.
         if believedUntil <= now { held.renewsAt = now }
         self.held = held
         proceed(now: now)
@@ -147,13 +147,13 @@ extension LoadClient {
         proceed(now: now)
     }
 
-    /// Ends the client's belief in the lease.
+    /// Records that the client no longer relies on the lease.
     private func lost(now: Instant) {
         guard let held else { return }
         recordOwnership(held, at: min(now, held.believedUntil))
     }
 
-    /// Handles a renewal with an unknown outcome. The lease stays valid until `believedUntil`.
+    /// Call when the outcome of a renewal is unknown. The lease stays valid until `believedUntil`.
     func renewalFailed(now: Instant) {
         guard var held else { return finishJob() }
         guard now < held.believedUntil else { return release(held, due: now, now: now) }
@@ -200,8 +200,9 @@ struct HeldLock: Sendable {
     let grantedAt: Instant
     var end: End
     var endsAt: Instant
-    /// The time until which the client believes that it holds the lock. The validity counts from the request, because
-    /// the client cannot know when the sidecar granted it.
+    /// The time until which the client considers itself the holder. The validity counts from the request, which is safe
+    /// even if the answer is delayed: the lease cannot have begun before the request was sent. Counting from the answer
+    /// is safe only if nothing stalls between the sidecar and the client.
     var believedUntil: Instant
     var writesAt: Instant?
     var renewsAt: Instant?

@@ -202,7 +202,7 @@ final class LoadEngine {
         client.begin(job.job, due: job.due)
     }
 
-    /// Handles the end of a client's job.
+    /// Call when a client's job has ended.
     func ended(by client: LoadClient) {
         busy -= 1
         if busy == 0, let whenIdle {

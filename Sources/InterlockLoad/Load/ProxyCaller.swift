@@ -145,7 +145,7 @@ extension OperationEnding {
 
 extension Refusal {
     /// Creates a refusal from the reason in an API answer.
-    /// - Parameter retryAfter: the time to wait in ms; negative if unknown.
+    /// - Parameter retryAfter: the time to wait in milliseconds; negative if unknown.
     init(reason: String, retryAfter: Int64) {
         self =
             switch reason {

@@ -16,8 +16,8 @@ final class SidecarWatch {
         var process: Int32
     }
 
-    /// The assumed maximum delay of an event, in ms. Used if Redis' clock differs from this machine's, because the time
-    /// of sending is then unknown.
+    /// The assumed maximum delay of an event, in milliseconds. Used if the Redis clock differs from this machine's,
+    /// because the time of sending is then unknown.
     private static let maximumEventDelay: Int64 = 300
 
     let sidecar: Int
@@ -130,13 +130,13 @@ struct BreakerNotice: Decodable {
         }
     }
 
-    /// The end of the state in milliseconds since the Unix epoch; `nil` if it does not end by itself.
+    /// The end of the state as Unix time in milliseconds; `nil` if it does not end by itself.
     var until: Int64? {
         let until = (forced ?? "").isEmpty ? untilMilliseconds : forcedUntilMilliseconds
         return until == 0 ? nil : until
     }
 
-    /// The remaining time of the state at the event, in milliseconds by Redis' clock; `nil` if it does not end by
+    /// The remaining time of the state at the event, in milliseconds by the Redis clock; `nil` if it does not end by
     /// itself.
     var remaining: Int64? {
         guard let until, let atMilliseconds else { return nil }

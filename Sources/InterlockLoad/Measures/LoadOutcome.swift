@@ -3,7 +3,7 @@ package import InterlockJudge
 
 /// The measurements of a run: a `RunReport` without faults and check results.
 package struct LoadOutcome: Sendable {
-    /// The start of the run, as Unix time in ms.
+    /// The start of the run, as Unix time in milliseconds.
     package var startedAt: Int64
     /// The start of the run on the clock of histories, from which the times of a report count.
     package var start: Instant

@@ -99,7 +99,7 @@ struct ProcessMeter: Sendable {
 }
 
 /// The number of commands that Redis received from the fleet, by the sidecars' own counters. A script counts as one
-/// command. Redis' own counters also include the calls inside scripts.
+/// command. Redis's own counters also include the calls inside scripts.
 struct RedisCommandMeter: Sendable {
     private struct Count: Sendable {
         /// The commands of earlier processes of this sidecar.

@@ -31,8 +31,8 @@ struct WindowCounts: Sendable {
         }
     }
 
-    /// - Parameter resetAfter: the time in ms until the end of the window that counted the call, if the limit has fixed
-    ///   windows.
+    /// - Parameter resetAfter: the time in milliseconds until the end of the window that counted the call, if the limit
+    ///   has fixed windows.
     mutating func taken(service: Int, cost: Int64, resetAfter: Int64, at now: Instant) {
         guard let rule = lines[service]?.rule else { return }
         let time = now.nanoseconds - start.nanoseconds

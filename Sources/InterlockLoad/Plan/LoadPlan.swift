@@ -37,7 +37,7 @@ package struct LoadPlan: Sendable {
     /// The maximum time to wait for an answer beyond the requested wait. After that the client closes the connection,
     /// and the outcome of the operation is unknown.
     package var patience = Duration.seconds(10)
-    /// Whether `until` of a breaker event can be converted to this machine's clock. `false` if the run makes Redis'
+    /// Whether `until` of a breaker event can be converted to this machine's clock. `false` if the run makes the Redis
     /// clock jump.
     package var trustsWallClock = true
     /// The channel on which sidecars publish events. Depends on their `redis.prefix`.

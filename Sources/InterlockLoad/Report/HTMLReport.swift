@@ -72,14 +72,14 @@ package struct ReportFileError: Error, CustomStringConvertible, Sendable {
     package let reason: String
 
     package var description: String {
-        "cannot write the report to \"\(path)\": \(reason); choose a file in a writable folder"
+        "cannot write the report to \"\(path)\": \(reason); choose a file in a writable directory"
     }
 }
 
 extension CocoaError {
     fileprivate var reason: String? {
         switch code {
-        case .fileNoSuchFile, .fileReadNoSuchFile: "its folder does not exist"
+        case .fileNoSuchFile, .fileReadNoSuchFile: "its directory does not exist"
         case .fileWriteNoPermission: "permission denied"
         case .fileWriteOutOfSpace: "no space left"
         case .fileWriteVolumeReadOnly: "the file system is read-only"

@@ -5,7 +5,7 @@ package import InterlockJudge
 package struct RunReport: Codable, Sendable {
     /// The workload, such as `mixed`.
     package var title: String
-    /// The start of the run, as Unix time in ms.
+    /// The start of the run, as Unix time in milliseconds.
     package var startedAt: Int64
     package var duration: Double
     package var seed: UInt64

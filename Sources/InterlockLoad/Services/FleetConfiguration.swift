@@ -77,7 +77,7 @@ package struct FleetService: Hashable, Sendable {
     /// The URL of the upstream; `nil` if the service cannot be called through the proxy.
     package var url: String?
 
-    /// The settings of a breaker, with times in ms.
+    /// The settings of a breaker, with times in milliseconds.
     package struct Breaker: Hashable, Sendable {
         package var failurePercent = 50
         package var window: Int64 = 2000

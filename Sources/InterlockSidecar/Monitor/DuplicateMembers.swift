@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 
-/// Finds duplicate member names in a JSON document. RFC 8259, section 4, does not define which of them counts, and
-/// decoders silently keep one.
+/// Finds keys that occur more than once in an object of a JSON document. RFC 8259, section 4, does not define which
+/// value counts, and decoders silently keep one.
 enum DuplicateMembers {
     private enum Container {
         case list

@@ -41,7 +41,7 @@ final class OutageMonitor: Service {
     /// The current reading of each probed service.
     var readings: [ProbeReading] { currentReadings.all }
 
-    /// Returns the current reading of a service, or `nil` if the service is not probed.
+    /// Returns the current reading of a service; `nil` if the service is not probed.
     func reading(ofService name: String) -> ProbeReading? { currentReadings[name] }
 
     /// Applies new definitions. Does not interrupt the probes of services whose settings did not change.

@@ -29,7 +29,7 @@ struct ProbeElection: Sendable {
 
     /// Stands for election.
     /// - Parameter waits: whether to wait for the lock, for `locks.max_wait`, but at least for a quarter of the lease.
-    /// - Returns: the lease if this sidecar is elected, or `nil` if another is.
+    /// - Returns: the lease if this sidecar is elected; `nil` if another is.
     /// - Throws: `InterlockError` if no election is possible now.
     func campaign(waits: Bool) async throws -> Lease? {
         // If `locks.max_wait` is short, repeated requests without a pause would keep Redis busy.
@@ -51,7 +51,7 @@ struct ProbeElection: Sendable {
 
     /// Runs `body` while the lease is held. If the lease is lost, `body` is cancelled immediately. If this task is
     /// cancelled, the lease is released, so that another sidecar takes over without waiting for its expiry.
-    /// - Returns: the result of `body`, or `nil` if the lease was lost first.
+    /// - Returns: the result of `body`; `nil` if the lease was lost first.
     func whileElected<Result: Sendable>(_ lease: Lease, _ body: @escaping @Sendable () async -> Result?) async -> Result? {
         let result = await withTaskGroup(of: Result?.self) { group in
             group.addTask { await body() }
@@ -73,7 +73,7 @@ struct ProbeElection: Sendable {
         for await _ in followed.losses { return }
     }
 
-    /// Extends the lease until it is lost, because the coordinator does not extend leases on a quorum.
+    /// Renews the lease until it is lost, because the coordinator does not renew leases on a quorum.
     private func renew(_ lease: Lease) async {
         let clock = TimeSource.system
         var now = clock.now()
@@ -86,7 +86,7 @@ struct ProbeElection: Sendable {
             switch held.step(now: now) {
             case .over: return
             case .wait(let until):
-                // The sleep lasts until the next extension is due. Cancellation ends the loop.
+                // The sleep lasts until the next renewal is due. Cancellation ends the loop.
                 try? await Task.sleep(for: .milliseconds(until.millisecondsRoundedUp(since: now)), clock: .continuous)
             case .extend(let ttl):
                 held.extensionBegan()

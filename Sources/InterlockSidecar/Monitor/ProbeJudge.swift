@@ -87,7 +87,7 @@ extension JSONPath.Step {
 }
 
 extension JSONPath {
-    /// Returns the value at the path, or `nil` if the document has no such value.
+    /// Returns the value at the path; `nil` if the document has no such value.
     package func value(in document: JSONValue) -> JSONValue? {
         var value = document
         for step in steps {

@@ -130,7 +130,7 @@ struct ServiceWatch: Sendable {
     /// Probes at the configured interval.
     /// - Parameter suspicion: the state of earlier probes that found an outage which no other sidecar has confirmed;
     ///   `nil` to start over.
-    /// - Returns: the state of the probes if another sidecar must confirm an outage, or `nil` if the task was
+    /// - Returns: the state of the probes if another sidecar must confirm an outage; `nil` if the task was
     ///   cancelled.
     @discardableResult
     private func runProbeLoop(as prober: ProbeReading.Prober, from suspicion: OutageWatch? = nil) async -> OutageWatch? {

@@ -66,7 +66,7 @@ final class NotifySocket: Sendable {
     /// Sends one datagram.
     /// - Parameter waits: whether to wait, for at most a second, while the manager's queue is full. Must be false on an
     ///   event loop.
-    /// - Returns: the system's error message, or `nil` if the datagram was sent.
+    /// - Returns: the system's error message; `nil` if the datagram was sent.
     func send(_ text: String, waits: Bool) -> String? {
         var target = sockaddr_un()
         target.sun_family = sa_family_t(AF_UNIX)

@@ -11,7 +11,7 @@ struct ServiceReport: Sendable {
         case stopping
         /// `WATCHDOG=1`: the coordinator's event loop is running.
         case alive
-        /// `STATUS=…`, for people: `systemctl status` shows it.
+        /// `STATUS=…`, the human-readable line that `systemctl status` shows.
         case status(String)
 
         /// The text of the line in the protocol.
@@ -43,7 +43,7 @@ struct ServiceReport: Sendable {
         case isUnreachable(String?)
     }
 
-    /// Handles the opening of all listeners. Redis may be unreachable, because a sidecar serves without it and keeps
+    /// Call when all listeners are open. Redis may be unreachable, because a sidecar serves without it and keeps
     /// trying to connect.
     mutating func listenersOpened() -> [Line] {
         guard state == .starting else { return [] }
@@ -51,12 +51,12 @@ struct ServiceReport: Sendable {
         return [.ready] + changedStatus()
     }
 
-    /// Handles the start of a reload.
+    /// Call when a reload begins.
     mutating func reloadBegan(at microseconds: UInt64) -> [Line] {
         state == .serving ? [.reloading(at: microseconds)] : []
     }
 
-    /// Handles the end of a reload.
+    /// Call when a reload has ended.
     /// - Parameter failure: the reason why the old configuration stays in effect; `nil` if the new one was applied.
     mutating func reloadEnded(failure: String?) -> [Line] {
         reloadFailure = failure
@@ -64,21 +64,21 @@ struct ServiceReport: Sendable {
         return [.ready] + changedStatus()
     }
 
-    /// Handles a check of Redis by the coordinator's event loop.
+    /// Records a check of Redis by the coordinator's event loop.
     mutating func checked(_ redis: RedisState) -> [Line] {
         self.redis = redis
         // During a shutdown the status is not updated, but the watchdog still needs its message.
         return [.alive] + (state == .serving ? changedStatus() : [])
     }
 
-    /// Handles the first connection to Redis. Reports it immediately, because the status would otherwise be out of date
+    /// Call when Redis is first connected. Reports it immediately, because the status would otherwise be out of date
     /// until the next check.
     mutating func redisConnected() -> [Line] {
         redis = .isUp
         return state == .serving ? changedStatus() : []
     }
 
-    /// Handles the start of a shutdown.
+    /// Call when a shutdown begins.
     mutating func stopped() -> [Line] {
         guard state != .stopping else { return [] }
         state = .stopping

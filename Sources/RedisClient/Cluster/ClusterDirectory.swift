@@ -1,7 +1,7 @@
 package import NIOCore
 
 /// Queries the servers of a cluster for its slot map and notifies its followers of changes. Confined to its event loop.
-/// `ClusterView` decides which answers to believe.
+/// `ClusterView` decides which answers to trust.
 ///
 /// Queries go over the connections that carry commands: over one of them every few seconds, and over two as soon as
 /// anything suggests a change. They are chosen at random, so that the members of a fleet do not all query the same
@@ -30,7 +30,7 @@ package final class ClusterDirectory {
     private var degradedSince: NIODeadline?
     private var isStarted = false
     private var isClosed = false
-    /// The time of the last change and the primaries that it removed, or `nil` once every follower is connected.
+    /// The time of the last change and the primaries that it removed; `nil` once every follower is connected.
     private var ongoingSwitch: (since: NIODeadline, formerPrimaries: [Address])?
 
     /// The groups of connections by address. The connections of one group all use the same server.
@@ -40,11 +40,11 @@ package final class ClusterDirectory {
     /// Called with the hash slots that have a new primary, including those that had none. Runs after the followers were
     /// notified.
     package var onSlotsMoved: ((Set<HashSlot>) -> Void)?
-    /// The reason that the slot map is unknown, or `nil` if it is known or has not been queried.
+    /// The reason that the slot map is unknown; `nil` if it is known or has not been queried.
     package private(set) var failure: RedisError?
     /// The number of primaries that were replaced by others since the start.
     package private(set) var switches = 0
-    /// The duration of the last switch, from the first report to the moment when every connection was up, or `nil` if
+    /// The duration of the last switch, from the first report to the moment when every connection was up; `nil` if
     /// there was none.
     package private(set) var lastSwitch: Duration?
 
@@ -99,7 +99,7 @@ package final class ClusterDirectory {
     func scheduleQuery() {
         isChangeSuspected = true
         let due = max(nextRound, environment.eventLoop.now)
-        // Keep an earlier query: every refused command calls this method, and canceling has a cost.
+        // Keep an earlier query: every refused command calls this method, and cancelling has a cost.
         if let round, round.at <= due { return }
         planRound(at: due)
     }
@@ -120,7 +120,7 @@ package final class ClusterDirectory {
         }
     }
 
-    /// Handles a new connection of a follower, and ends the switch once every follower is fully connected.
+    /// Call when a follower has a new connection. Ends the switch once every follower is fully connected.
     func followerConnected() {
         guard let (since, _) = ongoingSwitch, followers.allSatisfy({ $0.connection?.isFullyConnected ?? true }) else { return }
         finishSwitch(since: since)
@@ -180,7 +180,7 @@ package final class ClusterDirectory {
 
     private func query(_ connection: RedisPipeline) {
         var epochs: [String: Int64] = [:]
-        // Accept the slot map of a server that does not report epochs.
+        // If the server does not report epochs, use its slot map without them.
         connection.send(ClusterEpochs()) { epochs = (try? $0.get()) ?? [:] }
         connection.send(ClusterSlots(queried: connection.address)) { [weak self, weak connection] result in
             guard let self, let connection else { return }

@@ -461,12 +461,12 @@ extension ClusterPipeline: ClusterFollower {
 
 /// A command to retry, with its reply type erased.
 private protocol ClusterCall: AnyObject {
-    /// The hash slot of the keys, or `nil` if any server can run the command.
+    /// The hash slot of the keys; `nil` if any server can run the command.
     var slot: HashSlot? { get }
     var deadline: NIODeadline { get }
     /// The number of `MOVED` redirections so far.
     var redirections: Int { get set }
-    /// The last redirection, or `nil` if no server has answered.
+    /// The last redirection; `nil` if no server has answered.
     var lastRedirection: Redirection? { get set }
 
     func fail(_ error: RedisError)

@@ -50,7 +50,7 @@ package struct ClusterView: Sendable {
         epochs = Array(repeating: 0, count: HashSlot.count)
     }
 
-    /// Returns the index of the hash slot's primary in `primaries`, or `nil` if it has none.
+    /// Returns the index of the hash slot's primary in `primaries`; `nil` if it has none.
     package func index(of slot: HashSlot) -> Int? {
         let owner = owners[slot.number]
         return owner == Self.noOwner ? nil : Int(owner)

@@ -20,7 +20,7 @@ package struct CommandEncoder {
     /// Whether the collected command carries the server's time.
     var carriesServerTime: Bool { !timeOffsets.isEmpty }
 
-    /// Appends the server's time at the moment of sending, in microseconds since 1970, as 16 digits.
+    /// Appends the server's time at the moment of sending, as Unix time in microseconds, as 16 digits.
     ///
     /// Use it only for commands that a replica rejects or answers with an integer below 1: any other reply is taken as
     /// proof that the server is a primary.
@@ -87,7 +87,7 @@ package struct CommandEncoder {
     }
 
     /// Writes the collected command to `buffer` as RESP and discards it.
-    /// - Parameter serverTime: the time of the server's clock in microseconds since 1970, or `nil` if unknown.
+    /// - Parameter serverTime: the time of the server's clock as Unix time in microseconds; `nil` if unknown.
     package mutating func format(into buffer: inout ByteBuffer, serverTime: Int64? = nil) {
         defer { clear() }
         if let serverTime {

@@ -28,7 +28,7 @@ package final class ReplyParser {
         }
     }
 
-    /// Returns the next complete reply, or `nil` if more bytes are needed.
+    /// Returns the next complete reply; `nil` if more bytes are needed.
     /// - Throws: `protocolViolation`; the stream is then unusable.
     package func next() throws(RedisError) -> RedisReply? {
         var object: UnsafeMutableRawPointer?

@@ -88,7 +88,7 @@ struct ServerRole: NamedCommand {
     }
 }
 
-/// `TIME`: the server's time in microseconds since 1970.
+/// `TIME`: the server's time as Unix time in microseconds.
 struct ServerTime: NamedCommand {
     static let words = ["TIME"]
 

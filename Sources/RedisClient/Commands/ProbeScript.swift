@@ -2,7 +2,7 @@
 struct ProbeScript: ScriptCommand {
     private static let shared = RedisScript(name: "the probe script", source: Array("return 1".utf8))
 
-    /// A key that is passed to the script without being accessed, or `nil` to pass none.
+    /// A key that is passed to the script without being accessed; `nil` to pass none.
     var key: String?
 
     var script: RedisScript { Self.shared }

@@ -20,7 +20,7 @@ package struct ClusterSettings: Hashable, Sendable {
         try HostListURL.address(text, standardPort: standardPort, of: "a cluster server")
     }
 
-    /// - Throws: `RedisURLError` if there is no server, there are too many, or one is named twice.
+    /// - Throws: `RedisURLError` if there is no server, there are too many, or one is listed twice.
     package func check() throws(RedisURLError) {
         guard (1...Self.maximumCount).contains(seeds.count) else {
             throw RedisURLError(reason: "it names \(seeds.count) servers; 1 to \(Self.maximumCount) are allowed")

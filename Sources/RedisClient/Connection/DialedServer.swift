@@ -4,7 +4,7 @@ internal import NIOCore
 struct DialedServer {
     /// The address without credentials, for messages.
     var name: String
-    /// The run ID of the server process, or `nil` if the server does not report it. It changes with a restart and with
+    /// The run ID of the server process; `nil` if the server does not report it. It changes with a restart and with
     /// a different server.
     var runID: String?
     var dialedAt: NIODeadline

@@ -37,7 +37,7 @@ package struct NetworkDialer: RedisDialer {
 }
 
 extension RedisConfiguration {
-    /// The name that TLS checks the certificate against, or `nil` for an IP address or a Unix socket.
+    /// The name that TLS checks the certificate against; `nil` for an IP address or a Unix socket.
     fileprivate var checkedName: String? {
         if let serverName { return serverName }
         guard case .host(let host, _) = address, (try? SocketAddress(ipAddress: host, port: 0)) == nil else { return nil }

@@ -29,7 +29,7 @@ package struct NetworkReason: CustomStringConvertible {
         case EADDRINUSE: "the port is in use"
         case EADDRNOTAVAIL: "this host has no such address, or no free port"
         case EACCES, EPERM: "permission denied"
-        case ENOENT: "no such file or folder"
+        case ENOENT: "no such file or directory"
         case EMFILE, ENFILE: "too many open files (ulimit -n)"
         case ETIMEDOUT: timedOut
         default: String(cString: strerror(code))

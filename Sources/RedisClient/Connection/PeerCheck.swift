@@ -10,7 +10,7 @@ struct PeerCheck {
     var hello: [String: String] = [:]
     /// The fields of `INFO server`; empty if this user may not run it, or it was not requested.
     var info: [String: String] = [:]
-    /// The error of the minimal script, or `nil` if it ran.
+    /// The error of the minimal script; `nil` if it ran.
     var scriptFailure: RedisError?
     /// Whether a replica is rejected. `false` if the login checks the role anyway, and in a cluster, where a replica
     /// redirects each command to the primary of its key.
@@ -18,7 +18,7 @@ struct PeerCheck {
 
     var runID: String? { info["run_id"] }
 
-    /// Returns the error for a peer that is not a Redis server, or `nil` if it may be one.
+    /// Returns the error for a peer that is not a Redis server; `nil` if it may be one.
     /// - Parameter name: the address of the peer, for the message.
     func identityFailure(at name: String) -> RedisError? {
         if hello["server"] == "interlock" {
@@ -35,7 +35,7 @@ struct PeerCheck {
         return nil
     }
 
-    /// Returns the reason that the server cannot serve, or `nil` if it can.
+    /// Returns the reason that the server cannot serve; `nil` if it can.
     /// - Parameter name: the address of the server, for the message.
     func failure(at name: String) -> RedisError? {
         if let version = tooOldVersion {
@@ -65,7 +65,7 @@ struct PeerCheck {
         }
     }
 
-    /// The version of Redis if it is too old, or `nil` if it is new enough or unknown.
+    /// The version of Redis if it is too old; `nil` if it is new enough or unknown.
     private var tooOldVersion: String? {
         guard info["valkey_version"] == nil, let version = info["redis_version"] ?? hello["version"] else { return nil }
         let numbers = version.split(separator: ".").map { Int($0) }

@@ -18,9 +18,9 @@ package struct RedisConfiguration: Sendable {
     package var username: String?
     package var password: String?
     package var database = 0
-    /// The TLS settings, for Sentinels too, or `nil` for plain text.
+    /// The TLS settings, for Sentinels too; `nil` for plain text.
     package var tls: TLSConfiguration?
-    /// The name that every server's certificate is checked against, or `nil` to check it against the host name or IP
+    /// The name that every server's certificate is checked against; `nil` to check it against the host name or IP
     /// address.
     package var serverName: String?
     /// The time limit for connecting, the TLS handshake and the login together.
@@ -32,11 +32,11 @@ package struct RedisConfiguration: Sendable {
     /// The maximum number of commands in flight. Further commands fail with `overloaded`.
     package var maximumPending = 100_000
     package var replyLimits = ReplyLimits()
-    /// The connection's name in `CLIENT LIST`, without spaces, or `nil` for none. A server that rejects the name still
+    /// The connection's name in `CLIENT LIST`, without spaces; `nil` for none. A server that rejects the name still
     /// accepts the login.
     package var clientName: String?
     /// The delay, after the first proof that the server is a primary, before commands carry the time of its clock (see
-    /// `CommandEncoder.appendServerTime`), or `nil` if they never do.
+    /// `CommandEncoder.appendServerTime`); `nil` if they never do.
     package var serverTimeDelay: Duration?
 
     /// The key that the login's check of the peer names in its script without accessing it (see `PeerCheck`), or `nil`
@@ -47,7 +47,7 @@ package struct RedisConfiguration: Sendable {
     var isOfCluster = false
     /// Whether the server is a Sentinel.
     var isSentinel = false
-    /// The password and certificates that can be replaced at run time, or `nil` to use those of this configuration.
+    /// The password and certificates that can be replaced at run time; `nil` to use those of this configuration.
     var secrets: NIOLoopBoundBox<RedisSecrets>?
 
     package init(address: Address) {

@@ -4,7 +4,7 @@ protocol RedisDirectory: AnyObject {
     /// Whether the login checks the server's role and refuses a server that is not a primary.
     var asksForRole: Bool { get }
 
-    /// Returns the address for the next attempt, or `nil` if it is not known yet. Once it is known, the directory calls
+    /// Returns the address for the next attempt; `nil` if it is not known yet. Once it is known, the directory calls
     /// `redial`.
     /// - Throws: `RedisError` if the address cannot be determined for now. The directory keeps trying.
     func server() throws(RedisError) -> RedisConfiguration.Address?

@@ -6,6 +6,7 @@ protocol RedisDirectoryFollower: AnyObject {
     /// Reconnects immediately, because the address belongs to another server now. Pending commands fail.
     func reconnect(because reason: RedisError)
 
-    /// Handles a change of `server()`. A connection that is waiting for an address or for its next attempt connects.
+    /// Called when `server()` has changed. A connection that is waiting for an address or for its next attempt
+    /// connects.
     func redial()
 }

@@ -31,7 +31,7 @@ final class RedisLink {
     private var backoff: Backoff
     /// The earliest time to log again that Redis refuses commands.
     private var nextRefusalLogAt = NIODeadline.uptimeNanoseconds(0)
-    /// Completed once the last channel is gone after `close`.
+    /// Completed once the last channel has closed after `close`.
     private var closePromise: EventLoopPromise<Void>?
 
     /// Called when a connection is up and logged in.
@@ -41,7 +41,7 @@ final class RedisLink {
     /// Called when the connection is lost or an attempt fails. Another attempt follows unless the link is closed.
     var onDown: ((RedisError) -> Void)?
 
-    /// - Parameter directory: the source of the server's address, or `nil` to use the configuration's.
+    /// - Parameter directory: the source of the server's address; `nil` to use the configuration's.
     init(configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)? = nil) {
         self.configuration = configuration
         self.environment = environment
@@ -91,7 +91,7 @@ final class RedisLink {
         eventLoop.execute { _ = link.close() }
     }
 
-    /// Completes `close` once the last channel is gone. An attempt in progress ends within the connect timeout.
+    /// Completes `close` once the last channel has closed. An attempt in progress ends within the connect timeout.
     private func finishClosing() {
         guard case .closed = state, openChannels == 0 else { return }
         closePromise?.succeed()
@@ -160,14 +160,14 @@ final class RedisLink {
         }
     }
 
-    /// Handles a channel that closed or could not be opened.
+    /// Call when a channel closed or could not be opened.
     private func channelClosed(_ handler: RedisChannelHandler, because error: RedisError) {
         openChannels -= 1
         guard isCurrent(handler) else { return finishClosing() }
         attemptFailed(error)
     }
 
-    /// Handles a refusal because Redis cannot serve or this user lacks a permission. Logs at most one per minute.
+    /// Records that Redis cannot serve or that this user lacks a permission. Logs at most one per minute.
     private func refused(_ error: RedisError) {
         // The sender follows the redirections of a cluster.
         if configuration.isOfCluster, case .server(let condition) = error.code, condition.isRedirection { return }

@@ -12,7 +12,7 @@ package import NIOCore
 package final class RedisPipeline: RedisSender {
     /// The server's address in the configuration.
     package let address: RedisConfiguration.Address
-    /// The name that the server's certificate is checked against, or `nil` to check its address.
+    /// The name that the server's certificate is checked against; `nil` to check its address.
     let serverName: String?
     private let link: RedisLink
 
@@ -22,9 +22,9 @@ package final class RedisPipeline: RedisSender {
     package var onDown: ((RedisError) -> Void)?
     /// Called once per read from the wire with the round-trip time of the oldest command that it answers.
     package var onRoundTrip: ((TimeAmount) -> Void)?
-    /// The last failure since a connection was up, or `nil` if there was none.
+    /// The last failure since a connection was up; `nil` if there was none.
     package private(set) var lastFailure: RedisError?
-    /// The last refusal to serve (such as `OOM` or `NOPERM`), or `nil` if there was none within the last ten seconds.
+    /// The last refusal to serve (such as `OOM` or `NOPERM`); `nil` if there was none within the last ten seconds.
     package var recentRefusal: RedisError? {
         lastRefusal.flatMap { eventLoop.now - $0.at < Self.refusalLifetime ? $0.error : nil }
     }
@@ -52,7 +52,7 @@ package final class RedisPipeline: RedisSender {
         self.init(configuration: configuration, environment: environment, directory: nil)
     }
 
-    /// - Parameter directory: the source of the server's address, which may change, or `nil` to use the
+    /// - Parameter directory: the source of the server's address, which may change; `nil` to use the
     ///   configuration's.
     init(configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)?) {
         address = configuration.address

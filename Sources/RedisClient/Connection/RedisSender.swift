@@ -16,7 +16,7 @@ package protocol RedisSender: AnyObject {
     var reachesAllKeys: Bool { get }
     /// Whether this key can be reached.
     func reaches(_ key: String) -> Bool
-    /// The reason that some keys cannot be reached, or `nil` if all keys can be reached or no attempt has failed yet.
+    /// The reason that some keys cannot be reached; `nil` if all keys can be reached or no attempt has failed yet.
     var lastFailure: RedisError? { get }
     /// The last refusal; see `RedisPipeline`.
     var recentRefusal: RedisError? { get }

@@ -7,7 +7,7 @@ package import NIOCore
 package final class RedisSubscriber: RedisListener {
     private let link: RedisLink
     private let address: RedisConfiguration.Address
-    /// The name that the server's certificate is checked against, or `nil` to check its address.
+    /// The name that the server's certificate is checked against; `nil` to check its address.
     let serverName: String?
     private var channels: [String]
     /// The shard channels of the server's hash slots, if it belongs to a cluster.
@@ -85,7 +85,7 @@ package final class RedisSubscriber: RedisListener {
             directory: nil, checkInterval: checkInterval)
     }
 
-    /// - Parameter directory: the source of the server's address, which may change, or `nil` to use the
+    /// - Parameter directory: the source of the server's address, which may change; `nil` to use the
     ///   configuration's.
     init(
         configuration: RedisConfiguration, channels: [String], receivesInvalidations: Bool, environment: RedisEnvironment,

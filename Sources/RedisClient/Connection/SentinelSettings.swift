@@ -36,8 +36,8 @@ package struct SentinelSettings: Hashable, Sendable {
             }
     }
 
-    /// - Throws: `RedisURLError` if there is no Sentinel, there are too many, one is named twice, or the primary has no
-    ///   valid name.
+    /// - Throws: `RedisURLError` if there is no Sentinel, there are too many, one is listed twice, or the primary has
+    ///   no valid name.
     package func check() throws(RedisURLError) {
         guard Self.isName(primary) else {
             throw RedisURLError(

@@ -11,7 +11,7 @@ package struct ServerAgreement: Sendable {
     package typealias Member = Int
 
     private struct Peer {
-        /// The run ID, or `nil` if the server does not report it.
+        /// The run ID; `nil` if the server does not report it.
         var runID: String?
         var dialedAt: NIODeadline
     }
@@ -28,9 +28,9 @@ package struct ServerAgreement: Sendable {
     /// Whether run IDs are ignored because the address leads to several servers in turn.
     package var ignoresRunIDs: Bool { rounds >= Self.maximumRounds }
 
-    /// Handles a connection that is up.
+    /// Call when a connection is up.
     /// - Parameters:
-    ///   - runID: the run ID of the server, or `nil` if the server does not report it.
+    ///   - runID: the run ID of the server; `nil` if the server does not report it.
     ///   - dialedAt: the time at which the connection was dialed.
     ///   - areOthersUp: whether every other connection is up.
     /// - Returns: the members that must reconnect: those at another server that were dialed earlier, or this one if
@@ -52,7 +52,7 @@ package struct ServerAgreement: Sendable {
         return isOutdated ? [member] : others.keys.sorted()
     }
 
-    /// Handles the loss of a connection, or a failed attempt.
+    /// Call when a connection was lost or an attempt failed.
     /// - Parameters:
     ///   - isDemoted: whether the server reported that it is a replica, or is loading data like a new replica.
     ///   - runID: the run ID of that server, if known.

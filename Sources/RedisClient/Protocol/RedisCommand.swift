@@ -4,14 +4,14 @@ internal import CLibMD
 package protocol RedisCommand {
     associatedtype Reply
 
-    /// The index of the first key among the arguments, with the command's name at 0, or `nil` (the default) if there is
+    /// The index of the first key among the arguments, with the command's name at 0; `nil` (the default) if there is
     /// none. All keys of a command are in one hash slot.
     var firstKey: Int? { get }
 
     /// Appends the command's name and its arguments.
     func encode(into encoder: inout CommandEncoder)
 
-    /// The digest of the script that the command runs, which the server may not know, or `nil` (the default) if it runs
+    /// The digest of the script that the command runs, which the server may not know; `nil` (the default) if it runs
     /// none.
     var scriptDigest: String? { get }
 

@@ -30,7 +30,7 @@ struct ServerClock {
         self.delay = delay
     }
 
-    /// Returns the estimate in microseconds since 1970, or `nil` if it is not available.
+    /// Returns the estimate as Unix time in microseconds; `nil` if it is not available.
     func microseconds(at now: NIODeadline) -> Int64? {
         guard let reading, now - reading.at <= Self.maximumAge, now >= availableFrom, let provenAt,
             now - provenAt <= Self.proofLifetime
@@ -70,7 +70,7 @@ final class RedisExchange {
         var timeout: TimeAmount
         /// Whether a reply proves that the server is a primary.
         var provesPrimary: Bool
-        /// The callback for the reply, or `nil` once the command has timed out and its reply is to be discarded.
+        /// The callback for the reply; `nil` once the command has timed out and its reply is to be discarded.
         var receive: ((Result<RedisReply, RedisError>) -> Void)?
 
         var deadline: NIODeadline { sentAt + timeout }
@@ -90,15 +90,15 @@ final class RedisExchange {
     private(set) var outgoing = ByteBuffer()
     /// The number of commands in `outgoing`.
     private(set) var unsentCount = 0
-    /// The time at which to call `expire`, or `nil` if nothing is pending. No pending command expires earlier.
+    /// The time at which to call `expire`; `nil` if nothing is pending. No pending command expires earlier.
     private(set) var nextExpiry: NIODeadline?
-    /// The reason to close the connection, or `nil` while it is open. Once set, nothing is sent or received.
+    /// The reason to close the connection; `nil` while it is open. Once set, nothing is sent or received.
     private(set) var closeReason: RedisError?
     /// The number of commands in flight.
     var pendingCount: Int { pending.count }
     /// The number of commands sent. A script that was sent again with its source counts twice.
     var commandsSent: Int64 = 0
-    /// The estimate of the server's clock, or `nil` if it is not used.
+    /// The estimate of the server's clock; `nil` if it is not used.
     var clock: ServerClock?
     /// Whether a command that carries the server's time has found the reading stale.
     var isClockStale = false
@@ -278,7 +278,7 @@ final class RedisExchange {
             pending[index].receive = nil
             expired.append(receive)
         }
-        // If nothing has arrived for another timeout after a command expired, the peer is gone.
+        // If nothing has arrived for another timeout after a command expired, the peer is unreachable.
         if let oldest = pending.first, oldest.receive == nil {
             // A command with a shorter timeout does not shorten the wait.
             let deadline = max(oldest.deadline, lastRead) + max(oldest.timeout, commandTimeout)
@@ -290,7 +290,7 @@ final class RedisExchange {
         }
         nextExpiry = next
         for receive in expired {
-            receive(.failure(RedisError(.timedOut, "Redis did not answer in time; the command may have been carried out")))
+            receive(.failure(RedisError(.timedOut, "Redis did not answer in time; the command may have been executed")))
         }
     }
 
@@ -300,12 +300,12 @@ final class RedisExchange {
         closeReason = reason
     }
 
-    /// Fails every pending command with `answerLost`, because the connection is gone, and returns the reason.
+    /// Fails every pending command with `answerLost`, because the connection was lost, and returns the reason.
     func connectionLost() -> RedisError {
         let reason = closeReason ?? RedisError(.answerLost, "the other side closed the connection")
         closeReason = reason
         nextExpiry = nil
-        let lost = RedisError(.answerLost, "\(reason.message); the command may have been carried out")
+        let lost = RedisError(.answerLost, "\(reason.message); the command may have been executed")
         let failed = pending
         pending.removeAll()
         for command in failed { command.receive?(.failure(lost)) }

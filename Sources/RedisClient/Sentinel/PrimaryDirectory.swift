@@ -14,7 +14,7 @@ package final class PrimaryDirectory {
     private var sentinels: [SentinelConnection] = []
     private let followers: ServerGroup
     private var choice: PrimaryChoice
-    /// The former primary and the time of the last switch, or `nil` once every follower is connected.
+    /// The former primary and the time of the last switch; `nil` once every follower is connected.
     private var switching: (from: PrimaryChoice.Primary, since: NIODeadline)?
     /// The earliest time to log that a Sentinel reports a former primary. After a failover, Sentinels learn of it one
     /// by one, which is not worth a warning.
@@ -25,7 +25,7 @@ package final class PrimaryDirectory {
 
     /// The number of switches to another primary since the start.
     package private(set) var switches = 0
-    /// The duration of the last switch, from the first report to the moment when every connection was up, or `nil` if
+    /// The duration of the last switch, from the first report to the moment when every connection was up; `nil` if
     /// there was none.
     package private(set) var lastSwitch: Duration?
 
@@ -74,7 +74,7 @@ package final class PrimaryDirectory {
     package var name: String { settings.primary }
     package var primary: PrimaryChoice.Primary? { choice.primary }
     package var sentinelCount: Int { sentinels.count }
-    /// The largest number of replicas that a Sentinel reports, or `nil` if no Sentinel has answered.
+    /// The largest number of replicas that a Sentinel reports; `nil` if no Sentinel has answered.
     package var replicas: Int? { sentinels.lazy.compactMap(\.replicas).max() }
     /// The number of Sentinels that answer.
     package var answeringCount: Int { choice.answeringCount }
@@ -178,9 +178,9 @@ private final class SentinelConnection {
     private var isAsking = false
     /// Whether to ask again after the current query, because its answer may be out of date.
     private var shouldAskAgain = false
-    /// The number of replicas that the Sentinel knows, or `nil` if it has not reported it.
+    /// The number of replicas that the Sentinel knows; `nil` if it has not reported it.
     private(set) var replicas: Int?
-    /// The reason that the last query failed, or `nil` if it succeeded or none has ended yet.
+    /// The reason that the last query failed; `nil` if it succeeded or none has ended yet.
     private(set) var failure: RedisError?
 
     /// The channels on which a Sentinel announces that a failover has promoted another primary.

@@ -24,7 +24,7 @@ struct PrimaryDescription: NamedCommand {
 
     struct Reply: Equatable {
         var epoch: Int64
-        /// The number of known replicas, reachable or not, or `nil` if the Sentinel does not report it.
+        /// The number of known replicas, reachable or not; `nil` if the Sentinel does not report it.
         var replicas: Int?
     }
 

@@ -22,7 +22,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     package var code: Code
-    /// The explanation for people.
+    /// A human-readable explanation.
     package var message: String
 
     package init(_ code: Code, _ message: String) {
@@ -45,7 +45,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether the command was certainly not run and may succeed when sent again later.
+    /// Whether the command is known not to have run and may succeed when sent again later.
     package var isRetryable: Bool {
         switch code {
         case .notConnected: true

@@ -57,7 +57,7 @@ extension RedisReply {
         return RedisError(.unexpectedReply, "\(command): Redis replied with an unexpected \(kind)")
     }
 
-    /// The alternating names and values of an array, or `nil` if the reply is not an array.
+    /// The alternating names and values of an array; `nil` if the reply is not an array.
     package var fields: [String: String]? {
         guard let array else { return nil }
         var fields: [String: String] = [:]

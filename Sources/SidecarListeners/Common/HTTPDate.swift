@@ -8,7 +8,7 @@ package final class HTTPDate {
     private var second = Int64.min
     private var text = ""
 
-    /// - Parameter clock: seconds since 1970.
+    /// - Parameter clock: Unix time in seconds.
     package init(clock: @escaping () -> Int64 = { Int64(Date.now.timeIntervalSince1970.rounded(.down)) }) {
         self.clock = clock
     }
@@ -19,7 +19,7 @@ package final class HTTPDate {
         return text
     }
 
-    /// - Parameter second: the second since 1970.
+    /// - Parameter second: Unix time in seconds.
     package static func text(second: Int64) -> String {
         let (day, time) = second.quotientAndRemainderRoundedDown(by: 86_400)
         // Days to a Gregorian date: https://howardhinnant.github.io/date_algorithms.html#civil_from_days
@@ -36,7 +36,7 @@ package final class HTTPDate {
         return "\(weekdays[Int(weekday)]), \(twoDigits(dayOfMonth)) \(months[Int(month - 1)]) \(year) \(clock) GMT"
     }
 
-    /// Returns the second since 1970 of a date in one of HTTP's three forms; `nil` if the date is invalid.
+    /// Returns the Unix time, in seconds, of a date in one of HTTP's three forms; `nil` if the date is invalid.
     package static func second(_ text: String) -> Int64? {
         let words = text.lowercased().split { $0 == " " || $0 == "\t" }
         switch words.count {

@@ -7,10 +7,11 @@ package final class ConnectionSlices {
     private static let costOfRead = TimeAmount.microseconds(8)
     /// The cost of reading and dropping up to 64 KiB.
     static let costOfDrop = TimeAmount.microseconds(20)
+    /// The cost of a write to the socket.
     private static let costOfWrite = TimeAmount.microseconds(4)
 
     private let scheduler: SliceScheduler
-    /// The name of the connection's API key; empty if it has shown none.
+    /// The name of the connection's API key; empty if its client has not authenticated.
     var clientKey = ""
     /// Whether the connection used up its last slice.
     var isHeavy = false

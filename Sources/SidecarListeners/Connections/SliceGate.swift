@@ -18,7 +18,7 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
         case http1 = 1024
         /// About five of the smallest frames, each of which may begin a stream, at 30 µs.
         case http2 = 64
-        /// The same, for streams that cost a fifth as much.
+        /// About twenty of the smallest frames. Streams of the gRPC API cost a fifth as much as those of HTTP/2.
         case grpc = 256
         /// A complete TLS handshake, which is one piece of work however it arrives.
         case handshake = 16_384
@@ -29,11 +29,16 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
     private let fields: FieldBytes?
     private var frames: FrameBoundaries?
     private var buffered = ByteBuffer()
+    /// Whether the output was closed, so that nothing more is written and the remaining input is dropped.
     private var isOutputClosed = false
     private var context: ChannelHandlerContext?
+    /// Whether a read was requested while too much was buffered. It follows when the buffer is empty.
     private var isReadRequested = false
+    /// Whether the client closed its side while bytes were buffered. The event is passed on after them.
     private var isInputClosed = false
+    /// Whether a flush waits for the end of the slice.
     private var isFlushHeld = false
+    /// Whether `channelReadComplete` is running, during which the channel must not be closed directly.
     private var isReadCompleting = false
 
     init(_ slices: ConnectionSlices, _ piece: Piece, keeping fields: FieldBytes? = nil) {
@@ -60,7 +65,7 @@ final class SliceGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        // All remaining bytes of a client that leaves are read, whether or not there is time.
+        // The remaining input is read and dropped even without a slice, so charge its cost afterwards.
         if isOutputClosed { slices.charge(ConnectionSlices.costOfDrop) }
         let bytes = unwrapInboundIn(data)
         guard buffered.readableBytes == 0 else { return buffered.append(unread: bytes) }

@@ -78,7 +78,7 @@ final class AccessLogService {
 extension Envoy_Service_Accesslog_V3_StreamAccessLogsResponse: GRPCMessage {}
 
 extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
-    /// The permit of a completed call; `nil` if the call has no Interlock permit or is still under way.
+    /// The permit of a completed call; `nil` if the call has no Interlock permit or is still in progress.
     fileprivate var permit: (service: String, id: PermitID)? {
         let metadata = commonProperties.metadata.filterMetadata[AuthorizationService.Metadata.filter]
         guard [.downstreamEnd, .notSet].contains(commonProperties.accessLogType),
@@ -91,7 +91,7 @@ extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
 
 extension OutcomeReport {
     /// Derives the outcome of a call from Envoy's access log.
-    /// - Parameter now: this host's time, in seconds since 1970.
+    /// - Parameter now: this host's time, as Unix time in seconds.
     init(_ entry: Envoy_Data_Accesslog_V3_HTTPAccessLogEntry, now: @autoclosure () -> Int64) {
         let common = entry.commonProperties
         let flags = common.responseFlags

@@ -18,7 +18,7 @@ final class AuthorizationService {
     private typealias Request = Envoy_Service_Auth_V3_CheckRequest
     private typealias Response = Envoy_Service_Auth_V3_CheckResponse
 
-    /// The dynamic metadata in which Envoy keeps a permit while the call is under way.
+    /// The dynamic metadata in which Envoy keeps a permit while the call is in progress.
     enum Metadata {
         /// The namespace of the metadata, whatever the filter is called.
         static let filter = "envoy.filters.http.ext_authz"

@@ -37,7 +37,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private let slices: ConnectionSlices
     private let failureDetector = HTTP2FailureDetector()
     var context: ChannelHandlerContext?
-    /// The calls under way, by stream.
+    /// The calls in flight, by stream.
     private var calls: [HTTP2StreamID: GRPCCall] = [:]
     private let gate: UnreadAnswerGate
     private var budget: FrameBudget
@@ -50,7 +50,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private(set) var isShuttingDown = false
     /// Whether the connection closes once everything is written.
     private var isEnding = false
-    /// The time at which the last call ended; `nil` if a call is under way, or before the first.
+    /// The time at which the last call ended; `nil` if a call is in progress, or before the first.
     private var idleSince: NIODeadline?
     let firstRequestDeadline: NIODeadline
     /// The caller of the last accepted call; `nil` before the first.
@@ -96,7 +96,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     var now: NIODeadline { listener.now }
 
-    /// The calls under way, oldest first.
+    /// The calls in flight, oldest first.
     private var callsInOrder: [GRPCCall] { calls.values.sorted { $0.stream < $1.stream } }
 
     /// The host of the client.
@@ -425,7 +425,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         if let context { HTTP2Peer.sendGoAway(on: context, last: lastStream) }
     }
 
-    /// Refuses new calls; those under way are answered.
+    /// Refuses new calls; those in progress are answered.
     func shutDown() {
         isShuttingDown = true
         for call in callsInOrder { call.onShutdown?() }

@@ -65,7 +65,7 @@ package final class GRPCListenerContext: ListenerContext {
         connection.evict()
     }
 
-    /// Notes that a call of this connection was accepted.
+    /// Records that a call of this connection was accepted.
     func admitted(_ connection: GRPCConnection) { newcomers.remove(connection) }
 
     func disconnected(_ connection: GRPCConnection) {

@@ -57,7 +57,7 @@ struct CheckRoutes {
         -> String?
     {
         guard field == nil || parameter == nil else {
-            throw HTTPProblem(.invalid, "\(name) is given twice, as \(fieldName) and in the query; remove one")
+            throw HTTPProblem(.invalid, "duplicate \(name): it is in \(fieldName) and in the query; remove one")
         }
         return field ?? parameter
     }

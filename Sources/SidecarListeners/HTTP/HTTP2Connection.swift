@@ -95,7 +95,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         alarm?.set(listener.now + (slotKind == .reserved ? Self.reserveIdleTimeout : listener.idleTimeout))
     }
 
-    /// Notes that a request on a stream was accepted.
+    /// Records that a request on a stream was accepted.
     func admitted(_ caller: AccessControl.Caller?) {
         if let caller { lastCaller = caller }
         listener.admitted(self, caller)

@@ -412,7 +412,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         if call.awaitsContinue { reply?.writeContinue() }
     }
 
-    /// Notes that a request was accepted.
+    /// Records that a request was accepted.
     private func recordCaller(_ caller: AccessControl.Caller?) {
         if let caller { self.caller = caller }
         if let parent { parent.admitted(caller) } else { listener.admitted(self, caller) }

@@ -46,30 +46,39 @@ package struct HTTPGate: Sendable {
             .notImplemented, "the transfer coding \"\(Excerpt(coding))\" is not supported; send the body unencoded or in chunks")
     }
 
-    /// Returns the authority that a request is addressed to.
-    /// - Throws: if the request names no authority, or more than one.
+    /// Returns the host and port that a request is addressed to, from its target or its `Host`.
+    /// - Throws: if the request has neither, or more than one `Host`.
     static func authority(of head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
         var found: String?
         for (name, value) in head.headers where name.utf8.count == 4 && name.lowercased() == "host" {
             guard found == nil else { throw HTTPProblem(.invalid, "the request has more than one Host; send one") }
             found = value
         }
-        guard let authority = target.authority.map({ String($0) }) ?? found else { throw notServed }
+        guard let authority = target.authority.map({ String($0) }) ?? found else {
+            throw HTTPProblem(.misdirected, "the request has no Host header; send the name or the address of this sidecar")
+        }
         return authority
     }
 
-    private static let notServed = HTTPProblem(
-        .misdirected, "the Host must be an IP address, localhost, this host's name, or one of listen.hosts in the configuration")
-    private static let notLoopback = HTTPProblem(
-        .misdirected,
-        "without auth.keys the Host must be localhost, a loopback address such as 127.0.0.1, or one of listen.hosts in the configuration"
-    )
+    private static func notServed(_ authority: String) -> HTTPProblem {
+        HTTPProblem(
+            .misdirected,
+            "the Host \"\(Excerpt(authority))\" is not served; use an IP address, localhost, this host's name, or one of "
+                + "listen.hosts in the configuration")
+    }
+
+    private static func notLoopback(_ authority: String) -> HTTPProblem {
+        HTTPProblem(
+            .misdirected,
+            "the Host \"\(Excerpt(authority))\" is not served without auth.keys; use localhost, a loopback address such as "
+                + "127.0.0.1, or one of listen.hosts in the configuration")
+    }
 
     /// Rejects requests that a web page of another site could have sent.
     func rejectOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         let requiresKey = access.requiresKey
         guard let host = Self.host(of: authority), isServed(host, requiresKey) else {
-            throw requiresKey ? Self.notServed : Self.notLoopback
+            throw requiresKey ? Self.notServed(authority) : Self.notLoopback(authority)
         }
         try Self.rejectOtherSites(fields, authority: authority)
     }

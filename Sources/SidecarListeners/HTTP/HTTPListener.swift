@@ -8,14 +8,14 @@ internal import SidecarTelemetry
 /// The HTTP API: locks, limits, permits, breakers, events, metrics and health.
 ///
 /// The channels run on the coordinator's event loop. On graceful shutdown, the service stops accepting connections,
-/// ends the event streams, makes the coordinator answer waiting calls, and finishes the requests under way.
+/// ends the event streams, makes the coordinator answer waiting calls, and finishes the requests in flight.
 package struct HTTPListener: Service {
     package let setup: ListenerSetup
     /// Routes of other parts of the sidecar: the proxy and the console. Called on the event loop.
     private let otherRoutes: @Sendable () -> [HTTPRoute]
     /// The time in which a client must complete the TLS handshake and send the head of its first request.
     private let firstRequestTimeout: Duration
-    /// The time after which a connection closes if it has no request under way, or if its request does not arrive.
+    /// The time after which a connection closes if it has no request in flight, or if its request does not arrive.
     private let idleTimeout: Duration
     /// Called with the port once the listener is bound.
     private let onBound: @Sendable (Int) -> Void

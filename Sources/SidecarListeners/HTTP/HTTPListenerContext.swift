@@ -35,7 +35,7 @@ package final class HTTPListenerContext: ListenerContext {
     let tracer: Tracer?
     let refusedLogins: RefusedClients
     let date: HTTPDate
-    /// The time after which a connection closes if it has no request under way, or if its request does not arrive.
+    /// The time after which a connection closes if it has no request in flight, or if its request does not arrive.
     let idleTimeout: TimeAmount
     /// The sidecar's shutdown.
     let shutdown = OneTimeEvent()
@@ -117,7 +117,7 @@ package final class HTTPListenerContext: ListenerContext {
         newcomers.add(connection, now: scheduler.eventLoop.uptime)
     }
 
-    /// Notes that a request of this connection was accepted.
+    /// Records that a request of this connection was accepted.
     /// - Parameter caller: `nil` if the route needs no key.
     func admitted(_ connection: any HTTPListenerConnection, _ caller: AccessControl.Caller?) {
         if caller != nil || !gate.access.requiresKey { newcomers.remove(connection) }

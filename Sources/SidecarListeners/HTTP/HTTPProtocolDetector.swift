@@ -34,7 +34,7 @@ final class HTTPProtocolDetector: TimedConnection, RemovableChannelHandler, HTTP
 
     private func close() { context?.close(promise: nil) }
 
-    /// A client that has not completed the handshake, or has sent nothing, cannot delay the shutdown.
+    /// Closes the connection at once: a client that has not begun a request cannot delay the shutdown.
     func shutDown() { close() }
 
     func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool) {}

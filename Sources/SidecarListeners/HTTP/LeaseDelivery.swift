@@ -3,9 +3,9 @@ internal import InterlockCore
 internal import NIOHTTP1
 internal import SidecarTelemetry
 
-/// Acquires locks for a client that may leave before it gets the answer. The locks are then released.
+/// Acquires locks for a client, and releases them if the client disconnects before it gets the response.
 ///
-/// Once granted to an owner that the client has chosen, a lease is not released, because a retry may hold the same
+/// A lease of an owner that the client has chosen is not released, because a retry by that owner may hold the same
 /// lease.
 struct LeaseDelivery: Sendable {
     let coordinator: Coordinator

@@ -126,8 +126,8 @@ extension HTTPProblem {
         return problem
     }
 
-    /// Sets the time to wait before a retry, in whole seconds rounded up. Omits `Retry-After` if the time is negative,
-    /// which means unknown.
+    /// Sets `retry_after_ms`, and `Retry-After` in whole seconds, rounded up and at least 1. Omits `Retry-After` if the
+    /// time is negative, which means unknown.
     mutating func retry(after milliseconds: Int64) {
         members["retry_after_ms"] = .integer(milliseconds)
         guard milliseconds >= 0 else { return }

@@ -2,7 +2,7 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// Leases whose lifetime is tied to an event stream. They are extended while the stream is open, and released when the
+/// Leases whose lifetime is tied to an event stream. They are renewed while the stream is open, and released when the
 /// client closes it. They lapse when the sidecar shuts down, the client becomes unreachable, or its API key is removed.
 struct LinkedLeases: Sendable {
     private let coordinator: Coordinator

@@ -98,7 +98,8 @@ struct LockRoutes {
         let query = try call.query("cursor", "match", "count", "details")
         let cursor = query.text("cursor") ?? "0"
         guard UInt64(cursor) != nil else {
-            throw HTTPProblem(.invalid, "cursor: expected 0 or the cursor of the last page, got \"\(Excerpt(cursor))\"")
+            throw HTTPProblem(
+                .invalid, "cursor: expected 0 or the cursor that the previous page returned, got \"\(Excerpt(cursor))\"")
         }
         let hasDetails = try query.flag("details")
         let page = try await coordinator.listLocks(

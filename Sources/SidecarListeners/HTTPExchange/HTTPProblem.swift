@@ -36,7 +36,7 @@ package struct HTTPProblem: Error, Sendable {
     static let mediaType = "application/problem+json"
 
     package var code: Code
-    /// The explanation for people: what was asked, what was wrong, and what to do.
+    /// A human-readable explanation: what was asked, what was wrong, and what to do.
     package var detail: String
     var headers = HTTPHeaders()
     /// Further members of the JSON object.

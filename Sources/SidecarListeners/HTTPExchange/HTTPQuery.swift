@@ -18,7 +18,7 @@ package struct HTTPQuery: Sendable {
                 throw HTTPProblem(.invalid, "unknown query parameter \"\(Excerpt(name))\"; \(expected)")
             }
             guard values.updateValue(value, forKey: name) == nil else {
-                throw HTTPProblem(.invalid, "the query parameter \(name) is given twice")
+                throw HTTPProblem(.invalid, "duplicate query parameter \(name); pass it once")
             }
         }
         self.values = values

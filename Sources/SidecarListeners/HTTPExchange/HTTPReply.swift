@@ -103,7 +103,7 @@ package final class HTTPReply {
         }
     }
 
-    /// Answers with an error.
+    /// Sends an error.
     /// - Returns: `false` if the client has left, or the error cannot be shown to a client.
     @discardableResult
     func fail(_ error: any Error) -> Bool {
@@ -119,7 +119,7 @@ package final class HTTPReply {
         return self(HTTPAnswer(problem))
     }
 
-    /// Answers with the result of `body`, or with the error that it throws.
+    /// Sends the result of `body`, or the error that it throws.
     @discardableResult
     func answer(with body: () throws -> HTTPAnswer) -> Bool {
         do {

@@ -60,7 +60,8 @@ package enum LiveView: Hashable, Sendable {
         case .locks:
             let cursor = cursor ?? "0"
             guard UInt64(cursor) != nil else {
-                throw InterlockError(.invalid, "cursor: expected 0 or the cursor of the last page, got \"\(Excerpt(cursor))\"")
+                throw InterlockError(
+                    .invalid, "cursor: expected 0 or the cursor that the previous page returned, got \"\(Excerpt(cursor))\"")
             }
             self = .locks(search: searched, cursor: cursor)
         case .services:

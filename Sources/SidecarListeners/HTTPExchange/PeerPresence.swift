@@ -4,11 +4,12 @@ internal import NIOConcurrencyHelpers
 final class PeerPresence: Sendable {
     private let unreachable = NIOLockedValueBox(false)
 
+    /// Fires when the client leaves.
     let departure = OneTimeEvent()
 
     var hasLeft: Bool { departure.hasFired }
 
-    /// Whether the network reports the client as unreachable. It may still be at work.
+    /// Whether the network reports the client as unreachable. The client may still be running.
     var isUnreachable: Bool { unreachable.withLockedValue { $0 } }
 
     func markUnreachable() { unreachable.withLockedValue { $0 = true } }

@@ -9,7 +9,7 @@ package enum RetryAfter {
     /// Returns the wait in milliseconds; `nil` if the text is neither seconds nor a date.
     /// - Parameters:
     ///   - date: the answer's `Date`, the reference for a date because the two clocks may differ; `nil` if it has none.
-    ///   - now: this host's time, in seconds since 1970; the reference without `date`.
+    ///   - now: this host's time, as Unix time in seconds; the reference without `date`.
     package static func milliseconds(_ text: String, date: String? = nil, now: @autoclosure () -> Int64) -> Int64? {
         let text = OpaqueText.trimmed(text) ?? text
         if let seconds = Int64(text) { return seconds < 0 ? nil : min(seconds, maximumSeconds) * 1000 }

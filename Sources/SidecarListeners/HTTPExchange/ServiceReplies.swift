@@ -14,7 +14,7 @@ package enum ServiceReply {
         return own.merging(members(status.fleet)) { own, _ in own }
     }
 
-    /// Returns the fleet's state of a breaker.
+    /// Returns the JSON members that describe a breaker's state in the fleet.
     package static func members(_ fleet: BreakerSnapshot) -> [String: JSONValue] {
         [
             "state": .text(fleet.state.rawValue),

@@ -3,7 +3,7 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOCore
 
-/// The commands about the connection itself: the subset of Redis' commands that common clients need to connect.
+/// The commands about the connection itself: the subset of Redis's commands that common clients need to connect.
 extension RESPCommands {
     func runConnectionCommand(
         _ command: RESPCommandTable.Command, _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection
@@ -72,7 +72,7 @@ extension RESPCommands {
     private func authenticate(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
         let access = connection.listener.access
         guard access.requiresKey else {
-            // Redis' wording: clients recognize it, and continue without a key.
+            // Redis's wording: clients recognize it, and continue without a key.
             connection.reply(tag) {
                 $0.error(
                     "ERR",

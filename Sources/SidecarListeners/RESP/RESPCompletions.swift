@@ -108,7 +108,7 @@ final class RESPCompletions {
     }
 
     func lock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: lock) }
-    /// Returns the completion for a lease that is extended until its connection ends.
+    /// Returns the completion for a lease that is renewed until its connection ends.
     func linkedLock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: linkedLock) }
     func renew(_ tag: UInt64) -> Completion<RenewAnswer> { Completion(tag: tag, deliver: renew) }
     func release(_ tag: UInt64) -> Completion<ReleaseAnswer> { Completion(tag: tag, deliver: release) }

@@ -144,7 +144,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         afterWriting()
     }
 
-    /// Notes the call to cancel if the client leaves before the reply to the command with this tag.
+    /// Records the call to cancel if the client leaves before the reply to the command with this tag.
     func note(_ call: PendingCall?, for tag: UInt64) {
         if let call { machine.replies.note(call, for: tag) }
     }
@@ -165,7 +165,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// Reports the loss of this lease to the client. A linked lease is extended until the connection ends.
+    /// Reports the loss of this lease to the client. A linked lease is renewed until the connection ends.
     func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
         guard isOpen, let completions else { return }
         try checkFollowLimit()
@@ -189,7 +189,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// Handles the end of a followed lease, which was released or lost.
+    /// Call when a followed lease was released or lost.
     func leaseEnded(_ end: LeaseEnd) {
         let wasLinked = followed.removeValue(forKey: end.follower) ?? false
         guard let loss = end.loss else { return }
@@ -444,7 +444,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// Answers with an error after the earlier replies, and closes.
+    /// Sends an error after the earlier replies, and closes.
     private func refuse(_ word: String, _ message: String) {
         let tag = machine.refuse()
         input.clear()

@@ -73,10 +73,10 @@ package final class RESPListenerContext: ListenerContext {
         connection.evict()
     }
 
-    /// Notes that a connection needs a handshake or a key before anything else.
+    /// Records that a connection needs a handshake or a key before anything else.
     func addNewcomer(_ connection: RESPConnection) { newcomers.add(connection, now: scheduler.eventLoop.uptime) }
 
-    /// Notes that the client of this connection is known.
+    /// Records that the client of this connection is known.
     func admitted(_ connection: RESPConnection) { newcomers.remove(connection) }
 
     func checkCallers() {
@@ -87,7 +87,7 @@ package final class RESPListenerContext: ListenerContext {
         }
     }
 
-    /// Records that the client has shown an unknown key.
+    /// Records that the client sent an unknown key.
     func refusedLogin(of connection: RESPConnection) {
         refusedLogins.refused(from: connection.remoteAddress)
     }

@@ -51,7 +51,7 @@ package struct RESPOptions {
                     .invalid, "unknown option \"\(Excerpt(request.text(index)))\"; expected one of \(expected)")
             }
             guard !given.contains(where: { $0.option == option }) else {
-                throw InterlockError(.invalid, "\(option.rawValue) is given twice")
+                throw InterlockError(.invalid, "duplicate option \(option.rawValue); pass it once")
             }
             let values = try Self.values(of: option, at: index + 1, in: request)
             given.append(GivenOption(option: option, values: values))

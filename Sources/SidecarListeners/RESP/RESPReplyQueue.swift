@@ -68,7 +68,7 @@ package struct RESPReplyQueue {
         return reply
     }
 
-    /// Notes the call to cancel if the client leaves before the reply.
+    /// Records the call to cancel if the client leaves before the reply.
     package mutating func note(_ call: PendingCall, for tag: UInt64) {
         guard tag >= firstTag, case .pending = slots[Int(tag - firstTag)] else { return }
         slots[Int(tag - firstTag)] = .pending(call)

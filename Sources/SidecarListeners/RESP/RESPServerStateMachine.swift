@@ -180,7 +180,7 @@ extension RESPServerStateMachine {
 // MARK: - Reading
 
 extension RESPServerStateMachine {
-    /// Handles the channel's request for a read.
+    /// Call when the channel requests a read.
     /// - Parameter input: the size of the input, in bytes.
     package mutating func readRequested(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard reading != .closed, reading != .ended || phase == .ending else { return .none }
@@ -220,7 +220,7 @@ extension RESPServerStateMachine {
 // MARK: - Writing
 
 extension RESPServerStateMachine {
-    /// Handles a write to the output.
+    /// Call after a write to the output.
     /// - Parameters:
     ///   - size: the size of the output, in bytes.
     ///   - mayWrite: whether there is time for a write now.
@@ -263,7 +263,7 @@ extension RESPServerStateMachine {
 // MARK: - The end
 
 extension RESPServerStateMachine {
-    /// Handles the end of the client's input.
+    /// Call when the client's input has ended.
     package mutating func inputEnded(input: Int) -> Action {
         guard reading != .closed else { return .none }
         guard phase != .ending, isSliceAwaited || hasCommandsLeft(input) else { return close() }
@@ -291,7 +291,7 @@ extension RESPServerStateMachine {
         return isSecured ? .refuse : drop()
     }
 
-    /// Handles the removal of the client's key. `closeAfterOutput` must follow.
+    /// Call when the client's key was removed. `closeAfterOutput` must follow.
     /// - Returns: the calls to cancel.
     package mutating func revoke() -> [PendingCall] {
         if phase == .taking { phase = .closing }
@@ -319,10 +319,10 @@ extension RESPServerStateMachine {
         return .drop
     }
 
-    /// Notes that the network reports the client as unreachable. It may still be at work.
+    /// Records that the network reports the client as unreachable. The client may still be running.
     package mutating func clientVanished() { endedBy = .sidecar }
 
-    /// Handles the end of the channel. Commands received earlier still run, as they would without a wait for a slice.
+    /// Call when the channel has closed. Commands received earlier still run, as they would without a wait for a slice.
     package mutating func closed(input: Int) -> Action {
         guard reading != .closed else { return .none }
         guard phase == .taking, isSliceAwaited || hasCommandsLeft(input) else { return .end }

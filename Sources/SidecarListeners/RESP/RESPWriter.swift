@@ -21,7 +21,7 @@ package struct RESPWriter {
         buffer.append("\r\n" as StaticString)
     }
 
-    /// Writes an error: a word that programs switch on, and a sentence for people. Line breaks become spaces.
+    /// Writes an error: a code that programs switch on, and a human-readable sentence. Line breaks become spaces.
     package func error(_ word: String, _ message: String) {
         buffer.errors?.count(word)
         buffer.append("-" as StaticString)

@@ -22,7 +22,7 @@ struct YAMLReader {
         self.limits = limits
     }
 
-    /// Returns the tree of the only document in `text`, or `nil` if the text contains no document.
+    /// Returns the tree of the only document in `text`; `nil` if the text contains no document.
     static func read(_ text: String, limits: Size) throws(YAMLError) -> YAMLNode? {
         var reader = try YAMLReader(text, limits: limits)
         var root: YAMLNode?
@@ -139,7 +139,7 @@ private final class YAMLEvents {
         bytes.deallocate()
     }
 
-    /// Returns the next event, or `nil` at the end of the text.
+    /// Returns the next event; `nil` at the end of the text.
     func next() throws(YAMLError) -> Event? {
         while true {
             var event = yaml_event_t()

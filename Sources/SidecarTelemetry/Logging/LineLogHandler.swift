@@ -53,7 +53,7 @@ package struct LogLine {
     private let fields: [(name: String, value: String)]
 
     /// - Parameters:
-    ///   - seconds: the whole seconds since 1970, to which `milliseconds` are added.
+    ///   - seconds: the Unix time in whole seconds, to which `milliseconds` are added.
     ///   - metadata: the other fields, with the event's ID among them.
     package init(seconds: Int, milliseconds: Int, level: Logger.Level, message: String, metadata: Logger.Metadata) {
         var others = metadata.mapValues { "\($0)" }

@@ -47,8 +47,8 @@ package enum SidecarLogEvent: String, LoggedEvent {
             // Logged at the start, before any client can be affected; `noDescriptors` is the warning.
             (
                 .info,
-                "The open-file limit is below what listen.max_connections needs; extra connections will hang. "
-                    + "Raise `ulimit -Hn` or lower listen.max_connections"
+                "The open-file limit is too low for listen.max_connections; connections beyond it will be closed; "
+                    + "raise `ulimit -Hn` or lower listen.max_connections"
             )
         case .logDropped: (.warning, "Log lines were dropped because standard error was blocked")
         case .noDescriptors:
@@ -83,7 +83,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
         case .httpRefused: (.debug, "Rejected a request")
         case .managerUnreachable: (.warning, "Cannot notify the service manager")
         case .spansNotSent: (.warning, "Dropped spans that the collector did not accept")
-        case .domainUnknown: (.warning, "Rate limit request for an unknown domain; nothing limits it")
+        case .domainUnknown: (.warning, "Rate limit request for an unknown domain; the request is allowed")
         }
     }
 }

@@ -1,7 +1,7 @@
 internal import CoreMetrics
 internal import Synchronization
 
-/// Counts whole numbers.
+/// A counter of whole numbers, such as calls.
 final class IntegerCounter: CounterHandler, PrometheusSeries {
     private let value = Atomic<Int64>(0)
 
@@ -24,7 +24,7 @@ final class IntegerCounter: CounterHandler, PrometheusSeries {
     }
 }
 
-/// Counts fractions.
+/// A counter with fractions, such as seconds.
 final class RealCounter: FloatingPointCounterHandler, PrometheusSeries {
     private let value = AtomicReal()
 

@@ -18,7 +18,7 @@ package final class Span: StepSpan {
     private let parentID: UInt64
     private let name: String
     private let kind: Kind
-    /// The start, in nanoseconds since 1970.
+    /// The start, as Unix time in nanoseconds.
     package let startedAt: Int64
     private var attributes: [(name: String, value: Value)] = []
     private var failure: String?
@@ -35,7 +35,7 @@ package final class Span: StepSpan {
     }
 
     /// Begins a step within this one.
-    /// - Parameter start: the start, in nanoseconds since 1970; `nil` for now.
+    /// - Parameter start: the start, as Unix time in nanoseconds; `nil` means the current time.
     package func child(_ name: String, kind: Kind = .internal, at start: Int64? = nil) -> Span {
         var context = context
         context.spanID = tracer.newSpanID()
@@ -70,7 +70,7 @@ package final class Span: StepSpan {
     }
 
     /// Ends the span and queues it. Later changes have no effect.
-    /// - Parameter end: the end, in nanoseconds since 1970; `nil` for now.
+    /// - Parameter end: the end, as Unix time in nanoseconds; `nil` means the current time.
     package func end(at end: Int64? = nil) {
         guard !isEnded else { return }
         isEnded = true

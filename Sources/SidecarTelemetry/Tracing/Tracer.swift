@@ -9,7 +9,7 @@ package import SidecarSettings
 package final class Tracer {
     private let settings: TracingSettings
     let queue: SpanQueue
-    /// Returns the time, in nanoseconds since 1970.
+    /// Returns the time, as Unix time in nanoseconds.
     let now: () -> Int64
     private var random: SeededRandom
     /// The value of a trace ID's last 56 bits below which the trace is not sampled.

@@ -33,7 +33,7 @@ enum ClientPromises {
         private var machine: Machine
         private var channel = Channel.open
         private var input: ArraySlice<Command> = []
-        /// The commands without a reply, and whether each can be canceled.
+        /// The commands without a reply, and whether each can be cancelled.
         private var pending: [(tag: UInt64, isCancelable: Bool)] = []
         private var buffered: [ObjectIdentifier: UInt64] = [:]
         /// The tag of the next reply to leave.
@@ -83,7 +83,7 @@ enum ClientPromises {
             }
             try close()
             while isSliceAwaited { try wake(12, 2) }
-            try expect(channel == .over, "the connection does not end with its channel")
+            try expect(channel == .over, "the connection did not end with its channel")
             let answers = [
                 machine.bytesReceived(), machine.flush(), machine.planFlush(), machine.extraCommandGranted(), machine.drop(),
                 machine.closeAfterReplies(endedBy: .client), machine.closeAfterOutput(), machine.closed(input: 1),
@@ -137,7 +137,7 @@ enum ClientPromises {
             case 8: if !pending.isEmpty { try reply(pending[choice % pending.count].tag, size: size) }
             case 9:
                 let answered = (0..<nextTag).suffix(3) + buffered.values.sorted().suffix(3)
-                for tag in answered { try expect(machine.replies.position(of: tag) == .answered, "\(tag) is answered twice") }
+                for tag in answered { try expect(machine.replies.position(of: tag) == .answered, "\(tag) was answered twice") }
             default:
                 output += size
                 try perform(machine.written(output, input: input.count, mayWrite: hasTime))
@@ -223,10 +223,10 @@ enum ClientPromises {
 
         private mutating func take(_ command: Command) throws(FuzzFinding) -> Bool {
             let waiting = pending.count + buffered.count
-            try expect(channel == .open || channel == .closed, "a command is taken on a connection that closes")
-            try expect(waiting < Machine.maximumPipeline && !isBlocked, "a command is taken beyond the limits")
+            try expect(channel == .open || channel == .closed, "a command was taken on a connection that is closing")
+            try expect(waiting < Machine.maximumPipeline && !isBlocked, "a command was taken beyond the limits")
             let isWithinQuota = waiting <= Machine.maximumPendingWhileBusy || !isRedisBusy || isRelieved
-            try expect(isWithinQuota || isAbandoned || channel == .closed, "a command is taken beyond the quota of a busy Redis")
+            try expect(isWithinQuota || isAbandoned || channel == .closed, "a command was taken beyond the quota of a busy Redis")
             input.removeFirst()
             isRelieved = false
             if command == .http {
@@ -271,13 +271,13 @@ enum ClientPromises {
         }
 
         private mutating func leave(_ tag: UInt64?) throws(FuzzFinding) {
-            try expect(tag == nextTag, "the reply to \(tag.map { "\($0)" } ?? "no command") leaves instead of \(nextTag)")
+            try expect(tag == nextTag, "the reply to \(tag.map { "\($0)" } ?? "no command") was sent instead of \(nextTag)")
             nextTag += 1
         }
 
         private mutating func cancel(_ calls: [PendingCall]) throws(FuzzFinding) {
             let tags = calls.map { if case .lock(let tag) = $0 { tag } else { UInt64.max } }
-            try expect(tags == pending.filter { $0.isCancelable }.map { $0.tag }, "\(tags) are canceled of \(pending)")
+            try expect(tags == pending.filter { $0.isCancelable }.map { $0.tag }, "\(tags) were cancelled, out of \(pending)")
             for index in pending.indices { pending[index].isCancelable = false }
         }
 
@@ -287,27 +287,28 @@ enum ClientPromises {
             switch action {
             case .none, .take, .watchStall: break
             case .awaitSlice:
-                try expect(!isSliceAwaited, "two slices are awaited")
+                try expect(!isSliceAwaited, "a slice was requested while one is awaited")
                 isSliceAwaited = true
             case .planExtraCommand:
-                try expect(!isReliefPlanned, "two reliefs are planned")
+                try expect(!isReliefPlanned, "a relief was planned while one is pending")
                 isReliefPlanned = true
             case .read:
-                try expect(channel == .open || channel == .closing, "a closed channel is read")
+                try expect(channel == .open || channel == .closing, "a closed channel was read")
                 isReadPaused = false
             case .resume: try resume()
             case .planFlush: isFlushPlanned = true
             case .write:
-                try expect(channel == .open && !isBlocked, "a socket that is closing or full is written to")
+                try expect(channel == .open && !isBlocked, "bytes were written to a socket that is closing or full")
                 output = 0
                 try resume()
             case .writeAndClose, .writeAndLinger:
-                try expect(channel == .open, "a connection that closes is written to")
-                try expect(pending.isEmpty || isAbandoned, "a connection closes before \(pending.count) replies")
+                try expect(channel == .open, "bytes were written to a connection that is closing")
+                try expect(pending.isEmpty || isAbandoned, "a connection closed before \(pending.count) replies")
                 try expect(action == .writeAndClose || carrier == .plain, "a TLS connection lingers")
                 endOutput()
             case .close, .drop:
-                try expect(action == .drop || output == 0 || channel == .open, "a connection that closes is written to")
+                try expect(
+                    action == .drop || output == 0 || channel == .open, "bytes were written to a connection that is closing")
                 endOutput()
                 // A plain socket closes immediately; TLS sends a close notification first.
                 if carrier == .plain { try close() }

@@ -51,7 +51,7 @@ enum ConnectionPromises {
             }
             try expect(
                 machine.isPooled != hasLeft, "the connection is pooled: \(machine.isPooled), and has left its pool: \(hasLeft)")
-            try expect(answer == nil || !machine.isAnswerComplete, "the answer is complete while its request is under way")
+            try expect(answer == nil || !machine.isAnswerComplete, "the answer is complete while its request is in progress")
         }
 
         mutating func finish() throws(FuzzFinding) {
@@ -60,7 +60,7 @@ enum ConnectionPromises {
             for event in 0..<22 { try handle(event: event, choice: 1) }
             try expect(hasLeft && answer == nil, "the connection has ended, and has left: \(hasLeft)")
             try expect(begun == ended, "\(begun) requests have \(ended) ends")
-            try expect(turn != .taken, "the connection keeps its turn to read")
+            try expect(turn != .taken, "the connection kept its slice after it ended")
         }
 
         // MARK: Events
@@ -69,7 +69,7 @@ enum ConnectionPromises {
             switch event {
             case 0:
                 guard machine.begin(isReused: choice & 1 == 0) == .proceed else { return }
-                try expect(answer == nil && !hasLeft, "a request begins on a connection that has one, or has left")
+                try expect(answer == nil && !hasLeft, "a request began on a connection that has one or has left its pool")
                 begun += 1
                 answer = .awaited
                 isRequestSent = false
@@ -115,7 +115,7 @@ enum ConnectionPromises {
                 try perform(machine.abandon())
             case (20, _):
                 guard machine.handOver() == .proceed else { return }
-                try expect(answer == .switched, "a connection is handed over that has not switched protocols")
+                try expect(answer == .switched, "a connection that has not switched protocols was handed over")
                 end()
                 try leave()
             default: try perform(machine.ended(at: .seconds(choice)))
@@ -134,7 +134,7 @@ enum ConnectionPromises {
                 let action = machine.reads.turnStarted()
                 try expect(
                     action == .none || turn == .awaited && !isHeld,
-                    "a turn is used that was not requested, or while reading is held")
+                    "a slice was used without a request for it, or while reading is held")
                 if turn == .awaited { turn = action == .read ? .taken : .none }
             }
         }
@@ -149,7 +149,7 @@ enum ConnectionPromises {
             switch machine.bytesReceived(end, isLarge: isLarge) {
             case .ignore: break
             case .deliver:
-                try expect(answer != nil, "bytes are read without a request")
+                try expect(answer != nil, "bytes were read without a request")
                 lastRead = end
             case .close: try leave()
             }
@@ -159,7 +159,7 @@ enum ConnectionPromises {
             switch machine.answerPart(endingAt: end) {
             case .ignore: break
             case .deliver:
-                try expect(answer == .begun && !hasLeft, "a part of a body is delivered at \(progress)")
+                try expect(answer == .begun && !hasLeft, "a part of a body was delivered at \(progress)")
                 if lastRead == .address(end) { lastRead = .emptyLine }
             case .close: try leave()
             }
@@ -168,7 +168,7 @@ enum ConnectionPromises {
         // MARK: Actions
 
         private mutating func leave() throws(FuzzFinding) {
-            try expect(!hasLeft, "the connection leaves its pool twice")
+            try expect(!hasLeft, "the connection left its pool twice")
             hasLeft = true
         }
 
@@ -178,7 +178,7 @@ enum ConnectionPromises {
         }
 
         private func proceed(_ action: Machine.RequestAction) throws(FuzzFinding) {
-            try expect(action == .refuse || answer != nil, "something is sent without a request")
+            try expect(action == .refuse || answer != nil, "bytes were sent without a request")
         }
 
         private mutating func perform(_ action: Machine.HeadAction) throws(FuzzFinding) {
@@ -187,7 +187,7 @@ enum ConnectionPromises {
             case .close: return try leave()
             case .reject: try leave()
             case .deliver, .deliverInformational, .keepForSwitch:
-                try expect(answer == .awaited && !hasLeft, "a head is delivered at \(progress)")
+                try expect(answer == .awaited && !hasLeft, "a head was delivered at \(progress)")
             }
             try expect(answer != nil, "\(action) without a request")
             if action == .deliver { answer = .begun }
@@ -198,14 +198,14 @@ enum ConnectionPromises {
             switch action {
             case .ignore: break
             case .deliver:
-                try expect(answer == .begun && !hasLeft, "an answer ends at \(progress)")
+                try expect(answer == .begun && !hasLeft, "an answer ended at \(progress)")
                 endsRead = lastRead == .emptyLine
                 end()
             case .switchProtocols:
-                try expect(answer == .switching && !hasLeft, "the protocol changes at \(progress)")
+                try expect(answer == .switching && !hasLeft, "the protocol changed at \(progress)")
                 answer = .switched
             case .reject:
-                try expect(answer == .awaited, "an answer is rejected at \(progress)")
+                try expect(answer == .awaited, "an answer was rejected at \(progress)")
                 try leave()
             case .close: try leave()
             }
@@ -214,9 +214,9 @@ enum ConnectionPromises {
         private mutating func perform(_ action: Machine.ErrorAction) throws(FuzzFinding) {
             switch action {
             case .ignore: break
-            case .note: try expect(answer != nil, "an error is noted without a request")
+            case .note: try expect(answer != nil, "an error was recorded without a request")
             case .noteAndClose:
-                try expect(answer != nil, "an error is noted without a request")
+                try expect(answer != nil, "an error was recorded without a request")
                 try leave()
             case .close: try leave()
             }
@@ -227,8 +227,8 @@ enum ConnectionPromises {
             case .none: break
             case .reportWritability, .reportAllReceived: try expect(answer != nil, "\(action) without a request")
             case .free:
-                try expect(answer == nil && !hasLeft, "a connection is free that has a request, or has left")
-                try expect(isRequestSent && endsRead, "a connection is free while more input or output is expected")
+                try expect(answer == nil && !hasLeft, "a connection that has a request or has left its pool became free")
+                try expect(isRequestSent && endsRead, "a connection became free while more input or output is expected")
                 try resume()
             case .close, .closeLater, .leave: try leave()
             case .fail, .leaveAndFail:
@@ -241,12 +241,12 @@ enum ConnectionPromises {
         private mutating func perform(_ action: AnswerReads.Action) throws(FuzzFinding) {
             switch action {
             case .none: break
-            case .read: try expect(!isHeld, "a read begins although reading is held")
+            case .read: try expect(!isHeld, "a read began although reading is held")
             case .requestTurn:
-                try expect(turn == .none, "a turn is requested while another one is \(turn)")
+                try expect(turn == .none, "a slice was requested while another one is \(turn)")
                 turn = .awaited
             case .endTurn, .endTurnAndRequestAnother:
-                try expect(turn == .taken, "a turn ends that was not taken")
+                try expect(turn == .taken, "a slice ended that had not begun")
                 turn = action == .endTurn ? .none : .awaited
             }
         }

@@ -26,12 +26,12 @@ enum HTTPPromises {
             try checkProblem(problem)
             return nil
         } catch {
-            throw FuzzFinding("a request is refused with \(error)")
+            throw FuzzFinding("a request was rejected with \(error)")
         }
     }
 
     private static func checkProblem(_ problem: HTTPProblem) throws(FuzzFinding) {
-        try expect(400..<500 ~= problem.status.code, "a request is refused with \(problem.status)")
+        try expect(400..<500 ~= problem.status.code, "a request was rejected with \(problem.status)")
         try expect((1...2048).contains(problem.detail.utf8.count), "a problem has a detail of \(problem.detail.utf8.count) bytes")
         let written = (try? problem.json()) ?? Data()
         guard case .object(let members)? = try? JSONDecoder().decode(JSONValue.self, from: written),

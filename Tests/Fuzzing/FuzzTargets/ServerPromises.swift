@@ -61,7 +61,8 @@ enum ServerPromises {
             default: try change(event, choice)
             }
             try expect(
-                isSliceAwaited == machine.isSliceAwaited, "a turn is awaited: \(machine.isSliceAwaited), \(isSliceAwaited)")
+                isSliceAwaited == machine.isSliceAwaited,
+                "a slice is awaited: \(machine.isSliceAwaited), expected \(isSliceAwaited)")
             guard phase == .open, !isTaking, !isSliceAwaited, !waiting.isEmpty else { return }
             let isIdle = reply == .none && isWritable && isWritabilityReported
             try expect(!isIdle && !isRequestIncomplete, "parts wait although nothing is pending")
@@ -92,7 +93,7 @@ enum ServerPromises {
         }
 
         private mutating func awaitTurn() throws(FuzzFinding) {
-            try expect(!isSliceAwaited && phase == .open, "a turn is awaited twice, or by a connection that is \(phase)")
+            try expect(!isSliceAwaited && phase == .open, "a slice was requested twice, or by a connection that is \(phase)")
             isSliceAwaited = true
         }
 
@@ -110,13 +111,13 @@ enum ServerPromises {
             case .wait: isTaking = false
             case .waitForSlice:
                 isTaking = false
-                try expect(!hadTurn, "a turn takes no request")
+                try expect(!hadTurn, "a slice began no request")
                 try awaitTurn()
             }
         }
 
         private mutating func take(_ number: Int, _ part: Machine.Part, _ choice: Int) throws(FuzzFinding) {
-            try expect(phase != .open || number == taken + 1, "part \(number) is taken after \(taken)")
+            try expect(phase != .open || number == taken + 1, "part \(number) was taken after \(taken)")
             taken = number
             var action = machine.take(part)
             if action == .choose {
@@ -127,20 +128,20 @@ enum ServerPromises {
             if part == .end { isRequestIncomplete = false }
             switch action {
             case .begin: try begin(choice)
-            case .choose: throw FuzzFinding("a receiver is chosen twice")
+            case .choose: throw FuzzFinding("a receiver was chosen twice")
             case .collect, .executeRequest: try deliver(part, to: .collector)
             case .relay: try deliver(part, to: .relay)
             case .relayEnd:
                 try deliver(part, to: .relay)
                 try perform(machine.advance())
             case .drop(let action):
-                try expect(phase != .open || receiver == .nobody, "\(part) is lost")
+                try expect(phase != .open || receiver == .nobody, "\(part) was lost")
                 try perform(action)
             }
         }
 
         private mutating func begin(_ choice: Int) throws(FuzzFinding) {
-            try expect(phase == .open && reply == .none && !isRequestIncomplete, "a request begins while \(phase), \(reply)")
+            try expect(phase == .open && reply == .none && !isRequestIncomplete, "a request began while \(phase), \(reply)")
             let successions: [Machine.NextUse] = [.another, .another, .afterContinue, .last, .otherProtocol]
             machine.begin(successions[choice % successions.count], contentLength: choice > 5 ? nil : choice * 1000)
             (begun, reply, receiver) = (begun + 1, .awaited, .undecided)
@@ -174,7 +175,7 @@ enum ServerPromises {
             case 14 where reply == .awaited: machine.continued()
             case 15 where reply == .awaited && receiver == .relay:
                 guard machine.handOver() == .proceed else { return }
-                try expect(phase == .open && machine.carrier == .connection, "a connection is handed over while \(phase)")
+                try expect(phase == .open && machine.carrier == .connection, "a connection was handed over while \(phase)")
                 (phase, waiting) = (.handedOver, [])
                 end()
             default: break
@@ -185,7 +186,7 @@ enum ServerPromises {
             guard reply == .awaited else { return }
             reply = .begun
             let nextUse = machine.answerBegins()
-            try expect(nextUse == .last || phase == .open, "an answer may be followed while \(phase)")
+            try expect(nextUse == .last || phase == .open, "another request may follow while \(phase)")
         }
 
         private mutating func completeAnswer(endsConnection: Bool) throws(FuzzFinding) {
@@ -222,7 +223,7 @@ enum ServerPromises {
             case 22 where choice == 1: try perform(machine.close())
             case 22 where phase == .closing:
                 let action = machine.outputFlushed()
-                try expect(action == .close || isRequestIncomplete, "a connection stays open with nothing to wait for")
+                try expect(action == .close || isRequestIncomplete, "a connection stayed open with nothing to wait for")
                 try perform(action)
             case 23 where machine.isReceiverAwaited: choose(choice & 1 == 0 ? .collector : .relay, isEmpty: false)
             default: break
@@ -235,8 +236,8 @@ enum ServerPromises {
                 machine.readRequested()
             }
             guard machine.takeRead(isWritable: isWritable) == .proceed else { return }
-            try expect(isReadRequested, "a read begins that was not requested")
-            try expect(phase != .open || reply != .none || isWritable, "a client that does not read is read from")
+            try expect(isReadRequested, "a read began without a request")
+            try expect(phase != .open || reply != .none || isWritable, "input was read although the output is blocked")
             isReadRequested = false
         }
 
@@ -244,7 +245,7 @@ enum ServerPromises {
             switch action {
             case .none, .extend, .linger: break
             case .awaitRequest:
-                try expect(phase == .open && !isLive && !isRequestIncomplete, "a request is awaited while \(phase), \(reply)")
+                try expect(phase == .open && !isLive && !isRequestIncomplete, "a request was awaited while \(phase), \(reply)")
                 end()
                 if machine.beginDraining() == .proceed { isTaking = true }
             case .dropRemainder:
@@ -254,30 +255,30 @@ enum ServerPromises {
                 receiver = .nobody
             case .dropWaiting: (waiting, taken) = ([], arrived)
             case .finish:
-                try expect(phase == .open && !isLive, "the connection ends while \(phase), \(reply)")
+                try expect(phase == .open && !isLive, "the connection ended while \(phase), \(reply)")
                 (phase, waiting) = (.closing, [])
                 end()
             case .close:
                 (phase, waiting) = (.closed, [])
                 end()
-            case .closeOutput: try expect(phase == .closing && machine.carrier == .connection, "the output ends while \(phase)")
-            case .reset: try expect(machine.carrier == .stream && isEndWritten, "a stream is reset before its answer is out")
+            case .closeOutput: try expect(phase == .closing && machine.carrier == .connection, "the output ended while \(phase)")
+            case .reset: try expect(machine.carrier == .stream && isEndWritten, "a stream was reset before its answer ended")
             case .leave:
                 try perform(machine.clientLeft())
                 try perform(machine.close())
-            case .reportDeparture: try expect(phase == .open && isLive, "a departure is reported while \(phase), \(reply)")
+            case .reportDeparture: try expect(phase == .open && isLive, "a disconnection was reported while \(phase), \(reply)")
             case .reportWritability, .reportAlarm:
                 try expect(receiver == .relay && isLive, "\(action) while \(phase), \(reply)")
             case .abortRequest: try abortRequest()
             case .refuse:
-                try expect(phase == .open && reply == .none && waiting.isEmpty, "a refusal overtakes a request")
+                try expect(phase == .open && reply == .none && waiting.isEmpty, "a refusal overtook a request")
                 (begun, reply, receiver, isRequestIncomplete) = (begun + 1, .awaited, .nobody, true)
                 try abortRequest()
             }
         }
 
         private mutating func abortRequest() throws(FuzzFinding) {
-            try expect(phase == .open && isLive, "a request is broken while \(phase), \(reply)")
+            try expect(phase == .open && isLive, "a request was rejected as malformed while \(phase), \(reply)")
             guard reply == .awaited else { return try perform(machine.close()) }
             try beginAnswer()
             try completeAnswer(endsConnection: true)

@@ -59,7 +59,7 @@ enum UpstreamPromises {
                 // The connection closes with an error if the bytes are not HTTP.
                 _ = try? channel.writeInbound(ByteBuffer(bytes: piece))
                 channel.embeddedEventLoop.run()
-                try expect(!wasFree || !channel.isActive, "a free connection stays open after receiving \(piece)")
+                try expect(!wasFree || !channel.isActive, "a free connection stayed open after receiving \(piece)")
             }
             if isFree, channel.isActive { try checkNext(on: connection, channel) }
             _ = try? channel.finish(acceptAlreadyClosed: true)

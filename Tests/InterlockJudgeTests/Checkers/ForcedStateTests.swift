@@ -20,7 +20,7 @@ struct ForcedStateTests {
         #expect(history().broken == [.forcedStates])
     }
 
-    @Test("A jump of Redis' clock may end a forced state before the operator has the answer, but not afterwards")
+    @Test("A jump of the Redis clock may end a forced state before the operator has the answer, but not afterwards")
     func clockJump() {
         var early = history()
         early.fault(.clock, from: 200, to: nil)
@@ -30,7 +30,7 @@ struct ForcedStateTests {
         #expect(late.broken == [.forcedStates])
     }
 
-    @Test("A jump of Redis' clock may end a forced state if another fault may have killed the sidecars that know its end")
+    @Test("A jump of the Redis clock may end a forced state if another fault may have killed the sidecars that know its end")
     func clockJumpAndKill() {
         var history = history()
         history.fault(.clock, from: 350, to: nil)

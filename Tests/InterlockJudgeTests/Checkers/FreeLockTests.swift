@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Free locks")
 struct FreeLockTests {
-    /// From 100 ms on, a client waits in vain for up to five seconds; recovery takes up to three seconds.
+    /// From 100 ms on, a client waits without success for up to five seconds; recovery takes up to three seconds.
     private func refused(at ended: Double, after history: SyntheticHistory = SyntheticHistory()) -> SyntheticHistory {
         var history = history
         history.operation(
@@ -11,7 +11,7 @@ struct FreeLockTests {
         return history
     }
 
-    @Test("Waiting in vain for a lock that nobody holds is a violation", arguments: [(3100.0, true), (3101.0, false)])
+    @Test("A wait that fails although the lock is free is a violation", arguments: [(3100.0, true), (3101.0, false)])
     func free(ended: Double, isGood: Bool) {
         #expect(refused(at: ended).broken == (isGood ? [] : [.freeLocks]))
     }
@@ -185,7 +185,7 @@ struct FreeLockTests {
         #expect(history.broken == (isGood ? [] : [.freeLocks]))
     }
 
-    @Test("A lease from before a jump of Redis' clock has no known end until it is released", arguments: [true, false])
+    @Test("A lease from before a jump of the Redis clock has no known end until it is released", arguments: [true, false])
     func clock(isReleased: Bool) {
         var history = SyntheticHistory()
         history.grant(1, to: 1, fence: 10, requested: -20_000, answered: -19_999, valid: 500)

@@ -188,10 +188,10 @@ struct HistoryFileTests {
         #expect(error?.reason.contains(expected) == true, "\(error?.reason ?? "")")
     }
 
-    @Test("A missing file and a missing folder are reported")
+    @Test("A missing file and a missing directory are reported")
     func missing() throws {
         #expect(try failure()?.reason.contains("No such file") == true)
-        let path = "/tmp/interlock-no-such-folder/history.jsonl"
+        let path = "/tmp/interlock-no-such-directory/history.jsonl"
         #expect(throws: HistoryFileError.self) {
             try HistoryWriter(path: path, rules: HistoryRules(services: [], sidecars: 1, patience: 1, recovery: 1))
         }

@@ -94,7 +94,7 @@ struct FaultProxyTests {
         try await Fixture.run { fixture in
             await fixture.proxy.set(.init(requests: .free, answers: .held))
             let lost = Task { try await fixture.client.send(AnyCommand(["INCR", "count"])) }
-            try await eventually("the command is carried out") {
+            try await eventually("the command is executed") {
                 try await fixture.redis.send(AnyCommand(["GET", "count"])).text == "1"
             }
             await fixture.proxy.breakConnections(.reset)

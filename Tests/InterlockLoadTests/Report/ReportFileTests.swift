@@ -35,11 +35,12 @@ struct ReportFileTests {
     func missingFolder() throws {
         try withFolder { folder in
             let error = #expect(throws: ReportFileError.self) { try ReportFile(path: folder + "/none/report.html").write("text") }
-            #expect(error?.description.contains(folder + "/none/report.html\": its folder does not exist; choose a file") == true)
+            let expected = folder + "/none/report.html\": its directory does not exist; choose a file"
+            #expect(error?.description.contains(expected) == true)
         }
     }
 
-    @Test("A folder and an empty name are rejected", arguments: ["/tmp", ""])
+    @Test("A directory and an empty name are rejected", arguments: ["/tmp", ""])
     func noFile(path: String) {
         #expect(throws: ReportFileError.self) { try ReportFile(path: path).write("text") }
     }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A real `redis-server` on a Unix socket in its own folder. Its wall clock is frozen at a settable time, unless
+/// A real `redis-server` on a Unix socket in its own directory. Its wall clock is frozen at a settable time, unless
 /// `clockRuns` is `true`.
 final class RealRedis {
     private let folder: String
@@ -15,7 +15,7 @@ final class RealRedis {
     /// - Parameter clockRuns: whether the clock advances, as servers that communicate with each other require.
     init(arguments: [String] = [], clockRuns: Bool = false) throws {
         var template = Array("/tmp/simulated-redis-XXXXXX".utf8CString)
-        guard mkdtemp(&template) != nil else { throw Failure(reason: "no temporary folder") }
+        guard mkdtemp(&template) != nil else { throw Failure(reason: "no temporary directory") }
         folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         try setTime(microseconds: 1_700_000_000_000_000)
         let clock = [

@@ -1,4 +1,4 @@
-// Lua 5.1 for Swift, and the JSON library of Redis' scripts.
+// Lua 5.1 for Swift, and the JSON library of Redis's scripts.
 #pragma once
 
 // lua_State, the stack, lua_pcall, lua_error.

@@ -25,7 +25,7 @@ final class Faults {
     private var nextOutage: Int64 = 0
     /// The amount by which the fault being started moved the clock, in milliseconds.
     private var ahead: Int64 = 0
-    /// The furthest that Redis' clock has ever been ahead, in milliseconds.
+    /// The furthest that the Redis clock has ever been ahead, in milliseconds.
     private var furthestAhead: Int64 = 0
     /// The forward jumps after which the correct time has not caught up with the fences yet. Each has its size in
     /// milliseconds and the time at which the correct time catches up, in nanoseconds.
@@ -129,7 +129,7 @@ final class Faults {
         }
     }
 
-    /// Starts the fault. Returns the action that ends it and a description, or `nil` if it is impossible now.
+    /// Starts the fault. Returns the action that ends it and a description; `nil` if it is impossible now.
     private func inject(
         _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, isTargetBusy: Bool,
         _ random: inout SeededRandom

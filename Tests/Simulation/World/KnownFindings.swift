@@ -10,7 +10,7 @@ package struct StoryFault: Sendable {
     package var began: Instant
     /// The end of the fault; `nil` if it lasted until the world's end.
     package var ended: Instant?
-    /// The amount by which Redis' clock was moved by the last step, in milliseconds.
+    /// The amount by which the Redis clock was moved by the last step, in milliseconds.
     package var ahead: Int64 = 0
     package var words: String
 

@@ -163,7 +163,7 @@ package final class World {
         clients += proxied.clients(fleet: fleet, number: number)
     }
 
-    /// Returns `.http` if the client with this number uses the HTTP API, or `nil` if it uses a version of RESP.
+    /// Returns `.http` if the client with this number uses the HTTP API; `nil` if it uses a version of RESP.
     private func drawnProtocol(ofClient number: Int) -> ClientProtocol? {
         var stream = SeededRandom(seed: seed &+ UInt64(number) &* 0x9e37_79b9_7f4a_7c15)
         for _ in 0..<8 { _ = stream.next() }

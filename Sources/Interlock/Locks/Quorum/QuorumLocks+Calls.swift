@@ -6,7 +6,7 @@ internal import RedisClient
 extension QuorumLocks: LeaseReviewer {
     // MARK: Renew, release, break
 
-    /// Extends a lease on all servers; a majority must still have it. Restores it on servers that have lost it.
+    /// Renews a lease on all servers; a majority must still have it. Restores it on servers that have lost it.
     func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>) {
         if let violation = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
             completion(.failed(violation))
@@ -135,7 +135,7 @@ extension QuorumLocks: LeaseReviewer {
 
     // MARK: Inspection
 
-    /// Answers with the state that a majority of the servers reports.
+    /// Passes the state that a majority of the servers reports to `completion`.
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
         let script = QuorumInspectScript(keys: runtime.keys, name: name.text)
         servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
@@ -200,7 +200,7 @@ extension QuorumLocks: LeaseReviewer {
     /// majority and miss others. The cursor identifies the server; if that goes down, the listing must start again.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
         guard let position = ScanCursor(cursor, servers: servers.count) else {
-            completion(.failure(InterlockError(.invalid, "the cursor must be 0 or the cursor of the last page")))
+            completion(.failure(InterlockError(.invalid, "the cursor must be 0 or the one that the previous page returned")))
             return
         }
         let scan = Scan(

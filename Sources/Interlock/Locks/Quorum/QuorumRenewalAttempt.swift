@@ -12,7 +12,7 @@ final class QuorumRenewalAttempt {
         var name: String
         var token: String
         var ttl: Int64
-        /// The fence of the only lease to extend; `nil` for the token's current lease.
+        /// The fence of the only lease to renew; `nil` for the token's current lease.
         var fence: Int64?
     }
 

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// See `quorum-acquire.lua`.
+/// Acquires a lock on one server of a quorum. See `quorum-acquire.lua`.
 struct QuorumAcquireScript: ScriptCommand {
     /// Whether any caller may acquire the lock, or only its current owner.
     enum Candidate: String {
@@ -37,7 +37,7 @@ struct QuorumAcquireScript: ScriptCommand {
     }
 }
 
-/// See `quorum-fence.lua`.
+/// Stores the fence of a grant on one server of a quorum. See `quorum-fence.lua`.
 struct QuorumFenceScript: ScriptCommand {
     let script: RedisScript
     var keys: KeySpace
@@ -79,7 +79,7 @@ struct QuorumFenceScript: ScriptCommand {
     }
 }
 
-/// See `quorum-release.lua`.
+/// Releases a lock on one server of a quorum. See `quorum-release.lua`.
 struct QuorumReleaseScript: ScriptCommand {
     typealias Reply = Bool
 
@@ -112,14 +112,14 @@ struct QuorumReleaseScript: ScriptCommand {
     }
 }
 
-/// See `quorum-renew.lua`.
+/// Renews a lease on one server of a quorum. See `quorum-renew.lua`.
 struct QuorumRenewScript: ScriptCommand {
     let script: RedisScript
     var keys: KeySpace
     var name: String
     var token: String
     var ttl: Int64
-    /// The fence of the only lease to extend; `nil` for the token's current lease.
+    /// The fence of the only lease to renew; `nil` for the token's current lease.
     var fence: Int64?
 
     var keyCount: Int { 2 }
@@ -140,7 +140,8 @@ struct QuorumRenewScript: ScriptCommand {
     }
 }
 
-/// See `quorum-break.lua`. The reply is the server's time in milliseconds of the Unix epoch, or 0 if there is no lease.
+/// Breaks a lock on one server of a quorum. See `quorum-break.lua`. The reply is the server's time as Unix time in
+/// milliseconds; 0 if there is no lease.
 struct QuorumBreakScript: ScriptCommand {
     typealias Reply = Int64
 
@@ -160,7 +161,7 @@ struct QuorumBreakScript: ScriptCommand {
     }
 }
 
-/// See `quorum-inspect.lua`.
+/// Reads the state of a lock on one server of a quorum. See `quorum-inspect.lua`.
 struct QuorumInspectScript: ScriptCommand {
     struct Reply {
         var token: String?

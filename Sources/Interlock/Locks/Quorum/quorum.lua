@@ -3,7 +3,7 @@
 --
 -- KEYS[2] is the fence. `fence_lifetime` is in ms.
 
--- Returns the server's time in microseconds since 1970.
+-- Returns the server's time as Unix time in microseconds.
 local function server_time()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]

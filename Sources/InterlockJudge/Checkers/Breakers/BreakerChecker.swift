@@ -12,18 +12,19 @@ internal import InterlockCore
 /// without an end are also forgotten when a sidecar is cut off from Redis. For one minute after a clock jump, no end is
 /// trusted, because sidecars may still report ends by the old clock.
 ///
-/// The recorder must not record a guarded call as passed if the proxy answered it from its cache. Memory is bounded by
-/// sidecars and services.
+/// The recorder must not record a guarded call as passed if the proxy answered it from its cache. Uses
+/// O(sidecars + services) memory.
 struct BreakerChecker: HistoryChecker {
     static let invariant = Invariant.openBreakers
 
-    /// The tolerance for the end of an open time, in ms, if the clocks agree.
+    /// The tolerance for the end of an open time, in milliseconds, if the clocks agree.
     private static let tolerance: Int64 = 5
 
-    /// The time after a jump of Redis' clock during which sidecars may still report ends by the old clock, in ms.
+    /// The time after a jump of the Redis clock during which sidecars may still report ends by the old clock, in
+    /// milliseconds.
     private static let staleReportWindow: Int64 = 60_000
 
-    /// The time that a sidecar may take to subscribe again once Redis is back, in ms.
+    /// The time that a sidecar may take to subscribe again once Redis is back, in milliseconds.
     private static let resubscribeTime: Int64 = 1500
 
     private struct Open: Sendable {

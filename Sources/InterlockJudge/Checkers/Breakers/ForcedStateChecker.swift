@@ -2,10 +2,10 @@ internal import InterlockCore
 
 /// Checks that a forced state lasts until its end, or until an operator changes it, whatever happens to Redis.
 ///
-/// A violation is reported if a sidecar reports another state with a later generation, and no report of the forced
-/// state follows within half a second. The checker ignores a forced state if Redis lost data or its clock jumped before
-/// the operator received the answer. A jump of Redis' clock alone ends no forced state. Together with another fault it
-/// may, because the sidecars that measured the time may have been killed. Memory is bounded by services.
+/// A sidecar's report of another state is a violation if it has a later generation and no report of the forced state
+/// follows within half a second. Forced states are not judged if Redis lost data or its clock jumped before the
+/// operator received the answer. A jump of the Redis clock alone must not end a forced state; a jump and another fault
+/// together may, because the sidecars that measured the time may have been killed. Uses O(services) memory.
 struct ForcedStateChecker: HistoryChecker {
     static let invariant = Invariant.forcedStates
 
@@ -17,7 +17,7 @@ struct ForcedStateChecker: HistoryChecker {
         var generation: Int64?
     }
 
-    /// The tolerance for an end, in ms.
+    /// The tolerance for an end, in milliseconds.
     private static let tolerance: Int64 = 200
 
     private let services: [ServiceRules]
@@ -51,7 +51,7 @@ struct ForcedStateChecker: HistoryChecker {
             // A late report may be older than the forced state.
             guard !faults.wasActive(.delayedMessages, sidecar: sidecar, since: expected.since) else { return }
             guard state != expected.state else {
-                // Earlier contradictions were reports of an earlier change.
+                // Contradicting reports that arrived earlier describe an earlier change.
                 pending.explain(service, generation: generation, at: step.at)
                 forced[service]?.generation = max(generation, expected.generation ?? generation)
                 return

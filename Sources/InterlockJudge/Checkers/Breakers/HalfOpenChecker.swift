@@ -9,17 +9,17 @@ internal import InterlockCore
 ///
 /// The checker judges only services whose trials are counted across the fleet. It judges nothing if a relevant fault
 /// was active since the last progress, or within the recovery time or a permit's lifetime before: Redis may have
-/// granted a trial whose answer was lost. Memory is bounded by services and permits.
+/// granted a trial whose answer was lost. Uses O(services + permits) memory.
 struct HalfOpenChecker: HistoryChecker {
     static let invariant = Invariant.halfOpen
 
-    /// The time, in ms, within which an answered call counts as not having waited, even if it could have.
+    /// The time, in milliseconds, within which an answered call counts as not having waited, even if it could have.
     private static let noWaitThreshold: Int64 = 50
 
-    /// The time without a possible trial after which refusals are wrong, in ms. Sidecars report outcomes and read
-    /// states at least once a second.
+    /// The time without a possible trial after which refusals are wrong, in milliseconds. Sidecars report outcomes and
+    /// read states at least once a second.
     private static let maximumStall: Int64 = 1500
-    /// The maximum time from a request for a trial to its answer, in ms.
+    /// The maximum time from a request for a trial to its answer, in milliseconds.
     private static let maximumLatency: Int64 = 500
 
     private struct Wait: Sendable {

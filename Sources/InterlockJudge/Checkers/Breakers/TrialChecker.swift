@@ -10,8 +10,8 @@ internal import InterlockCore
 /// While Redis is down, a sidecar cannot count the fleet's trials. The checker therefore ignores permits that may have
 /// been granted then, unless the service has the policy `deny` and the fleet's breaker was not closed. A sidecar that
 /// opened a breaker on its own also grants its own trials. All state is dropped when Redis loses its data or its clock
-/// jumps. A breaker that a limit opens has no trials: its rules have no `halfOpenPermits`. Memory is bounded by
-/// services and their trial permits.
+/// jumps. A breaker that a limit opens has no trials: its rules have no `halfOpenPermits`. Uses
+/// O(services + trial permits) memory.
 struct TrialChecker: HistoryChecker {
     static let invariant = Invariant.trials
 

@@ -6,7 +6,7 @@ struct Call: Sendable {
     var sidecar: Int
     var operation: Operation
     var invoked: Instant
-    /// The number of leases granted before the call, over all locks. A grant of this call is certainly later than
+    /// The number of leases granted before the call, over all locks. A grant of this call is known to be later than
     /// those.
     var grantsBefore: Int
 
@@ -20,7 +20,7 @@ struct Call: Sendable {
         }
     }
 
-    /// The lock that the call may hold, and its TTL in ms; `nil` if it cannot hold one.
+    /// The lock that the call may hold, and its TTL in milliseconds; `nil` if it cannot hold one.
     var lockAndTTL: (lock: Int, ttl: Int64)? {
         switch operation {
         case .acquire(let lock, _, let ttl, _, _), .renew(let lock, _, let ttl): (lock, ttl)

@@ -1,7 +1,7 @@
 internal import InterlockCore
 
 /// The faults of a run so far, with the active effects and their last start and end. Checkers use it to excuse findings
-/// that a fault explains. Memory is bounded by the number of sidecars.
+/// that a fault explains. Uses O(sidecars) memory.
 struct FaultLog: Sendable {
     private struct Track: Sendable {
         var active = 0
@@ -28,7 +28,7 @@ struct FaultLog: Sendable {
     private var bySidecar: [Int: [Track]] = [:]
     /// The times at which the latest count-losing faults ended.
     private var lossEnds: [Instant] = []
-    /// The time of the last jump of Redis' clock. The jump may have been back to the correct time.
+    /// The time of the last jump of the Redis clock. The jump may have been back to the correct time.
     private(set) var lastClockJump = Instant.distantPast
 
     /// Whether failovers lose no locks; see `HistoryRules.keepsLocks`.

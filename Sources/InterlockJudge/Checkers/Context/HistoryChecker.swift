@@ -2,7 +2,7 @@ internal import InterlockCore
 
 /// Checks one invariant of a history as it happens.
 ///
-/// Memory is bounded by clients, names and services, never by operations. `HistoryCheck` prepares each `HistoryStep`
+/// Memory grows with clients, names and services, never with operations. `HistoryCheck` prepares each `HistoryStep`
 /// once for all checkers.
 protocol HistoryChecker: Sendable {
     /// The invariant that the checker verifies.

@@ -1,13 +1,13 @@
 internal import InterlockCore
 
-/// Tracks which leases clients believe in, and until when.
+/// Tracks which leases clients rely on, and until when.
 ///
-/// A client's belief begins with the answer. It ends when the validity in the answer has passed, counted from the
-/// *request*, or when the client releases the lease or learns that it is lost. Counting from the request is safe
+/// A client considers itself the holder from the answer on, until the validity in the answer has passed, counted from
+/// the *request*, or until the client releases the lease or learns that it is lost. Counting from the request is safe
 /// whichever process stalls in between, because the lease began after the request. If the answer took longer than the
-/// validity, the client must renew before it believes in the lease.
+/// validity, the client must renew before it relies on the lease.
 ///
-/// Memory is bounded by clients and the leases that they believe in.
+/// Uses O(clients + valid leases) memory.
 struct LeaseBook: Sendable {
     /// The number of leases per client above which the oldest expired one is dropped. Expired leases are kept because
     /// their holders may still write.
@@ -44,14 +44,14 @@ struct LeaseBook: Sendable {
         switch (call.operation, ending) {
         case (.acquire(let lock, let mode, _, _, _), .done(.granted(let id, let fence, let validFor))):
             let until = call.invoked.advanced(byMilliseconds: validFor)
-            // A repeated grant to the same owner extends the lease and keeps the fence.
+            // A repeated grant to the same owner renews the lease and keeps the fence.
             if let change = extend(id, call, fence: fence, until: until, at: instant) { return change }
             grants += 1
             var lease = RecordedLease(
                 id: id, lock: lock, client: call.client, sidecar: call.sidecar, mode: mode, fence: fence, grantNumber: grants,
                 lastEarlierGrant: call.grantsBefore, invoked: call.invoked, until: until)
-            // While an exclusive lease is believed in, no other client is granted the lock. So every earlier answer was
-            // an earlier grant.
+            // While a client relies on an exclusive lease, no other client is granted the lock. So every earlier answer
+            // was an earlier grant.
             if mode == .exclusive, lease.isBelieved(at: instant), !faults.wasActive(.lostExclusivity, since: call.invoked) {
                 lease.lastEarlierGrant = grants - 1
             }

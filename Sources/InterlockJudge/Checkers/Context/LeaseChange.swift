@@ -1,10 +1,10 @@
-/// A change of a client's belief in a lease.
+/// A change of the time for which a client relies on a lease.
 enum LeaseChange: Sendable {
-    /// The lease was granted. The client believes in it from now on, unless the lease has already expired.
+    /// The lease was granted. The client relies on it from now on, unless the lease has already expired.
     case granted(RecordedLease)
-    /// The lease ends at another time. `isRevived` is `true` if the client had stopped believing in it and now does
-    /// again.
+    /// The lease ends at another time. `isRevived` is `true` if the client had stopped relying on it and now
+    /// does again.
     case changed(RecordedLease, isRevived: Bool)
-    /// The client no longer believes in the lease.
+    /// The client no longer relies on the lease.
     case ended(RecordedLease)
 }

@@ -9,9 +9,9 @@ package struct LostLease: Codable, Hashable, Sendable {
     package var client: Int
     /// The number of the failover in the run.
     package var fault: Int
-    /// The time of the grant's answer in ms since the failover began; negative if it came earlier.
+    /// The time of the grant's answer in milliseconds since the failover began; negative if it came earlier.
     package var grantedAfter: Double
-    /// The remaining validity in ms when the holder learned of the loss.
+    /// The remaining validity in milliseconds when the holder learned of the loss.
     package var remainingValidity: Double
 
     enum CodingKeys: String, CodingKey {

@@ -11,11 +11,11 @@ struct RecordedLease: Sendable {
     var fence: Int64
     /// The number of the grant, counted over all locks in the order of the answers.
     var grantNumber: Int
-    /// The grant number up to which every grant of this lock certainly came before this lease.
+    /// The grant number up to which every grant of this lock is known to have come before this lease.
     var lastEarlierGrant: Int
     /// The time of the request. The grant was not earlier.
     var invoked: Instant
-    /// The time until which its holder believes in the lease; `distantPast` if it no longer does.
+    /// The time until which its client considers itself the holder; `distantPast` if it no longer does.
     var until: Instant
 
     func isBelieved(at instant: Instant) -> Bool { until > instant }

@@ -1,9 +1,9 @@
 internal import InterlockCore
 
-/// Assigns grants to the windows of one fixed counter. Each answer contains the time in ms from Redis' decision to the
-/// end of the window. Redis decided at some time between the request and the answer.
+/// Assigns grants to the windows of one fixed counter. Each answer contains the time in milliseconds from Redis's
+/// decision to the end of the window. Redis decided at some time between the request and the answer.
 ///
-/// The ends of two windows are at least one window apart, in whole milliseconds. Two grants are certainly in the same
+/// The ends of two windows are at least one window apart, in whole milliseconds. Two grants are known to be in the same
 /// window if all their possible ends are closer together. Ambiguous grants do not count.
 struct FixedWindows: Sendable {
     private struct Window: Sendable {
@@ -36,8 +36,8 @@ struct FixedWindows: Sendable {
     }
 
     /// Adds a grant.
-    /// - Parameter resetAfter: the remaining time of the window in ms, according to the answer.
-    /// - Returns: the amount certainly granted in this window when it first exceeds `limit`, otherwise `nil`.
+    /// - Parameter resetAfter: the remaining time of the window in milliseconds, according to the answer.
+    /// - Returns: the amount known to be granted in this window when it first exceeds `limit`, otherwise `nil`.
     mutating func add(_ cost: Int64, invoked: Instant, ended: Instant, resetAfter: Int64, limit: Int64) -> Int64? {
         let drift = Int64(Double(resetAfter) * clockDrift * 1e6)
         let earliest = invoked.advanced(byMilliseconds: resetAfter).nanoseconds - Self.tolerance - drift

@@ -1,14 +1,14 @@
 internal import DequeModule
 internal import InterlockCore
 
-/// The grants of one counter, ordered by request. Determines how much certainly fell into one window, and by how much
+/// The grants of one counter, ordered by request. Determines how much is known to fall into one window, and by how much
 /// any period exceeds the rate.
 ///
-/// Redis grants a call at some time between its request and its answer. Grants certainly fall into a period if all of
-/// them were requested after its start and answered before its end. Grants are added in the order of their answers, so
-/// the relevant set is always that of the latest requests.
+/// Redis grants a call at some time between its request and its answer. Grants are known to fall into a period if all
+/// of them were requested after its start and answered before its end. Grants are added in the order of their answers,
+/// so the relevant set is always that of the latest requests.
 ///
-/// Amortized O(1) per grant; O(later requests) for one that waited. Memory is bounded by the grants of a window.
+/// Amortized O(1) per grant; O(later requests) for one that waited. Memory grows with the grants of a window.
 struct GrantLog: Sendable {
     private struct Entry: Sendable {
         var invoked: Int64
@@ -41,8 +41,8 @@ struct GrantLog: Sendable {
     }
 
     /// Adds the grant that was answered last.
-    /// - Returns: the amount certainly granted in less than one window that ends now, and the maximum amount by which a
-    ///   period that ends now exceeds the rate.
+    /// - Returns: the amount known to be granted in less than one window that ends now, and the maximum amount by which
+    ///   a period that ends now exceeds the rate.
     mutating func add(_ cost: Int64, invoked: Instant, ended: Instant) -> (inWindow: Int64, excess: Double) {
         trim(at: ended.nanoseconds)
         if lastDropped.map({ $0.invoked <= invoked.nanoseconds }) ?? true {

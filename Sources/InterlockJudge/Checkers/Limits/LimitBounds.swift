@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// The bounds of the amount that a limit may grant within a period, counting calls that were certainly granted in it:
+/// The bounds of the amount that a limit may grant within a period, counting calls that are known to be granted in it:
 /// invoked after its start and answered before its end.
 ///
 /// - `sliding`: the limit in any window.
@@ -24,7 +24,7 @@ struct LimitBounds: Sendable {
     /// - Parameter clockDrift: see `HistoryRules.clockDrift`.
     init(of rule: LimitRule, clockDrift: Double) {
         let nanoseconds = Double(rule.window) * 1e6
-        // The length is capped at about 73 years. A fixed window begins with a whole millisecond of Redis' clock.
+        // The length is capped at about 73 years. A fixed window begins with a whole millisecond of the Redis clock.
         let minimumLength = rule.algorithm == .fixed ? max(nanoseconds - 1e6, 1e6) : nanoseconds
         window = Int64(min(minimumLength * (1 - clockDrift), 0x1p61))
         perNanosecond = Double(rule.limit) / nanoseconds * (1 + clockDrift)

@@ -2,8 +2,8 @@ internal import InterlockCore
 
 /// Checks that no limit grants more than it allows, in any window; see `LimitBounds`.
 ///
-/// The checker counts calls that were certainly granted within a period. Calls without an answer do not count, so every
-/// finding is certain.
+/// The checker counts calls that are known to be granted within a period. Calls without an answer do not count, so
+/// every finding is certain.
 ///
 /// While a fault may cut a sidecar off from Redis, and for the recovery time after it, the sidecar may have granted
 /// calls on its own. Such grants are not judged if the service has the policy `allow`. With `local` the sidecars'
@@ -11,7 +11,7 @@ internal import InterlockCore
 /// Each fault that may lose counts allows the limit once more, and a restarted sidecar gets its quota again.
 /// `fleet_size` must equal the number of sidecars, and the proxy must charge every attempt of a resent call.
 ///
-/// Memory is bounded by services and, for limits by subject, by the subjects with a grant in the last two windows.
+/// Memory grows with services and, for limits by subject, with the subjects with a grant in the last two windows.
 struct LimitChecker: HistoryChecker {
     static let invariant = Invariant.limits
 
@@ -23,7 +23,7 @@ struct LimitChecker: HistoryChecker {
         var subjects: [Int: [LimitCounter?]] = [:]
         /// The number of subjects that triggers the removal of idle ones.
         var cleanupThreshold = 1024
-        /// The time without a grant after which a subject is dropped, in ms.
+        /// The time without a grant after which a subject is dropped, in milliseconds.
         var idleTimeout: Int64
     }
 

@@ -9,8 +9,8 @@ struct LimitCounter: Sendable {
         var ended: Instant
         /// Whether Redis may have been down, so that the sidecar may have granted the call on its own.
         var isDoubtful: Bool
-        /// The remaining time of the window according to the answer, in ms; `nil` if the answer was about another
-        /// limit.
+        /// The remaining time of the window according to the answer, in milliseconds; `nil` if the answer was about
+        /// another limit.
         var resetAfter: Int64?
     }
 
@@ -55,14 +55,14 @@ struct LimitCounter: Sendable {
         return nil
     }
 
-    /// Handles the end of a fault that may have lost counts.
+    /// Call when a fault that may have lost counts has ended.
     mutating func countsMayBeLost(at instant: Instant) {
         log.forgive(bounds.regrantable, at: instant)
         logWithQuotas?.forgive(bounds.regrantable, at: instant)
         windows.removeAll()
     }
 
-    /// Handles the restart of a sidecar, which has forgotten its grants without Redis.
+    /// Call when a sidecar restarted, because it has forgotten the grants that it made without Redis.
     mutating func sidecarRestarted() {
         logWithQuotas?.removeAll()
     }
@@ -87,7 +87,7 @@ struct LimitCounter: Sendable {
             }
         }
         if let burst = bounds.burst {
-            // Faults that have ended were forgiven when they ended. The tolerance is for Redis' times, which are whole
+            // Faults that have ended were forgiven when they ended. The tolerance is for Redis's times, which are whole
             // microseconds.
             let lost = faults.isLosingCounts ? Int64(faults.lostCounts(since: grant.ended)) : 0
             let allowed = Double(burst + lost * bounds.regrantable) + 2000 * bounds.perNanosecond + 1e-6

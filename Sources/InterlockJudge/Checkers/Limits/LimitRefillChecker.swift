@@ -6,20 +6,20 @@ internal import InterlockCore
 /// each refill time (or second, if longer), and none is granted. The refill time is the window; for `gcra`, it is the
 /// time in which the burst is restored. In addition, a sidecar may rely on a refusal for a second at the beginning and
 /// at the end, and answers take time. Time during faults and the recovery time after them does not count. A jump of
-/// Redis' clock restarts the count but excuses nothing else, because it makes no counter outlast its window. A call
+/// the Redis clock restarts the count but excuses nothing else, because it makes no counter outlast its window. A call
 /// without an answer counts as granted.
 ///
 /// The checker judges only services whose limits all have refill times of at most 10 seconds. If any limit is common to
-/// all subjects, any grant shows that the service recovered; otherwise each subject is judged separately. Memory is
-/// bounded by services and 4,096 subjects each.
+/// all subjects, any grant shows that the service recovered; otherwise each subject is judged separately. Uses
+/// O(services) memory, with at most 4,096 subjects each.
 struct LimitRefillChecker: HistoryChecker {
     static let invariant = Invariant.limitsRefill
 
-    /// The maximum refill time of a judged service, in ms.
+    /// The maximum refill time of a judged service, in milliseconds.
     private static let maximumWindow: Int64 = 10_000
-    /// The time for which a sidecar may rely on a refusal, in ms.
+    /// The time for which a sidecar may rely on a refusal, in milliseconds.
     private static let refusalLifetime: Int64 = 1000
-    /// The time that answers may take, in ms.
+    /// The time that answers may take, in milliseconds.
     private static let slack: Int64 = 1000
     private static let maximumSubjects = 4096
 
@@ -33,7 +33,7 @@ struct LimitRefillChecker: HistoryChecker {
 
     private struct Service: Sendable {
         var name: String
-        /// The maximum refill time in ms; `nil` if the service is not judged.
+        /// The maximum refill time in milliseconds; `nil` if the service is not judged.
         var window: Int64?
         var hasCommonLimit: Bool
         /// The streaks by subject. A service with a common limit uses subject 0.
@@ -108,7 +108,7 @@ struct LimitRefillChecker: HistoryChecker {
 }
 
 extension LimitRule {
-    /// The time after which a used-up limit is full again, in ms.
+    /// The time after which a used-up limit is full again, in milliseconds.
     fileprivate var refill: Int64 {
         switch algorithm {
         case .fixed, .sliding: window

@@ -4,17 +4,18 @@ internal import InterlockCore
 /// remembered refusal for up to that long.
 ///
 /// Free capacity is known from a grant that left some, and after Redis lost its data and every sidecar had time to
-/// notice. Every later call reduces it by its cost unless the call was certainly refused; waiting calls count too.
+/// notice. Every later call reduces it by its cost unless the call is known to have been refused; waiting calls count
+/// too.
 ///
 /// The checker judges only services with a single limit that all subjects share. It judges nothing during a fault that
-/// silences a sidecar or cuts it off from Redis, or within the recovery time after it. A jump of Redis' clock discards
-/// the known capacity. Memory is bounded by services and clients.
+/// silences a sidecar or cuts it off from Redis, or within the recovery time after it. A jump of the Redis clock
+/// discards the known capacity. Uses O(services + clients) memory.
 struct RefusalChecker: HistoryChecker {
     static let invariant = Invariant.refusals
 
-    /// The time for which a sidecar may rely on a refusal, in ms.
+    /// The time for which a sidecar may rely on a refusal, in milliseconds.
     private static let refusalLifetime: Int64 = 1000
-    /// The tolerance for delayed answers and inaccurate clocks, in ms.
+    /// The tolerance for delayed answers and inaccurate clocks, in milliseconds.
     private static let tolerance: Int64 = 200
 
     private struct FreeCapacity: Sendable {
@@ -73,7 +74,7 @@ struct RefusalChecker: HistoryChecker {
         }
     }
 
-    /// Handles the loss of all counters in Redis.
+    /// Call when Redis lost all counters.
     private mutating func emptied(at instant: Instant) {
         for service in services.indices where isJudged(service) {
             let limit = services[service].limits[0]

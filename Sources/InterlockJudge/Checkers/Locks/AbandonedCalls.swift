@@ -2,22 +2,22 @@ internal import InterlockCore
 
 /// Calls without an OWNER whose clients disconnected while they waited for one lock. Their sidecar releases the lease
 /// if one is granted, unless a fault intervenes. If the lock may just have become free, the answer may already have
-/// been sent, and the sidecar cannot know that it was not read. Memory is bounded by the clients that leave within a
-/// moment.
+/// been sent, and the sidecar cannot know that it was not read. Memory grows with the clients that leave within
+/// `disconnectGrace`.
 struct AbandonedCalls: Sendable {
-    /// The time within which a sidecar releases a lease that was granted to a client that left, in ms.
+    /// The time within which a sidecar releases a lease that was granted to a client that left, in milliseconds.
     static let releaseTime: Int64 = 500
-    /// The minimum remaining time of another client's lease for the lock to be certainly held, in ms.
+    /// The minimum remaining time of another client's lease for the lock to be known to be held, in milliseconds.
     private static let minimumHeldTime: Int64 = 1000
-    /// The maximum duration of a release, in ms.
+    /// The maximum duration of a release, in milliseconds.
     private static let maximumReleaseLatency: Int64 = 3000
-    /// The delay until a sidecar notices a closed connection, in ms.
+    /// The delay until a sidecar notices a closed connection, in milliseconds.
     private static let disconnectGrace: Int64 = 100
 
     private var calls: [(leftAt: Instant, releasedBy: Instant, expiry: Instant)] = []
     private var lastRelease = Instant.distantPast
 
-    /// Handles a client that left. Returns the time until which a lease of its call counts.
+    /// Call when a client left. Returns the time until which a lease of its call counts.
     /// - Parameters:
     ///   - heldUntil: the latest end of other clients' leases unless they release them.
     ///   - expiry: the time at which the lease would expire.
@@ -35,7 +35,7 @@ struct AbandonedCalls: Sendable {
         return releasedBy
     }
 
-    /// Handles a client that sent a release and closed its connection. Returns the time until which the lease counts.
+    /// Call when a client sent a release and closed its connection. Returns the time until which the lease counts.
     /// - Parameter expiry: the time at which the lease would expire.
     mutating func connectionClosed(
         after release: Call, at instant: Instant, expiry: Instant, recovery: Int64, faults: FaultLog
@@ -50,14 +50,14 @@ struct AbandonedCalls: Sendable {
         return releasedBy
     }
 
-    /// Handles a possible release of the lock. Returns the time until which leases of clients that just left may last;
-    /// `nil` if there are none.
+    /// Call when the lock may have been released. Returns the time until which leases of clients that just left may
+    /// last; `nil` if there are none.
     mutating func released(at instant: Instant) -> Instant? {
         lastRelease = instant
         return calls.filter { $0.leftAt.advanced(byMilliseconds: Self.disconnectGrace) >= instant }.map(\.expiry).max()
     }
 
-    /// Handles the start of a fault. Returns the time until which unreleased leases may last; `nil` if there are none.
+    /// Call when a fault begins. Returns the time until which unreleased leases may last; `nil` if there are none.
     mutating func faultBegan(_ kind: FaultKind, at instant: Instant) -> Instant? {
         // Vanishing clients do not keep sidecars from releasing leases.
         guard kind.target != .clients else { return nil }

@@ -1,5 +1,5 @@
-/// The leases of one lock that were valid when Redis' clock jumped, after which only Redis knows when they end. Memory
-/// is bounded by those leases.
+/// The leases of one lock that were valid when the Redis clock jumped, after which only Redis knows when they end.
+/// Uses O(leases) memory.
 struct ClockLeases: Sendable {
     private var leases: Set<LeaseID> = []
     /// Whether there may be further leases, which were granted without an answer.
@@ -15,6 +15,7 @@ struct ClockLeases: Sendable {
 
     mutating func ended(_ lease: LeaseID) { leases.remove(lease) }
 
-    /// Handles an exclusive grant to a call that was invoked after the jump, which proves that no other lease remains.
+    /// Removes all leases. Call after an exclusive grant to a call that was invoked after the jump, which proves that
+    /// no other lease remains.
     mutating func removeAll() { self = ClockLeases() }
 }

@@ -1,13 +1,13 @@
 internal import InterlockCore
 
-/// Checks that no two leases of a lock are believed in at the same time, unless both are shared, or both hold slots of
-/// a semaphore that has enough slots.
+/// Checks that no two clients consider themselves holders of a lock at the same time, unless both leases are shared, or
+/// both hold slots of a semaphore that has enough slots.
 ///
-/// `LeaseBook` decides which leases clients believe in. An overlap is excused by a fault that may cost exclusivity and
+/// `LeaseBook` determines which leases clients rely on. An overlap is excused by a fault that may cost exclusivity and
 /// was active at any time since the older of the two leases was requested. Except in an overfull semaphore, an overlap
 /// is also excused if a server of a quorum may have forgotten the older lease; see `QuorumCopies`.
 ///
-/// Memory is bounded by locks and believed leases.
+/// Uses O(locks + valid leases) memory.
 struct ExclusionChecker: HistoryChecker {
     static let invariant = Invariant.exclusion
 
@@ -35,7 +35,7 @@ struct ExclusionChecker: HistoryChecker {
         }
     }
 
-    /// Handles the start of a belief in a lease, which overlaps with every other believed lease.
+    /// Adds a lease whose client now considers itself the holder, and reports a conflict with other holders.
     private mutating func began(_ lease: RecordedLease, at instant: Instant, faults: FaultLog, into violations: inout [Violation])
     {
         guard lease.isBelieved(at: instant) else { return }
@@ -63,8 +63,8 @@ struct ExclusionChecker: HistoryChecker {
     }
 }
 
-/// The clients that believe they hold a lock. Expired ones are dropped before they could cause a conflict. Memory is
-/// bounded by the concurrent holders.
+/// The clients that consider themselves holders of a lock. Expired ones are dropped before they can cause a conflict.
+/// Uses O(concurrent holders) memory.
 struct LockHolders: Sendable {
     struct Holder: Sendable {
         var lease: LeaseID

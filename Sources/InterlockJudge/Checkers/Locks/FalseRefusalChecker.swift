@@ -5,13 +5,13 @@ internal import InterlockCore
 /// A refusal is suspect if the call did not wait, no client can have held the lock during the call, and no client
 /// waited for it within the last second. An overlapping call for the same lock excuses the refusal if that call waits,
 /// was granted or may have been granted. A fault that disturbs locks also excuses the refusal, because a ticket may
-/// stay in the queue. So does a jump of Redis' clock, as in `FreeLockChecker`. The checker judges exclusive calls only.
-/// Memory is bounded by locks and active calls.
+/// stay in the queue. So does a jump of the Redis clock, as in `FreeLockChecker`. The checker judges exclusive calls
+/// only. Uses O(locks + active calls) memory.
 struct FalseRefusalChecker: HistoryChecker {
     static let invariant = Invariant.freeLocks
 
-    /// The time for which the ticket of a sidecar that stopped waiting may stay in a queue, in ms. A free lock is
-    /// offered to it once.
+    /// The time for which the ticket of a sidecar that stopped waiting may stay in a queue, in milliseconds. A free
+    /// lock is offered to it once.
     private static let ticketLifetime: Int64 = 10_000
 
     private struct Suspect: Sendable {
@@ -213,7 +213,7 @@ struct FalseRefusalChecker: HistoryChecker {
 /// Checks that a client that is refused as "held" does not hold the lock: it cannot release a lease that it was never
 /// granted.
 ///
-/// Some refused clients try to release the lease that their OWNER may have. Memory is bounded by clients.
+/// Some refused clients try to release the lease that their OWNER may have. Uses O(clients) memory.
 struct GhostLeaseChecker: HistoryChecker {
     static let invariant = Invariant.freeLocks
 

@@ -4,12 +4,12 @@ internal import InterlockCore
 /// no client whose lease is valid. Requests and answers determine which lease is later, not the fences.
 ///
 /// The checker judges exclusive leases only: of several valid leases, such as readers', the resource refuses the older.
-/// Nothing is judged while fences may fall; see `FaultLog.fencesMayFall`. Memory is bounded by locks.
+/// Nothing is judged while fences may fall; see `FaultLog.fencesMayFall`. Uses O(locks) memory.
 struct FencedWriteChecker: HistoryChecker {
     static let invariant = Invariant.fencedWrites
 
     private struct Accepted: Sendable {
-        /// The grant number up to which every grant certainly came before a lease that has written.
+        /// The grant number up to which every grant is known to have come before a lease that has written.
         var lastEarlierGrant: Int
         var by: LeaseID
         /// The lease with the highest fence that has written.

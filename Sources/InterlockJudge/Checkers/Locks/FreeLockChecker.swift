@@ -9,11 +9,12 @@ internal import InterlockCore
 /// writer of such a sidecar notice at their next check, at most `readerCheckInterval` later. The checker judges nothing
 /// after any other fault.
 ///
-/// A call without an OWNER ends with its wait if its client leaves while the call certainly waits: its sidecar releases
-/// the lease if one is granted. A release takes effect even if its client closes the connection right after sending it.
+/// A call without an OWNER ends with its wait if its client leaves while the call is known to wait: its sidecar
+/// releases the lease if one is granted. A release takes effect even if its client closes the connection right after
+/// sending it.
 ///
-/// After a jump of Redis' clock the remaining time of earlier leases is unknown. The checker judges nothing until they
-/// are released or a client gets the lock exclusively. Memory is bounded by locks, valid leases and active calls.
+/// After a jump of the Redis clock the remaining time of earlier leases is unknown. The checker judges nothing until
+/// they are released or a client gets the lock exclusively. Uses O(locks + valid leases + active calls) memory.
 struct FreeLockChecker: HistoryChecker {
     static let invariant = Invariant.freeLocks
 
@@ -81,10 +82,10 @@ struct FreeLockChecker: HistoryChecker {
         }
     }
 
-    /// The maximum TTL of a linked lease while its link lasts, in ms.
+    /// The maximum TTL of a linked lease while its link lasts, in milliseconds.
     static let maximumLease: Int64 = 60_000
 
-    /// The interval at which readers check whether the writer ahead of them still waits, in ms; see
+    /// The interval at which readers check whether the writer ahead of them still waits, in milliseconds; see
     /// docs/reference/locks.md.
     static let readerCheckInterval: Int64 = 5000
 

@@ -1,12 +1,12 @@
 internal import InterlockCore
 
-/// Checks that no client learns of the loss of a lease while it may still believe in the lease.
+/// Checks that no client learns of the loss of a lease while it may still rely on the lease.
 ///
 /// The checker judges answers to the holder: to a renewal, and to the first release. A fault that may cost exclusivity
 /// excuses the loss if it was active at any time since the lease was requested. Losses that only a failover explains
 /// are counted and listed with that failover. Leases that were linked are not judged after the link has ended, because
 /// then the sidecar releases them. Leases that a server of a quorum may have forgotten are not judged either; see
-/// `QuorumCopies`. Memory is bounded by believed leases.
+/// `QuorumCopies`. Uses O(valid leases) memory.
 struct KeptLeaseChecker: HistoryChecker {
     static let invariant = Invariant.keptLeases
 

@@ -1,8 +1,8 @@
 internal import InterlockCore
 
 /// The leases that may be lost if a server of a quorum comes back empty: those that were not renewed twice since the
-/// last fault of the quorum. `docs/reference/quorum.md` guarantees nothing for them. Memory is bounded by believed
-/// leases.
+/// last fault of the quorum. `docs/reference/quorum.md` guarantees nothing for them. Uses O(valid leases)
+/// memory.
 struct QuorumCopies: Sendable {
     private struct Copies: Sendable {
         var until: Instant
@@ -13,7 +13,7 @@ struct QuorumCopies: Sendable {
 
     /// The number of renewals after which every server has the lease.
     private static let sufficientRenewals = 2
-    /// The time that sidecars may take to reconnect after a fault, in ms.
+    /// The time that sidecars may take to reconnect after a fault, in milliseconds.
     private static let reconnectTime: Int64 = 3000
 
     private var leases: [LeaseID: Copies] = [:]

@@ -1,18 +1,18 @@
 internal import InterlockCore
 
-/// Checks that each grant of a lock has a higher fence than all grants that certainly came before it, and that no two
-/// leases have the same fence, whatever their mode.
+/// Checks that each grant of a lock has a higher fence than all grants that are known to have come before it, and that
+/// no two leases have the same fence, whatever their mode.
 ///
-/// A grant certainly came before another if it was answered before the other was requested. While a client holds the
-/// lock exclusively, no other client is granted it. Therefore, if an exclusive lease is still believed in when its
-/// answer arrives, every grant that was answered earlier came before it, unless a fault may have cost exclusivity. An
-/// acquire without a certain answer may have been granted; a retry with the same owner then gets the older fence, so
+/// A grant is known to have come before another if it was answered before the other was requested. While a client holds
+/// the lock exclusively, no other client is granted it. Therefore, if a client still relies on an exclusive lease when
+/// its answer arrives, every grant that was answered earlier came before it, unless a fault may have cost exclusivity.
+/// An acquire without a certain answer may have been granted; a retry with the same owner then gets the older fence, so
 /// its time counts from the first attempt.
 ///
 /// The only exception is a Redis that lost its data and whose clock was set back, even to the correct time. It applies
 /// if the history has both faults. Jumps are assumed to be shorter than the day for which Redis keeps a fence.
 ///
-/// Memory is bounded by locks and clients.
+/// Uses O(locks + clients) memory.
 struct RisingFenceChecker: HistoryChecker {
     static let invariant = Invariant.risingFences
 

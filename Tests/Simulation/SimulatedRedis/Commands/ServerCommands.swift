@@ -104,9 +104,9 @@ extension CommandTable {
 }
 
 extension SimulatedServer {
-    /// Creates a server with all commands in this folder.
+    /// Creates a server with all commands in this directory.
     ///
-    /// - Parameter now: the server's wall clock, in microseconds of the Unix epoch. It may jump.
+    /// - Parameter now: the server's wall clock, as Unix time in microseconds. It may jump.
     package convenience init(now: @escaping () -> Int64) {
         self.init(commands: .all, now: now)
     }

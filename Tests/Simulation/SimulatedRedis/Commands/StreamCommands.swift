@@ -23,7 +23,7 @@ enum StreamCommands {
         return .bulk(id.text)
     }
 
-    /// Returns the ID of the new entry, or `nil` if there is no stream and none may be created. A separate function, so
+    /// Returns the ID of the new entry; `nil` if there is no stream and none may be created. A separate function, so
     /// that the stream is uniquely referenced when it changes.
     private static func nextID(
         _ server: SimulatedServer, _ key: Bytes, _ options: AddOptions

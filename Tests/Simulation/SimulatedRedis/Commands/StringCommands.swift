@@ -80,7 +80,7 @@ private struct SetOptions {
         var isInSeconds: Bool
         var isRelative: Bool
 
-        /// Returns the expiry time, in milliseconds of the Unix epoch.
+        /// Returns the expiry time, as Unix time in milliseconds.
         func end(now: Int64) throws(CommandError) -> Int64 {
             guard let amount = number.integer else { throw .notAnInteger }
             let (milliseconds, isTooLong) = amount.multipliedReportingOverflow(by: isInSeconds ? 1000 : 1)

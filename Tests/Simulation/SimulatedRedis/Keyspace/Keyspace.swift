@@ -6,7 +6,7 @@ package struct Keyspace: Sendable {
     struct Entry: Sendable {
         let key: Bytes
         var value: Value
-        /// The expiry time in milliseconds of the Unix epoch; `nil` if the key does not expire.
+        /// The expiry time as Unix time in milliseconds; `nil` if the key does not expire.
         var expiry: Int64?
         /// The sequence number, which rises with every new key.
         let number: UInt64

@@ -1,5 +1,5 @@
 /// A stream. Redis keeps entries in nodes of up to 100 entries and 4096 bytes, and `MAXLEN ~` drops whole nodes only.
-/// Therefore this type tracks each node's size in Redis' encoding.
+/// Therefore this type tracks each node's size in Redis's encoding.
 struct StreamLog: Sendable {
     struct ID: Comparable, Sendable {
         var milliseconds: UInt64
@@ -98,7 +98,7 @@ struct StreamLog: Sendable {
     }
 }
 
-/// The sizes of elements in Redis' listpacks: the encoding plus the back length.
+/// The sizes of elements in Redis's listpacks: the encoding plus the back length.
 private enum ListPack {
     static func size(of number: Int64) -> Int {
         switch number {

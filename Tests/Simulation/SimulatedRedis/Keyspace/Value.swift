@@ -16,7 +16,7 @@ enum Value: Sendable {
     }
 }
 
-/// A hash. Its fields keep their order, as in Redis' compact encoding. In Redis, the fields of big hashes have no
+/// A hash. Its fields keep their order, as in Redis's compact encoding. In Redis, the fields of big hashes have no
 /// order.
 struct FieldMap: Sendable {
     private var positions: [Bytes: Int] = [:]

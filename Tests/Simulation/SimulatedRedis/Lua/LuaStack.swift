@@ -58,7 +58,7 @@ struct LuaStack {
         lua_rawset(state, -3)
     }
 
-    /// Pushes an error in the form that Redis' own functions raise: a table with the text.
+    /// Pushes an error in the form that Redis's own functions raise: a table with the text.
     ///
     /// - Parameter text: an error code and a message.
     func pushError(_ text: Bytes) { pushTable("err", text) }

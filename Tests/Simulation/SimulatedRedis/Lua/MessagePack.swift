@@ -1,6 +1,6 @@
 internal import CLua
 
-/// The implementation of `cmsgpack.pack`: it converts Lua values to MessagePack, in the encodings that Redis' library
+/// The implementation of `cmsgpack.pack`: it converts Lua values to MessagePack, in the encodings that Redis's library
 /// chooses.
 struct MessagePacker {
     let stack: LuaStack

@@ -52,7 +52,7 @@ indirect enum Reply {
     }
 }
 
-/// An error reply in Redis' wording: a code and a message.
+/// An error reply in Redis's wording: a code and a message.
 struct CommandError: Error {
     /// The text without the leading minus.
     let text: Bytes

@@ -28,7 +28,7 @@ struct RequestParser {
         position = 0
     }
 
-    /// Returns the next command, or `nil` if more bytes are needed.
+    /// Returns the next command; `nil` if more bytes are needed.
     mutating func next() throws(Violation) -> [Bytes]? {
         while missing == 0 {
             guard let start = try number(after: "*", tooLong: "too big mbulk count string") else { return nil }

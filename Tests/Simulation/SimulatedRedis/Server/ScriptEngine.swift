@@ -1,7 +1,7 @@
 internal import CLibMD
 internal import CLua
 
-/// A server's Lua state, with Redis' libraries and the loaded scripts.
+/// A server's Lua state, with Redis's libraries and the loaded scripts.
 ///
 /// Swift functions that Lua calls never raise Lua errors; see `lua_call_and_raise`.
 final class ScriptEngine {
@@ -151,7 +151,7 @@ extension SimulatedServer {
     }
 }
 
-/// The generator of Redis' `math.random`: `lrand48` with the default seed.
+/// The generator of Redis's `math.random`: `lrand48` with the default seed.
 struct ScriptRandom {
     private var state: UInt64 = 0x1234_abcd_330e
 

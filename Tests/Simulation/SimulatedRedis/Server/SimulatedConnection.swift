@@ -78,7 +78,7 @@ package final class SimulatedConnection {
         executeReceived()
     }
 
-    /// Handles the client's disconnection. Its subscriptions and its tracking end.
+    /// Call when the client disconnects. Its subscriptions and its tracking end.
     package func close() {
         guard state != .closed else { return }
         state = .closed

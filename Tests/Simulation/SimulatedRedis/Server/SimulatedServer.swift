@@ -59,7 +59,7 @@ package final class SimulatedServer {
     /// Changes by the running command that its own connection tracks, to be sent after the reply; `nil` means all keys.
     private var pendingInvalidations: [Bytes?] = []
 
-    /// - Parameter now: the server's wall clock, in microseconds of the Unix epoch. It may jump.
+    /// - Parameter now: the server's wall clock, as Unix time in microseconds. It may jump.
     init(commands: CommandTable, now: @escaping () -> Int64) {
         self.commands = commands
         self.now = now

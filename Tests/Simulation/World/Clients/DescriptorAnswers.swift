@@ -45,7 +45,7 @@ extension DescriptorClient {
         response.responseHeadersToAdd.first { $0.key == "Interlock-Cause" }?.value
     }
 
-    /// Returns a description of the inconsistency in a response, or `nil` if it is consistent.
+    /// Returns a description of the inconsistency in a response; `nil` if it is consistent.
     private func fault(in response: Response, _ question: Question) -> String? {
         guard response.statuses.count == question.rules.count else {
             return "\(response.statuses.count) statuses for \(question.rules.count) descriptors"

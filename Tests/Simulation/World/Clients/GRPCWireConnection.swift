@@ -91,10 +91,10 @@ final class GRPCWireConnection {
 
     // MARK: Calls
 
-    /// Calls a method with one message. `completion` is called once, unless the call is canceled.
+    /// Calls a method with one message. `completion` is called once, unless the call is cancelled.
     ///
     /// - Parameter path: the path in the form `/package.Service/Method`.
-    /// - Returns: the call's number, for canceling it.
+    /// - Returns: the call's number, for cancelling it.
     @discardableResult
     func call(_ path: String, _ message: some Message, completion: @escaping (Result<Answer, Loss>) -> Void) -> Int {
         lastStream += 2
@@ -210,7 +210,7 @@ final class GRPCWireConnection {
         if !wasConnecting { loop.enter { channel.close(promise: nil) } }
     }
 
-    /// Handles the loss of the connection, or bytes that cannot be read.
+    /// Call when the connection was lost or received bytes that cannot be read.
     fileprivate func lost(_ loss: Loss) {
         guard state != .closed else { return }
         shutDown()

@@ -201,7 +201,7 @@ struct HTTPAnswerReader {
         return newInformational
     }
 
-    /// Handles the end of the connection. Returns the answer that it completes.
+    /// Call when the connection has ended. Returns the answer that it completes.
     mutating func end() -> HTTPWireAnswer? {
         guard case .untilClose = stage else { return nil }
         return finish()
@@ -229,7 +229,7 @@ struct HTTPAnswerReader {
         return count
     }
 
-    /// Returns the next complete answer, or `nil` if more bytes are needed.
+    /// Returns the next complete answer; `nil` if more bytes are needed.
     mutating func next() throws(ParseError) -> HTTPWireAnswer? {
         while true {
             switch stage {

@@ -30,9 +30,9 @@ class ListenerClient {
 
     /// Starts the next action.
     func act() {}
-    /// Handles a push message.
+    /// Called with each push message.
     func receivedPush(_ parts: [RedisReply]) {}
-    /// Handles the end of the connection, which also ends everything linked to it.
+    /// Called when the connection has ended, which also ends everything linked to it.
     func disconnected(byClient: Bool) {}
 
     func start() { pauseThenAct() }

@@ -132,7 +132,7 @@ struct ListenerReplyReader {
         bytes.append(contentsOf: more)
     }
 
-    /// Returns the next complete message, or `nil` if more bytes are needed.
+    /// Returns the next complete message; `nil` if more bytes are needed.
     mutating func next() throws(ParseError) -> Message? {
         var position = start
         let isPush = position < bytes.count && bytes[position] == UInt8(ascii: ">")

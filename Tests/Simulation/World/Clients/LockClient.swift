@@ -304,7 +304,7 @@ final class LockClient: ListenerClient {
             [reply.integer == 1 ? .done(.released) : .refused(.lost)]
         } completion: { [self] endings in
             if lease.isLinked {
-                // If the release is uncertain, its sidecar may still extend the lease.
+                // If the release is uncertain, its sidecar may still renew the lease.
                 if case .unknown = endings[0] { hangUp() }
                 link(lease, .left)
             }

@@ -117,9 +117,9 @@ final class ProxyClient: ServiceClient {
         var finding: ProxyCall.Finding?
         switch result {
         case .success(let answer):
-            let judgement = call.call.judge(answer)
-            ending = judgement.ending
-            finding = judgement.finding
+            let judgment = call.call.judge(answer)
+            ending = judgment.ending
+            finding = judgment.finding
         case .failure(.notConnected): ending = .failed(code: "not-connected")
         case .failure(.answerLost(let part)):
             finding = part.flatMap { call.call.partFinding($0) }

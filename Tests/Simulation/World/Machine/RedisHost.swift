@@ -45,7 +45,7 @@ final class RedisHost {
         sweep()
     }
 
-    /// The wall clock, in microseconds of the Unix epoch.
+    /// The wall clock, as Unix time in microseconds.
     var microseconds: Int64 { clock.microseconds }
 
     // MARK: Connections

@@ -59,7 +59,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         deliver()
     }
 
-    /// Handles the close of the peer's end, after which no more bytes arrive.
+    /// Call when the peer has closed its end, after which no more bytes arrive.
     func receiveEnd() {
         guard isActive else { return }
         isAtEnd = true

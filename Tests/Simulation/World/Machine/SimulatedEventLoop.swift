@@ -97,7 +97,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         wake()
     }
 
-    /// Kills the process, as SIGKILL does. No job runs afterward.
+    /// Kills the process, as SIGKILL does. No job runs afterwards.
     func kill() {
         state = .dead
         RetainedObjects.retain(self)

@@ -39,7 +39,7 @@ final class WorldState {
     private var highestFences: [Int: Int64] = [:]
 
     /// - Parameters:
-    ///   - redisDrift: the drift of Redis' clock, in parts per billion; positive if it runs fast.
+    ///   - redisDrift: the drift of the Redis clock, in parts per billion; positive if it runs fast.
     ///   - random: used only if Redis runs on several machines.
     init(profile: Profile, redisDrift: Int64, random: SeededRandom) {
         self.profile = profile

@@ -2,7 +2,7 @@ import SimulatedRedis
 
 /// The failure detection and elections of one cluster server, without I/O: which servers have failed, which replica may
 /// replace a primary, and whether this server serves requests. Its view of hash slots is in its `ClusterMember`. Times
-/// are in nanoseconds and shorter than Redis' defaults.
+/// are in nanoseconds and shorter than Redis's defaults.
 ///
 /// Source: "Redis Cluster specification", sections "Fault tolerance" and "Configuration propagation", and `cluster.c`
 /// of Redis 7.0.15.

@@ -124,7 +124,7 @@ final class ReplicationNetwork {
         backbone.send(from: number, to: primary) { [weak self] in self?.syncRequested(by: number, at: primary) }
     }
 
-    /// Handles a replica's request for a full synchronization.
+    /// Starts the full synchronization that a replica requests.
     private func syncRequested(by replica: Int, at primary: Int) {
         guard self.primary(of: primary) == nil else { return }
         let session = openSession(replica, at: primary)

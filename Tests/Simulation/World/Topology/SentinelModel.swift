@@ -1,6 +1,6 @@
 /// The decisions of one Sentinel, without I/O: whether the primary is down, which Sentinel leads the failover, which
-/// replica is promoted, and which server has the wrong role. Times are in nanoseconds and shorter than Redis' defaults,
-/// so that a failover takes a second.
+/// replica is promoted, and which server has the wrong role. Times are in nanoseconds and shorter than Redis's
+/// defaults, so that a failover takes a second.
 ///
 /// Source: "High availability with Redis Sentinel", and `sentinel.c` of Redis 7.0.15.
 struct SentinelModel {

@@ -94,7 +94,7 @@ final class UpstreamHost {
         return arrival
     }
 
-    /// Handles a completely received request.
+    /// Executes a completely received request.
     func finish(_ arrival: UpstreamLedger.Arrival, body: ByteBuffer) {
         arrival.isExecuted = true
         let call = "\(arrival.head.method) of call \(arrival.head.number)"

@@ -37,7 +37,7 @@ struct UpstreamRequestReader {
     /// Whether bytes of another request have arrived.
     var hasBytes: Bool { start < bytes.count }
 
-    /// Returns the next part of a request, or `nil` if more bytes are needed.
+    /// Returns the next part of a request; `nil` if more bytes are needed.
     mutating func next() throws(ParseError) -> Event? {
         while true {
             switch stage {
