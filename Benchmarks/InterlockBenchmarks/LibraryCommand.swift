@@ -34,7 +34,7 @@ struct LibraryCommand: AsyncParsableCommand {
             logger: Logger(label: "benchmark") { StreamLogHandler.standardError(label: $0) })
         let locks = try (0..<callers).map { try ResourceName("caller-\($0)") }
         await coordinator.start()
-        await coordinator.untilReady()
+        await coordinator.waitUntilReady()
         let begin = ContinuousClock.now + Self.warmUp
         let end = begin + .seconds(seconds)
         let cycles = try await withThrowingTaskGroup(of: Int.self) { group in

@@ -21,7 +21,7 @@ package struct ClusterStatus: Hashable, Sendable {
     package var switches: Int
     /// The duration of the last switch, from the announcement until every connection was established; `nil` if there
     /// was none.
-    package var lastSwitch: Duration?
+    package var lastSwitchDuration: Duration?
 
     init(_ directory: ClusterDirectory, connections: [RedisPipeline]) {
         let map = directory.view
@@ -33,6 +33,6 @@ package struct ClusterStatus: Hashable, Sendable {
         epoch = directory.view.isKnown ? directory.view.epoch : nil
         slotsCovered = map.coveredSlotCount
         switches = directory.switches
-        lastSwitch = directory.lastSwitch
+        lastSwitchDuration = directory.lastSwitchDuration
     }
 }

@@ -70,7 +70,7 @@ extension Coordinator {
     package nonisolated func renewLock(
         _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil
     ) async throws -> Int64? {
-        let answer: RenewAnswer = try await cancellable {
+        let answer: RenewResult = try await cancellable {
             $0.renewLock(name, token: token, ttl: ttl, fence: fence, completion: $1)
             return nil
         }
@@ -85,7 +85,7 @@ extension Coordinator {
     /// - Parameter fence: see `renewLock`.
     /// - Returns: `false` if the token did not hold the lock, or held it under another fence.
     package nonisolated func releaseLock(_ name: ResourceName, token: String, fence: Int64? = nil) async throws -> Bool {
-        let answer: ReleaseAnswer = try await uncancellable {
+        let answer: ReleaseResult = try await uncancellable {
             $0.releaseLock(name, token: token, fence: fence, completion: $1)
             return nil
         }
@@ -95,7 +95,7 @@ extension Coordinator {
     /// Ends the lease of a lock's holder, or only the grant with this fence.
     /// - Returns: `false` if there is no such lease.
     package nonisolated func breakLock(_ name: ResourceName, by: String, fence: Int64? = nil) async throws -> Bool {
-        let answer: ReleaseAnswer = try await cancellable {
+        let answer: ReleaseResult = try await cancellable {
             $0.breakLock(name, by: by, fence: fence, completion: $1)
             return nil
         }
@@ -120,7 +120,7 @@ extension Coordinator {
     /// Takes `cost` from all limits of a service that apply, or from none.
     package nonisolated func take(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
-    ) async throws -> LimitAnswer {
+    ) async throws -> CallDecision {
         let answer = try await traced(.take, service, wait: waitMilliseconds, { $0.answered($1) }) { calls, completion in
             switch calls.service(service) {
             case .success(let reference):
@@ -137,8 +137,8 @@ extension Coordinator {
 
     /// Decides whether the limits of a domain allow a request with these descriptors. Returns `nil` if the domain is
     /// not configured.
-    package nonisolated func decide(_ domain: String, _ requested: [RequestedDescriptor]) async throws -> DescriptorAnswer? {
-        let decision: DescriptorDecision? = try await cancellable { calls, completion in
+    package nonisolated func decide(_ domain: String, _ requested: [RequestedDescriptor]) async throws -> RequestDecision? {
+        let decision: DescriptorResult? = try await cancellable { calls, completion in
             let isKnown = calls.decide(
                 domain, requested,
                 completion: Completion { _, decision in
@@ -156,8 +156,8 @@ extension Coordinator {
     }
 
     /// Returns how a call of cost 1 would be decided, without taking anything.
-    package nonisolated func peek(service: String, subject: String? = nil) async throws -> LimitAnswer {
-        let answer: TakeAnswer = try await cancellable {
+    package nonisolated func peek(service: String, subject: String? = nil) async throws -> CallDecision {
+        let answer: TakeResult = try await cancellable {
             $0.peek(service: service, subject: subject, completion: $1)
             return nil
         }
@@ -170,7 +170,7 @@ extension Coordinator {
     }
 
     /// Takes from a rate that the caller specifies, like `CL.THROTTLE` of redis-cell.
-    package nonisolated func throttle(_ request: ThrottleRequest) async throws -> ThrottleAnswer {
+    package nonisolated func throttle(_ request: ThrottleRequest) async throws -> ThrottleResult {
         try await result { $0.throttle(request, completion: $1) }
     }
 
@@ -178,7 +178,7 @@ extension Coordinator {
     /// - Returns: a granted or refused answer, never a failed one.
     package nonisolated func acquirePermit(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
-    ) async throws -> PermitAnswer {
+    ) async throws -> PermitResult {
         let answer = try await traced(.permit, service, wait: waitMilliseconds, { $0.answered($1) }) { calls, completion in
             switch calls.service(service) {
             case .success(let reference):
@@ -247,7 +247,7 @@ extension Coordinator {
     /// Returns a service's definition; `nil` if it is not configured.
     package func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
 
-    private static func decision(_ answer: TakeAnswer) throws(InterlockError) -> LimitAnswer {
+    private static func decision(_ answer: TakeResult) throws(InterlockError) -> CallDecision {
         switch answer {
         case .decided(let answer), .decidedBatch(let answer, _, _): return answer
         case .failed(let error): throw error
@@ -282,7 +282,7 @@ extension Coordinator {
             report(trace, answer)
             return answer
         } catch {
-            trace.givenUp()
+            trace.abandon()
             throw error
         }
     }

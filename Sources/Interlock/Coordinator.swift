@@ -36,7 +36,7 @@ public actor Coordinator: Service {
     private let components: Components
     private var isStarted = false
     private var isStopped = false
-    private var outageTimer: Deadlines.Entry?
+    private var redisOutageTimer: Deadlines.Entry?
     private var hasLostRedis = false
     private var readTimer: Deadlines.Entry?
     private var readinessWaiters: [Int: CheckedContinuation<Void, Never>] = [:]
@@ -108,7 +108,7 @@ public actor Coordinator: Service {
         let subscriber: any RedisListener
 
         func close() {
-            calls.locks.keeper.close()
+            calls.locks.followedLeases.close()
             calls.runtime.deadlines.cancelAll()
             let closing = [subscriber.close(), watch.close(), lockPipeline.close(), calls.runtime.pipeline.close()]
             let others = [calls.quorum?.close()].compactMap(\.self) + [calls.runtime.topology.close()]
@@ -154,9 +154,9 @@ public actor Coordinator: Service {
         isStarted = true
         runtime.pipeline.onUp = { [weak self] server in
             let address = server.address
-            self?.assumeIsolated { $0.redisIsUp(at: address) }
+            self?.assumeIsolated { $0.redisConnected(at: address) }
         }
-        runtime.pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisIsDown(error) } }
+        runtime.pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisDisconnected(error) } }
         runtime.pipeline.onRoundTrip = { [metrics = runtime.metrics] in
             metrics.roundTripTime.recordNanoseconds($0.nanoseconds)
         }
@@ -182,8 +182,8 @@ public actor Coordinator: Service {
             cluster.onSlotsMoved = { [weak self] slots in self?.assumeIsolated { $0.slotsMoved(slots) } }
         }
         if lockPipeline !== runtime.pipeline {
-            lockPipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.lockPipelineIsUp() } }
-            lockPipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisIsDown(error) } }
+            lockPipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.lockPipelineConnected() } }
+            lockPipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisDisconnected(error) } }
             lockPipeline.start()
         }
         runtime.pipeline.start()
@@ -207,7 +207,7 @@ public actor Coordinator: Service {
         await withCheckedContinuation { continuation in
             runtime.pipeline.drain { continuation.resume() }
         }
-        calls.locks.keeper.close()
+        calls.locks.followedLeases.close()
         runtime.deadlines.cancelAll()
         // Closing cannot fail, because only this side completes the futures.
         try? await subscriber.close().get()
@@ -224,7 +224,7 @@ public actor Coordinator: Service {
         calls.isShuttingDown = true
         resumeReadinessWaiters()
         calls.locks.failWaiters(.shuttingDown)
-        calls.locks.keeper.shutDown()
+        calls.locks.followedLeases.shutDown()
         calls.locks.shutDown()
         calls.quorum?.drain()
         calls.executor.shutDown(guardedServices)
@@ -245,7 +245,7 @@ public actor Coordinator: Service {
                 let limits = existing.gate.definition.limits
                 existing.redefine(definition)
                 next[definition.name] = existing
-                calls.executor.redefined(existing, haveLimitsChanged: limits != definition.limits)
+                calls.executor.definitionChanged(existing, limitsChanged: limits != definition.limits)
             } else {
                 let service = GuardedService(definition: definition)
                 next[definition.name] = service
@@ -287,15 +287,15 @@ public actor Coordinator: Service {
 
     /// Waits until Redis is connected, the coordinator is stopped or the task is cancelled. Waits for neither of the
     /// other conditions of `isReady`, such as a quorum, so `isReady` may still be `false`.
-    /// - Parameter patience: the maximum wait; `nil` for no limit.
+    /// - Parameter timeout: the maximum wait; `nil` for no limit.
     /// - Returns: whether Redis is connected.
     @discardableResult
-    public func untilReady(atMost patience: Duration? = nil) async -> Bool {
+    public func waitUntilReady(timeout: Duration? = nil) async -> Bool {
         guard !isRedisUp, !calls.isShuttingDown else { return isRedisUp }
         lastReadinessWaiter += 1
         let number = lastReadinessWaiter
-        let end = patience.map { patience in
-            runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: patience.wholeMilliseconds)) {
+        let end = timeout.map { timeout in
+            runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: timeout.wholeMilliseconds)) {
                 [weak self] in self?.assumeIsolated { $0.endReadinessWait(number) }
             }
         }
@@ -345,8 +345,8 @@ public actor Coordinator: Service {
             metrics.slotsCovered.record(cluster.slotsCovered)
         }
         metrics.fleet.record(max(1, calls.fleet.members.count))
-        metrics.leasesLinked.record(calls.locks.keeper.linkedCount)
-        metrics.leasesWatched.record(calls.locks.keeper.count - calls.locks.keeper.linkedCount)
+        metrics.leasesLinked.record(calls.locks.followedLeases.linkedCount)
+        metrics.leasesWatched.record(calls.locks.followedLeases.count - calls.locks.followedLeases.linkedCount)
         metrics.permitsInFlight.record(status.permitsInFlight)
         let now = runtime.time.now()
         for service in guardedServices {
@@ -361,15 +361,15 @@ public actor Coordinator: Service {
 
     // MARK: Connection changes
 
-    private func redisIsUp(at server: RedisConfiguration.Address) {
+    private func redisConnected(at server: RedisConfiguration.Address) {
         runtime.logger.log(.redisConnected, ["redis": runtime.keys.isOnCluster ? "\(server)" : runtime.redisName])
         runtime.metrics.reconnects.increment()
-        endOutageIfRecovered()
-        calls.fleet.redisIsBack(at: server)
-        calls.locks.redisIsBack()
+        endRedisOutageIfRecovered()
+        calls.fleet.redisReconnected(at: server)
+        calls.locks.redisReconnected()
         readAfterReconnect()
-        for service in guardedServices { calls.executor.redisIsBack(service) }
-        calls.domains.redisIsBack()
+        for service in guardedServices { calls.executor.redisReconnected(service) }
+        calls.domains.redisReconnected()
         if isRedisUp { resumeReadinessWaiters() }
     }
 
@@ -378,36 +378,36 @@ public actor Coordinator: Service {
         calls.locks.keysMoved { slots.contains(HashSlot(ofKey: $0)) }
     }
 
-    private func lockPipelineIsUp() {
-        endOutageIfRecovered()
-        calls.locks.redisIsBack()
+    private func lockPipelineConnected() {
+        endRedisOutageIfRecovered()
+        calls.locks.redisReconnected()
         if isRedisUp { resumeReadinessWaiters() }
     }
 
-    private func endOutageIfRecovered() {
+    private func endRedisOutageIfRecovered() {
         guard isEveryKeyReachable else { return }
-        outageTimer?.cancel()
-        outageTimer = nil
+        redisOutageTimer?.cancel()
+        redisOutageTimer = nil
     }
 
-    private func redisIsDown(_ error: RedisError) {
+    private func redisDisconnected(_ error: RedisError) {
         runtime.metrics.connectionFailures.increment()
         hasLostRedis = true
-        guard outageTimer == nil else { return }
-        scheduleOutageCheck(isFirst: true)
+        guard redisOutageTimer == nil else { return }
+        scheduleRedisOutageCheck(isFirst: true)
     }
 
     /// Schedules the check that fails waiting calls when Redis has been down for `redis.timeout`. It repeats until
     /// Redis is back, for calls that start waiting later.
-    private func scheduleOutageCheck(isFirst: Bool) {
+    private func scheduleRedisOutageCheck(isFirst: Bool) {
         let deadline = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
-        outageTimer = runtime.deadlines.schedule(at: deadline) { [weak self] in
-            self?.assumeIsolated { $0.checkOutage(isFirst: isFirst) }
+        redisOutageTimer = runtime.deadlines.schedule(at: deadline) { [weak self] in
+            self?.assumeIsolated { $0.checkRedisOutage(isFirst: isFirst) }
         }
     }
 
-    private func checkOutage(isFirst: Bool) {
-        guard !isEveryKeyReachable else { return outageTimer = nil }
+    private func checkRedisOutage(isFirst: Bool) {
+        guard !isEveryKeyReachable else { return redisOutageTimer = nil }
         let reason =
             runtime.pipeline.lastFailure ?? lockPipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
         // A brief restart gets no warning; each outage gets exactly one.
@@ -416,7 +416,7 @@ public actor Coordinator: Service {
                 .redisLost, ["redis": configuration.redis.displayName, "error": "\(reason)"])
         }
         calls.locks.failUnreachable(reason)
-        scheduleOutageCheck(isFirst: false)
+        scheduleRedisOutageCheck(isFirst: false)
     }
 
     // MARK: Following the fleet

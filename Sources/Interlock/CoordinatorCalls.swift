@@ -114,7 +114,7 @@ package final class CoordinatorCalls {
     private func locksHeld() -> Int {
         let now = runtime.time.now()
         guard heldCache.count <= Self.heldCacheThreshold || heldCache.until <= now else { return heldCache.count }
-        heldCache = (provider.held(now: now), now.advanced(byMilliseconds: 1000))
+        heldCache = (provider.heldLeaseCount(now: now), now.advanced(byMilliseconds: 1000))
         return heldCache.count
     }
 
@@ -144,7 +144,7 @@ package final class CoordinatorCalls {
     /// within the timeout of domains.
     /// - Returns: whether the domain is configured; if not, `completion` is not called.
     package func decide(
-        _ domain: String, _ requested: [RequestedDescriptor], completion: Completion<DescriptorDecision>
+        _ domain: String, _ requested: [RequestedDescriptor], completion: Completion<DescriptorResult>
     ) -> Bool {
         domains.ask(domain, requested, completion: completion)
     }
@@ -155,7 +155,7 @@ package final class CoordinatorCalls {
     /// Passes the decision that the matching rule would make for a descriptor of cost 1 to `completion`. Takes nothing.
     /// If the retry time of a refusal is unknown, the answer has the reset time instead.
     /// - Parameter descriptor: the entries as in the key of the counter, `key=value,key=value`.
-    package func peek(domain name: String, descriptor: String, completion: Completion<TakeAnswer>) {
+    package func peek(domain name: String, descriptor: String, completion: Completion<TakeResult>) {
         func fail(_ message: String) { completion(.failed(InterlockError(.invalid, message))) }
         guard let entries = DescriptorEntry.list(descriptor) else {
             return fail("DESCRIPTOR: expected key=value,key=value with %2C for a comma, got \"\(Excerpt(descriptor))\"")
@@ -175,7 +175,7 @@ package final class CoordinatorCalls {
                         return completion(
                             .failed(InterlockError(.unavailable, "Redis is unreachable, so the remaining quota is unknown")))
                     }
-                    return completion(.decided(LimitAnswer(status, of: rule, isShadow: domains.isShadow(rule, in: name))))
+                    return completion(.decided(CallDecision(status, of: rule, isShadow: domains.isShadow(rule, in: name))))
                 }
             })
         guard !isKnown else { return }
@@ -207,7 +207,7 @@ package final class CoordinatorCalls {
     // MARK: Locks
 
     /// Acquires a lock, or waits for it. A free lock takes at most one round trip to Redis.
-    package func acquireLock(_ request: LockRequest, completion: Completion<LockAnswer>) -> PendingCall? {
+    package func acquireLock(_ request: LockRequest, completion: Completion<LockResult>) -> PendingCall? {
         var request = request
         if isShuttingDown { request.wait = 0 }
         if quorum != nil, request.mode != .exclusive {
@@ -222,7 +222,7 @@ package final class CoordinatorCalls {
     }
 
     /// Acquires all of the locks or none, one after another in the order of their names.
-    package func acquireLocks(_ request: JointLockRequest, completion: Completion<JointLockAnswer>) -> PendingCall? {
+    package func acquireLocks(_ request: JointLockRequest, completion: Completion<JointLockResult>) -> PendingCall? {
         let violation =
             quorum == nil
             ? JointAcquisition.violation(in: request) : .unsupportedOnQuorum("acquiring several locks at once")
@@ -256,26 +256,26 @@ package final class CoordinatorCalls {
         _ lease: Lease, isLinked: Bool, client: AnyObject? = nil, onEnd: @escaping (LeaseEnd) -> Void
     ) -> Result<LeaseFollower, InterlockError> {
         guard quorum == nil else { return .failure(.unsupportedOnQuorum("a lease that the sidecar follows")) }
-        guard !locks.keeper.isClosed else { return .failure(.stopped) }
-        guard !locks.keeper.isFull(forLinked: isLinked) else { return .failure(.tooManyFollowed) }
+        guard !locks.followedLeases.isClosed else { return .failure(.stopped) }
+        guard !locks.followedLeases.isFull(forLinked: isLinked) else { return .failure(.tooManyFollowed) }
         return .success(
             LeaseFollower(
-                id: locks.keeper.follow(
+                id: locks.followedLeases.follow(
                     lease, isLinked: isLinked, client: client.map { ObjectIdentifier($0) }, onEnd: onEnd)))
     }
 
     /// Stops following a lease: it is no longer renewed, and its loss is not reported.
     package func unfollowLease(_ follower: LeaseFollower) {
-        locks.keeper.unfollow(follower.id)
+        locks.followedLeases.unfollow(follower.id)
     }
 
     /// Releases a followed lease whose holder has disconnected. A lease whose owner chose the token expires instead,
     /// because a retry may hold that lease; so does one that has other linked followers.
     package func releaseFollowedLease(_ follower: LeaseFollower) {
-        guard let (name, token, ttl) = locks.keeper.leaseToRelease(of: follower.id) else {
-            return locks.keeper.unfollow(follower.id)
+        guard let (name, token, ttl) = locks.followedLeases.leaseToRelease(of: follower.id) else {
+            return locks.followedLeases.unfollow(follower.id)
         }
-        locks.keeper.released(name, token: token)
+        locks.followedLeases.released(name, token: token)
         locks.leases.ended(name, token: token, .released, now: runtime.time.now())
         locks.release(name, token: token, ttl: ttl)
     }
@@ -284,7 +284,7 @@ package final class CoordinatorCalls {
     /// - Parameter fence: the fence of the only lease to renew, not a later one of the same owner; `nil` for the
     ///   token's current lease.
     package func renewLock(
-        _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil, completion: Completion<RenewAnswer>
+        _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil, completion: Completion<RenewResult>
     ) {
         provider.renew(name: name, token: token, ttl: ttl, fence: fence, completion: completion)
     }
@@ -292,7 +292,7 @@ package final class CoordinatorCalls {
     /// Ends a lease.
     /// - Parameter fence: see `renewLock`.
     package func releaseLock(
-        _ name: ResourceName, token: String, fence: Int64? = nil, completion: Completion<ReleaseAnswer>
+        _ name: ResourceName, token: String, fence: Int64? = nil, completion: Completion<ReleaseResult>
     ) {
         provider.release(name: name, token: token, fence: fence, completion: completion)
     }
@@ -303,7 +303,7 @@ package final class CoordinatorCalls {
     /// Ends the lease of a lock's holder. `by` names the operator in the event that the fleet receives; with a `fence`,
     /// only that grant is ended.
     package func breakLock(
-        _ name: ResourceName, by: String, fence: Int64? = nil, completion: Completion<ReleaseAnswer>
+        _ name: ResourceName, by: String, fence: Int64? = nil, completion: Completion<ReleaseResult>
     ) {
         provider.breakLock(name: name, by: by, fence: fence, completion: completion)
     }
@@ -381,7 +381,7 @@ package final class CoordinatorCalls {
     ///   - waitMilliseconds: the maximum wait; 0 for none.
     package func take(
         _ reference: ServiceReference, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
-        completion: Completion<TakeAnswer>
+        completion: Completion<TakeResult>
     ) -> PendingCall? {
         if subject == nil, let error = reference.service.missingSubjectError {
             for call in 0..<count { completion(.failed(error), offset: call) }
@@ -395,7 +395,7 @@ package final class CoordinatorCalls {
     }
 
     /// Passes the decision that a call of cost 1 would get to `completion`. Takes nothing.
-    package func peek(service name: String, subject: String?, completion: Completion<TakeAnswer>) {
+    package func peek(service name: String, subject: String?, completion: Completion<TakeResult>) {
         withService(name, fail: { completion(.failed($0)) }) {
             executor.peek($0, subject: subject, completion: completion)
         }
@@ -413,7 +413,7 @@ package final class CoordinatorCalls {
 
     /// Takes from a rate that the caller specifies, like `CL.THROTTLE` of redis-cell. Fails while Redis is unreachable.
     package func throttle(
-        _ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>
+        _ request: ThrottleRequest, completion: Completion<Result<ThrottleResult, InterlockError>>
     ) {
         executor.throttle(request, completion: completion)
     }
@@ -426,7 +426,7 @@ package final class CoordinatorCalls {
     ///   pause that a limit has caused; 0 for none.
     package func acquirePermit(
         _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
-        completion: Completion<PermitAnswer>
+        completion: Completion<PermitResult>
     ) -> PendingCall? {
         if subject == nil, let error = reference.service.missingSubjectError {
             completion(.failed(error))

@@ -38,7 +38,7 @@ public func withCoordinator<Result>(
 ) async throws -> Result {
     let coordinator = Coordinator(configuration, logger: logger)
     await coordinator.start()
-    await coordinator.untilReady(atMost: .seconds(5))
+    await coordinator.waitUntilReady(timeout: .seconds(5))
     return try await attempt {
         try Task.checkCancellation()
         return try await body(coordinator)

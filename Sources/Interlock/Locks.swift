@@ -13,17 +13,17 @@ public struct Locks: LockService {
 
     /// Acquires a lock, or waits for it. See `LockService`.
     public func acquire(_ name: String, options: LockOptions) async throws -> Lease? {
-        try await coordinator.acquireLock(try Self.request(try Self.checked(name), options))
+        try await coordinator.acquireLock(try Self.request(try Self.validated(name), options))
     }
 
     /// Acquires several locks, all or none. See `LockService`.
     public func acquire(all names: [String], options: LockOptions) async throws -> [Lease]? {
-        let checked = try names.map { try Self.checked($0) }
-        guard let first = checked.first else {
+        let validated = try names.map { try Self.validated($0) }
+        guard let first = validated.first else {
             throw InterlockError(.invalid, "acquire(all:) requires at least one lock name")
         }
         return try await coordinator.acquireLocks(
-            JointLockRequest(names: checked, template: try Self.request(first, options)))
+            JointLockRequest(names: validated, template: try Self.request(first, options)))
     }
 
     /// Acquires a lock whose lease is renewed every third of its TTL until it is released, lost or dropped. See
@@ -45,7 +45,7 @@ public struct Locks: LockService {
     /// Renews a lease. See `LockService`.
     public func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration? {
         try await coordinator.renewLock(
-            try Self.checked(lease.name), token: lease.token, ttl: ttl?.wholeMilliseconds ?? lease.ttlMilliseconds,
+            try Self.validated(lease.name), token: lease.token, ttl: ttl?.wholeMilliseconds ?? lease.ttlMilliseconds,
             fence: lease.expectedFence
         ).map { .milliseconds($0) }
     }
@@ -54,7 +54,7 @@ public struct Locks: LockService {
     @discardableResult
     public func release(_ lease: Lease) async throws -> Bool {
         try await coordinator.releaseLock(
-            try Self.checked(lease.name), token: lease.token, fence: lease.expectedFence)
+            try Self.validated(lease.name), token: lease.token, fence: lease.expectedFence)
     }
 
     /// Follows a lease, and reports its loss. Following ends with the lease, with `unfollow`, or when the returned
@@ -83,7 +83,7 @@ public struct Locks: LockService {
 
     /// Describes a lock. See `LockService`.
     public func information(about name: String) async throws -> LockInformation? {
-        try await coordinator.inspectLock(try Self.checked(name))
+        try await coordinator.inspectLock(try Self.validated(name))
     }
 
     /// Breaks the current holder's lease. See `LockService`; the fleet's event names this program's host.
@@ -99,16 +99,16 @@ public struct Locks: LockService {
     /// - Returns: `false` if the lock was free, or not held under that fence.
     /// - Throws: `InterlockError`.
     public func breakLock(_ name: String, by: String, fence: Int64? = nil) async throws -> Bool {
-        try await coordinator.breakLock(try Self.checked(name), by: by, fence: fence)
+        try await coordinator.breakLock(try Self.validated(name), by: by, fence: fence)
     }
 
     private static func request(_ name: ResourceName, _ options: LockOptions) throws(InterlockError) -> LockRequest {
         LockRequest(
             name: name, ttl: options.ttl.wholeMilliseconds, wait: options.wait.wholeMilliseconds,
-            owner: try checked(options.owner, "owner"), label: try checked(options.label, "label"), mode: options.mode)
+            owner: try validated(options.owner, "owner"), label: try validated(options.label, "label"), mode: options.mode)
     }
 
-    private static func checked(_ name: String) throws(InterlockError) -> ResourceName {
+    private static func validated(_ name: String) throws(InterlockError) -> ResourceName {
         do {
             return try ResourceName(name)
         } catch {
@@ -117,7 +117,7 @@ public struct Locks: LockService {
     }
 
     /// Checks an owner's token or a label, which follow the same rule as names in every API.
-    private static func checked(_ text: String?, _ parameter: String) throws(InterlockError) -> String? {
+    private static func validated(_ text: String?, _ parameter: String) throws(InterlockError) -> String? {
         guard let text else { return nil }
         do throws(ResourceName.Violation) {
             return try ResourceName(text).text

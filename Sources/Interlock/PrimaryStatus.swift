@@ -15,7 +15,7 @@ package struct PrimaryStatus: Hashable, Sendable {
     package var switches: Int
     /// The duration of the last switch, from the announcement until every connection was established; `nil` if there
     /// was none.
-    package var lastSwitch: Duration?
+    package var lastSwitchDuration: Duration?
 
     init(_ directory: PrimaryDirectory) {
         name = directory.name
@@ -24,6 +24,6 @@ package struct PrimaryStatus: Hashable, Sendable {
         sentinels = directory.sentinelCount
         sentinelsAnswering = directory.answeringCount
         switches = directory.switches
-        lastSwitch = directory.lastSwitch
+        lastSwitchDuration = directory.lastSwitchDuration
     }
 }

@@ -18,7 +18,7 @@ public struct Services: Sendable {
     ///   - service: the name of a configured service.
     ///   - cost: the amount to take from the service's limits, 1 or more.
     ///   - subject: the tenant that the call counts for in limits per subject.
-    ///   - patience: the maximum wait, for a limit, for a slot of the bulkhead and for the end of a pause that a limit
+    ///   - wait: the maximum wait, for a limit, for a slot of the bulkhead and for the end of a pause that a limit
     ///     has caused; limited to the configuration's `maximumWait`. By default that of the service's `onLimit` if its
     ///     action is `wait` or `trip`, otherwise none.
     ///   - judge: derives the outcome from the call's result. By default a value is a success and an error a failure,
@@ -29,14 +29,14 @@ public struct Services: Sendable {
     /// - Throws: `ServiceCallError` if the call was not made, `CancellationError` if the task was cancelled first,
     ///   otherwise the error of `operation`.
     public func call<Value>(
-        _ service: String, cost: Int = 1, subject: String? = nil, patience: Duration? = nil,
+        _ service: String, cost: Int = 1, subject: String? = nil, wait: Duration? = nil,
         judgedBy judge: (Result<Value, any Error>) -> OutcomeReport = OutcomeReport.init(of:),
         isolation: isolated (any Actor)? = #isolation,
         operation: () async throws -> Value
     ) async throws -> Value {
         try await ProgramSpan.within("call", of: service) { span in
             _ = isolation
-            let permit = try await permit(service, cost: cost, subject: subject, patience: patience)
+            let permit = try await permit(service, cost: cost, subject: subject, wait: wait)
             let startedAt = coordinator.clock.now()
             let result = await Result(awaiting: {
                 try await ProgramSpan.within("upstream", kind: .client, of: service, isolation: isolation) { _ in
@@ -53,11 +53,11 @@ public struct Services: Sendable {
         }
     }
 
-    private func permit(_ service: String, cost: Int, subject: String?, patience: Duration?) async throws -> PermitID {
-        let answer: PermitAnswer
+    private func permit(_ service: String, cost: Int, subject: String?, wait: Duration?) async throws -> PermitID {
+        let answer: PermitResult
         do {
             answer = try await coordinator.acquirePermit(
-                service: service, cost: Int64(cost), subject: subject, patience: patience)
+                service: service, cost: Int64(cost), subject: subject, wait: wait)
         } catch let error as InterlockError {
             throw ServiceCallError(error, service: service)
         }
@@ -77,15 +77,15 @@ extension Coordinator {
 }
 
 extension Coordinator {
-    /// Acquires a permit. The call waits for at most `patience`, by default as configured for the service.
+    /// Acquires a permit. The call waits for at most `wait`, by default as configured for the service.
     func acquirePermit(
-        service: String, cost: Int64, subject: String?, patience: Duration?
-    ) async throws -> PermitAnswer {
+        service: String, cost: Int64, subject: String?, wait: Duration?
+    ) async throws -> PermitResult {
         try LimitRequest.check(cost: cost, subject: subject)
         let policy = definition(ofService: service)?.onLimit
-        let patience = patience ?? (policy.map { $0.action == .deny ? .zero : $0.patience } ?? .zero)
+        let wait = wait ?? (policy.map { $0.action == .deny ? .zero : $0.maximumWait } ?? .zero)
         return try await acquirePermit(
-            service: service, cost: cost, subject: subject, waitMilliseconds: max(0, patience.wholeMilliseconds))
+            service: service, cost: cost, subject: subject, waitMilliseconds: max(0, wait.wholeMilliseconds))
     }
 
     /// Reports the outcome of a permitted call, even if its task was cancelled. It takes no longer than

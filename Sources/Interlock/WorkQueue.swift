@@ -51,7 +51,7 @@ public final class WorkQueue: Service {
     ///   - service: the service that the operation calls, as by `Services.call`; `nil` if the call is not guarded.
     ///   - cost: the number of calls that this one counts for.
     ///   - subject: the tenant that the call counts for in limits per subject.
-    ///   - patience: the maximum wait for a permit; `nil` for that of the service's `onLimit`.
+    ///   - wait: the maximum wait for a permit; `nil` for that of the service's `onLimit`.
     ///   - judge: derives the outcome for the service from the call's result.
     ///   - dependencies: the items of this queue that must succeed before the work begins. Their values are then
     ///     available immediately.
@@ -60,7 +60,7 @@ public final class WorkQueue: Service {
     ///   cancelled, the work is cancelled.
     /// - Throws: `WorkError` if the queue is full or closed, or if a dependency belongs to another queue.
     public func add<Value: Sendable>(
-        _ name: String, service: String? = nil, cost: Int = 1, subject: String? = nil, patience: Duration? = nil,
+        _ name: String, service: String? = nil, cost: Int = 1, subject: String? = nil, wait: Duration? = nil,
         judgedBy judge: @escaping @Sendable (Result<Value, any Error>) -> OutcomeReport = { OutcomeReport(of: $0) },
         after dependencies: [any WorkDependency] = [],
         operation: @escaping @Sendable () async throws -> Value
@@ -75,7 +75,7 @@ public final class WorkQueue: Service {
                 begin()
                 return try await operation()
             }
-            return try await services.call(service, cost: cost, subject: subject, patience: patience, judgedBy: judge) {
+            return try await services.call(service, cost: cost, subject: subject, wait: wait, judgedBy: judge) {
                 begin()
                 return try await operation()
             }

@@ -106,15 +106,15 @@ struct BenchCheck: AsyncParsableCommand {
         do {
             report = try HistoryCheck(replaying: file).report
         } catch {
-            throw Failure("\(error)", .no)
+            throw CommandFailure("\(error)", .no)
         }
         try Terminal.show(CheckReading(report: report), asJSON: output.json)
-        guard report.isClean else { throw Failure(report.verdict, .no) }
+        guard report.isClean else { throw CommandFailure(report.verdict, .no) }
     }
 }
 
 /// The result of a check, as `bench check` shows it.
-struct CheckReading: Answer {
+struct CheckReading: CommandOutput {
     var report: CheckReport
 
     func encode(to encoder: any Encoder) throws { try report.encode(to: encoder) }
@@ -131,7 +131,7 @@ struct BenchSimulate: ParsableCommand {
     var arguments: [String] = []
 
     func run() throws {
-        throw Failure(
+        throw CommandFailure(
             "the simulation has moved: in a clone of the repository, run make simulate ARGS='--seed 7'",
             .usage)
     }

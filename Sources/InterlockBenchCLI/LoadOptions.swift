@@ -170,7 +170,7 @@ struct LoadOptions: ParsableArguments {
     }
 
     /// Runs a workload, then shows and writes its report.
-    /// - Throws: `Failure` if the run fails or an invariant was violated.
+    /// - Throws: `CommandFailure` if the run fails or an invariant was violated.
     func run(_ workload: Workload) async throws {
         let bench = try benchRun(workload)
         let line = ProgressLine()
@@ -179,12 +179,12 @@ struct LoadOptions: ParsableArguments {
             report = try await bench.run(report: { Terminal.report("bench: \($0)") }, progress: { line.show($0) })
         } catch {
             line.end()
-            throw Failure("\(error)", .unavailable)
+            throw CommandFailure("\(error)", .unavailable)
         }
         line.end()
         try deliver(report)
         guard report.check.isClean else {
-            throw Failure("\(report.check.verdict); repeat it with --seed \(report.seed)", .no)
+            throw CommandFailure("\(report.check.verdict); repeat it with --seed \(report.seed)", .no)
         }
     }
 
@@ -193,7 +193,7 @@ struct LoadOptions: ParsableArguments {
             if let json, json != "-" { try ReportFile(path: json).write(report.json + "\n") }
             if let path = self.report { try ReportFile(path: path).write(HTMLReport(report).text) }
         } catch let error as ReportFileError {
-            throw Failure("\(error)", .no)
+            throw CommandFailure("\(error)", .no)
         }
         Terminal.show(json == "-" ? try report.json : report.table)
     }
@@ -225,13 +225,13 @@ struct LoadOptions: ParsableArguments {
     /// during the run has no effect.
     private static func sidecarProgram() throws -> String {
         guard let path = ExecutableDirectory.program(named: "interlock") else {
-            throw Failure(
+            throw CommandFailure(
                 "cannot start sidecars: there is no `interlock` next to this program; build it, or use running sidecars with "
                     + "--sidecars",
                 .unavailable)
         }
         let file = open(path, O_RDONLY | O_CLOEXEC)
-        guard file >= 0 else { throw Failure("cannot open \(path): \(String(cString: strerror(errno)))", .unavailable) }
+        guard file >= 0 else { throw CommandFailure("cannot open \(path): \(String(cString: strerror(errno)))", .unavailable) }
         return "/proc/\(getpid())/fd/\(file)"
     }
 
@@ -242,7 +242,7 @@ struct LoadOptions: ParsableArguments {
                 if !http.isEmpty { endpoint.http = try httpAddress(http[number]) }
                 return endpoint
             } catch {
-                throw Failure("--sidecars, --http: \(error)", .usage)
+                throw CommandFailure("--sidecars, --http: \(error)", .usage)
             }
         }
     }

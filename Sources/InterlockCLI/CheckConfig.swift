@@ -43,7 +43,7 @@ struct CheckConfig: AsyncParsableCommand {
 }
 
 /// The result of checking a configuration file, with all problems found.
-struct ConfigurationVerdict: Answer {
+struct ConfigurationVerdict: CommandOutput {
     /// A mistake in the configuration.
     struct Problem: Encodable {
         /// The line in the file; `nil` if the mistake has no line, or is outside the file.

@@ -39,7 +39,7 @@ struct ConfigCommand: AsyncParsableCommand {
                     try EffectiveConfiguration(
                         try SidecarConfiguration.load(file: file, environment: ProcessEnvironment.variables)))
             } catch let error as ConfigurationError {
-                throw Failure(error)
+                throw CommandFailure(error)
             }
             try Terminal.show(shown, asJSON: output.json)
         }
@@ -66,7 +66,7 @@ struct ConfigCommand: AsyncParsableCommand {
 }
 
 /// A configuration as YAML, with the digests that sidecars compare.
-struct ShownConfiguration: Answer {
+struct ShownConfiguration: CommandOutput {
     /// The digest of all services and domains.
     var configuration: String
     /// The digest of each service, and of each domain under `domain:NAME`.

@@ -44,7 +44,7 @@ struct InterlockCommand: AsyncParsableCommand {
     /// Runs a command synchronously on the current thread.
     static func main(synchronously command: any ParsableCommand.Type) -> Never {
         do {
-            var command = try command.parseAsRoot(Array(ProgramArguments.words.dropFirst(2)))
+            var command = try command.parseAsRoot(Array(ProgramArguments.strings.dropFirst(2)))
             try command.run()
             exit()
         } catch {
@@ -74,7 +74,7 @@ enum InterlockProgram {
     /// Runs `RunChild` synchronously on the initial thread, because the parent-death signal is set for a single thread
     /// and survives `exec` only if that thread calls it. All other commands are asynchronous and may run on any thread.
     static func main() {
-        if ProgramArguments.words.dropFirst().first == RunChild.name {
+        if ProgramArguments.strings.dropFirst().first == RunChild.name {
             InterlockCommand.main(synchronously: RunChild.self)
         }
         InterlockCommand.begin { $0 is Run }

@@ -57,7 +57,7 @@ struct Serve: AsyncParsableCommand {
         do throws(ConfigurationError) {
             configuration = try read(environment: environment)
         } catch {
-            throw Failure(error)
+            throw CommandFailure(error)
         }
         let metrics = PrometheusRegistry()
         MetricsSystem.bootstrap(metrics)
@@ -72,7 +72,7 @@ struct Serve: AsyncParsableCommand {
             ) { [self] in try read(environment: environment) }
             try await sidecar.run { addresses in Self.announce(addresses, configuration) }
         } catch {
-            throw Failure("\(error)", .unavailable)
+            throw CommandFailure("\(error)", .unavailable)
         }
     }
 
@@ -90,7 +90,7 @@ struct Serve: AsyncParsableCommand {
     }
 }
 
-extension Failure {
+extension CommandFailure {
     /// Lists the mistakes in a configuration, each on a line with the program's prefix.
     init(_ error: ConfigurationError) {
         self.init(error.problems.map(\.description).joined(separator: "\ninterlock: "), .usage)

@@ -19,7 +19,7 @@ struct StartBench: ParsableCommand {
         let words = ProgramArguments.pointer(toLast: words.count + 1)
         if let path = ExecutableDirectory.program(named: Self.program) { execv(path, words) } else { execvp(Self.program, words) }
         let reason = String(cString: strerror(errno))
-        throw Failure(
+        throw CommandFailure(
             "cannot start \(Self.program), which `interlock bench` needs next to this program or in PATH: \(reason); to build "
                 + "it in a clone of the repository, run `make build`",
             .usage)

@@ -22,8 +22,8 @@ public import ServiceLifecycle
 /// meanwhile, because a sidecar answers the calls of a connection in order. Cancelling the task closes that connection,
 /// and the sidecar abandons the request; a lease granted at that moment is released.
 ///
-/// A call is sent at most once. If the connection is lost before the answer, the call fails with `answerLost`, and the
-/// caller must find out whether it took effect. Repeating an acquire with the same `owner` is safe.
+/// A call is sent at most once. If the connection is lost before the answer, the call fails with `responseLost`, and
+/// the caller must find out whether it took effect. Repeating an acquire with the same `owner` is safe.
 public actor SidecarClient: Service {
     /// The configuration of this client.
     public nonisolated let configuration: SidecarClientConfiguration
@@ -212,8 +212,8 @@ public actor SidecarClient: Service {
 
     /// Returns a view of the sidecar's console as a JSON object.
     /// - Parameter words: the view and its options, as `LIVE.VIEW` takes them.
-    package func view(_ words: [String]) async throws -> String {
-        try await send(ViewCalls.View(words: words))
+    package func view(_ arguments: [String]) async throws -> String {
+        try await send(ViewCalls.View(arguments: arguments))
     }
 
     // MARK: Calls
@@ -260,7 +260,7 @@ public actor SidecarClient: Service {
             }
         } catch {
             // An error reply leaves the connection usable.
-            if let error = error as? InterlockError, error.isAnswer { returnToPool(connection) } else { connection.close() }
+            if let error = error as? InterlockError, error.isFromSidecar { returnToPool(connection) } else { connection.close() }
             try Task.checkCancellation()
             throw error
         }

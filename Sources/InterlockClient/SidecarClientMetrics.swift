@@ -17,7 +17,7 @@ struct SidecarClientMetrics: Sendable {
             answered.increment()
             return reply
         } catch {
-            ((error as? InterlockError)?.isAnswer == true ? refused : failed).increment()
+            ((error as? InterlockError)?.isFromSidecar == true ? refused : failed).increment()
             throw error
         }
     }

@@ -161,6 +161,6 @@ extension SidecarClient {
             connection.close()
             throw CancellationError()
         }
-        return LinkedLeaseKeeper.makeLinkedLease(lease, connection: connection, eventLoop: eventLoop, metrics: metrics)
+        return LeaseConnectionMonitor.makeLinkedLease(lease, connection: connection, eventLoop: eventLoop, metrics: metrics)
     }
 }

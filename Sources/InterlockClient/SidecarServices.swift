@@ -14,7 +14,7 @@ public struct SidecarServices: Sendable {
     ///   - service: the name of a configured service.
     ///   - cost: the number of calls that this one counts as.
     ///   - subject: the tenant, user or address that the call counts for, in limits per subject.
-    ///   - patience: how long to wait for a permit. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
+    ///   - wait: how long to wait for a permit. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
     ///   - judge: creates the report of the call's outcome. By default a value is a success, an error is a failure, and
     ///     a cancelled call is ignored. If the report has no latency, the measured one is used.
     ///   - isolation: the actor that `operation` runs on, by default the caller's.
@@ -23,13 +23,13 @@ public struct SidecarServices: Sendable {
     /// - Throws: `ServiceCallError` if the call was not made, `CancellationError` if the task was cancelled before the
     ///   call, or the error of `operation`.
     public func call<Value>(
-        _ service: String, cost: Int = 1, subject: String? = nil, patience: Duration = .zero,
+        _ service: String, cost: Int = 1, subject: String? = nil, wait: Duration = .zero,
         judgedBy judge: (Result<Value, any Error>) -> OutcomeReport = OutcomeReport.init(of:),
         isolation: isolated (any Actor)? = #isolation,
         operation: () async throws -> Value
     ) async throws -> Value {
         let permit = try await acquirePermit(
-            UpstreamCallRequest(service: service, cost: Int64(cost), subject: subject, wait: patience))
+            UpstreamCallRequest(service: service, cost: Int64(cost), subject: subject, wait: wait))
         let start = ContinuousClock.now
         let result = await Result(awaiting: operation)
         let latency = ContinuousClock.now - start
@@ -52,8 +52,8 @@ public struct SidecarServices: Sendable {
         throw CancellationError()
     }
 
-    /// Reports the outcome, which takes at most `answerTimeout`. A failed report is not an error, because the call was
-    /// made and the permit expires.
+    /// Reports the outcome, which takes at most `responseTimeout`. A failed report is not an error, because the call
+    /// was made and the permit expires.
     private func sendReport(_ report: OutcomeReport, of permit: GrantedPermit, _ service: String) async {
         do {
             _ = try await client.sendOnSharedConnection(PermitCalls.Report(service: service, permit: permit.id, report))

@@ -23,12 +23,12 @@ extension AsyncParsableCommand {
     private static func main(isRun: @Sendable (any ParsableCommand) -> Bool) async {
         var isRunCommand = false
         do {
-            let words = Array(ProgramArguments.words.dropFirst())
+            let words = Array(ProgramArguments.strings.dropFirst())
             if let failure = misnamedCommand(in: words) { throw failure }
             var command = try await asyncParseAsRoot(words)
             isRunCommand = isRun(command)
             if command.isGroup {
-                throw Failure("expected a command, got none\n\n\(helpMessage(for: type(of: command)))", .usage)
+                throw CommandFailure("expected a command, got none\n\n\(helpMessage(for: type(of: command)))", .usage)
             }
             try OpenFileLimit.ensureMinimum()
             if var asynchronous = command as? any AsyncParsableCommand {
@@ -49,10 +49,10 @@ extension OpenFileLimit {
     private static let minimum = 64
 
     /// Raises the limit of open files if it is below the minimum.
-    /// - Throws: `Failure` if the limit cannot be raised that far.
-    fileprivate static func ensureMinimum() throws(Failure) {
+    /// - Throws: `CommandFailure` if the limit cannot be raised that far.
+    fileprivate static func ensureMinimum() throws(CommandFailure) {
         guard let current, current < minimum, let limit = raised(), limit < minimum else { return }
-        throw Failure(
+        throw CommandFailure(
             "the open-file limit is \(limit), but \(minimum) is required: raise it with `ulimit -n \(minimum)`", .unavailable)
     }
 }
@@ -66,7 +66,7 @@ extension ParsableCommand {
 
     /// Exits the process after an error.
     package static func exit(failure error: any Error, isRunCommand: Bool) -> Never {
-        guard let failure = error as? Failure else {
+        guard let failure = error as? CommandFailure else {
             Terminal.flush()
             exit(withError: error)
         }
@@ -76,7 +76,7 @@ extension ParsableCommand {
     }
 
     /// Returns the failure for the first word that should name a command but does not; `nil` if there is none.
-    package static func misnamedCommand(in arguments: [String]) -> Failure? {
+    package static func misnamedCommand(in arguments: [String]) -> CommandFailure? {
         var command: any ParsableCommand.Type = self
         var path = _commandName
         for word in arguments {
@@ -84,7 +84,7 @@ extension ParsableCommand {
             guard !subcommands.isEmpty, !word.hasPrefix("-"), word != "help" else { return nil }
             guard let next = subcommands.first(where: { $0.names.contains(word) }) else {
                 let hint = subcommands.suggestion(for: word).map { ": did you mean `\(path) \($0)`?" } ?? "; see `\(path) --help`"
-                return Failure("unknown command `\(path) \(word)`\(hint)", .usage)
+                return CommandFailure("unknown command `\(path) \(word)`\(hint)", .usage)
             }
             command = next
             path += " " + word

@@ -4,7 +4,7 @@ import Glibc
 /// The command-line arguments of this process, which are available even if `/proc` cannot be read.
 package enum ProgramArguments {
     /// All arguments, starting with the program's own name. Invalid UTF-8 is repaired.
-    package static var words: [String] { bytes(ofLast: count).map { String(decoding: $0, as: UTF8.self) } }
+    package static var strings: [String] { bytes(ofLast: count).map { String(decoding: $0, as: UTF8.self) } }
 
     /// Returns the last arguments as bytes, because arguments need not be UTF-8.
     package static func bytes(ofLast number: Int) -> [[UInt8]] {

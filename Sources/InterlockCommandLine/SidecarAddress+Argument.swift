@@ -31,12 +31,12 @@ extension SidecarAddress: ExpressibleByArgument {
     }
 
     /// Parses a sidecar's address from `name`, an option or a variable.
-    /// - Throws: `Failure` without the API key that a user may have put into the address.
-    package static func read(_ text: String, from name: String) throws(Failure) -> SidecarAddress {
+    /// - Throws: `CommandFailure` without the API key that a user may have put into the address.
+    package static func read(_ text: String, from name: String) throws(CommandFailure) -> SidecarAddress {
         if let address = SidecarAddress(argument: text) { return address }
         let question = suggestion(for: text).map { ": did you mean \($0)?" } ?? ""
         let remedy = text.contains("@") ? "; put the API key in INTERLOCK_API_KEY" : question
-        throw Failure(
+        throw CommandFailure(
             "\(name): expected HOST:PORT such as \(standard), redis://HOST:PORT, rediss://HOST:PORT or unix:PATH, got "
                 + "\"\(RedactedURL(text))\"\(remedy)",
             .usage)

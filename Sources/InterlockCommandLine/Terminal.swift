@@ -19,7 +19,7 @@ package enum Terminal {
     }
 
     /// Prints an answer: a human-readable table, or one line of JSON for programs.
-    package static func show(_ answer: some Answer, asJSON: Bool) throws {
+    package static func show(_ answer: some CommandOutput, asJSON: Bool) throws {
         show(try asJSON ? JSONOutput.text(answer) : answer.table)
     }
 

@@ -129,7 +129,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
 
     func closed(_ stream: HTTPClientConnection) {
         guard let (_, startedAt) = streams.removeValue(forKey: ObjectIdentifier(stream)) else { return }
-        if !stream.isAnswerComplete, lastRead < startedAt { sendPing() }
+        if !stream.isResponseComplete, lastRead < startedAt { sendPing() }
         capacityChanged()
     }
 

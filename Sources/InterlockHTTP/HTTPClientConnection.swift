@@ -11,10 +11,10 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     package typealias OutboundIn = HTTPClientRequestPart
     package typealias OutboundOut = HTTPClientRequestPart
 
-    /// The server closed the connection before its answer was complete.
+    /// The server closed the connection before its response was complete.
     package struct Closed: Error {}
 
-    /// A failure before the first byte of the answer, if its kind is known.
+    /// A failure before the first byte of the response, if its kind is known.
     package struct Interruption: Error {
         package enum Kind: Sendable {
             /// The server has not acted on the request: it was not sent completely, or the server reported this (RFC
@@ -29,13 +29,13 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         package let cause: any Error
     }
 
-    /// The server's answer is not valid HTTP.
+    /// The server's response is not valid HTTP.
     package struct Malformed: Error {
         /// A human-readable reason.
         package let reason: String
     }
 
-    /// The limits of an answer's fields: servers send larger ones than clients do.
+    /// The limits of a response's fields: servers send larger ones than clients do.
     static let limits: NIOHTTPDecoderLimitConfiguration = {
         var limits = NIOHTTPDecoderLimitConfiguration()
         limits.maxHeaderFieldSize = 64 * 1024
@@ -43,11 +43,11 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         return limits
     }()
 
-    /// The recipient of the answer.
+    /// The recipient of the response.
     private enum Recipient {
         case nobody
         case receiver(any HTTPClientReceiver)
-        /// The answer changes the protocol; its end is still to come.
+        /// The response changes the protocol; its end is still to come.
         case switching(any HTTPClientReceiver, HTTPResponseHead)
     }
 
@@ -138,8 +138,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     private var isActive: Bool { context?.channel.isActive ?? false }
 
-    /// Whether the last answer is complete, or there has been no request.
-    var isAnswerComplete: Bool { machine.isAnswerComplete }
+    /// Whether the last response is complete, or there has been no request.
+    var isResponseComplete: Bool { machine.isResponseComplete }
 
     package func send(_ head: HTTPRequestHead) {
         guard let context, machine.requestPart() == .proceed else { return }
@@ -192,7 +192,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     package var isWritable: Bool { context?.channel.isWritable ?? false }
 
-    /// Stops reading the answer until `resumeReading`.
+    /// Stops reading the response until `resumeReading`.
     package func holdReading() { machine.reads.receiverHolds() }
 
     package func resumeReading() { perform(machine.reads.receiverResumes()) }
@@ -259,20 +259,20 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         case .head(var head):
             let isInformational = 100..<200 ~= head.status.code && head.status != .switchingProtocols
             if let restored = fields.decodedHead(head.headers, isInformational: isInformational) { head.headers = restored }
-            perform(machine.answerHead(kind(of: head)), head)
+            perform(machine.responseHead(kind(of: head)), head)
         case .body(let part):
-            switch machine.answerPart(endingAt: part.endAddress) {
+            switch machine.responsePart(endingAt: part.endAddress) {
             case .ignore: break
             case .deliver: receiver?.received(part)
             case .close: leaveAndClose()
             }
         case .end(let trailers):
-            perform(machine.answerEnd(), fields.decodedEnd(trailers) ?? trailers)
+            perform(machine.responseEnd(), fields.decodedEnd(trailers) ?? trailers)
         }
     }
 
-    /// Classifies a head. The decoders also accept invalid heads, and heads that do not show where the answer ends.
-    private func kind(of head: HTTPResponseHead) -> HTTPClientStateMachine.AnswerHead {
+    /// Classifies a head. The decoders also accept invalid heads, and heads that do not show where the response ends.
+    private func kind(of head: HTTPResponseHead) -> HTTPClientStateMachine.ResponseHead {
         let status = head.status.code
         guard status >= 100 else { return .malformed(.status) }
         if status == HTTPResponseStatus.switchingProtocols.code { return isStream ? .malformed(.status) : .switching }
@@ -379,7 +379,7 @@ extension HTTPClientConnection {
         }
     }
 
-    private func perform(_ action: AnswerReads.Action) {
+    private func perform(_ action: ResponseReads.Action) {
         switch action {
         case .none: break
         case .read: context?.read()
@@ -436,10 +436,10 @@ extension HTTPClientConnection: LargeReader {
 extension HTTPClientConnection.Malformed {
     fileprivate init(_ error: HTTPClientStateMachine.ProtocolError, _ head: HTTPResponseHead? = nil) {
         switch error {
-        case .status: reason = "the answer's status is \(head?.status.code ?? 0)"
-        case .contentLength: reason = "the answer's Content-Length is not a single number"
-        case .transferCoding: reason = "the answer's transfer coding is \"\(head?.headers.unsupportedTransferCoding ?? "")\""
-        case .missingHead: reason = "the answer ended before its headers"
+        case .status: reason = "the response's status is \(head?.status.code ?? 0)"
+        case .contentLength: reason = "the response's Content-Length is not a single number"
+        case .transferCoding: reason = "the response's transfer coding is \"\(head?.headers.unsupportedTransferCoding ?? "")\""
+        case .missingHead: reason = "the response ended before its headers"
         }
     }
 }
@@ -470,9 +470,9 @@ private final class StatusCheck: ChannelInboundHandler {
             return context.fireChannelRead(data)
         }
         if status.utf8.count != 3 || !status.utf8.allSatisfy({ 48...57 ~= $0 }) {
-            fail(context, "the answer's status is not a three-digit number")
+            fail(context, "the response's status is not a three-digit number")
         } else if head.endStream, status.utf8.first == UInt8(ascii: "1") {
-            fail(context, "the answer ended before its headers")
+            fail(context, "the response ended before its headers")
         } else {
             context.fireChannelRead(data)
         }
@@ -500,8 +500,8 @@ extension ByteBuffer {
     private static var emptyLine: UInt32 { UInt32(bigEndian: 0x0D0A_0D0A) }
 }
 
-/// Reports each read before it is decoded: the decoder silently buffers the beginning of an unrequested answer, and
-/// would read the next answer as its continuation. Also records the raw bytes of fields.
+/// Reports each read before it is decoded: the decoder silently buffers the beginning of an unrequested response, and
+/// would read the next response as its continuation. Also records the raw bytes of fields.
 private final class RawReadObserver: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer

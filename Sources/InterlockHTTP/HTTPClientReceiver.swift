@@ -7,14 +7,14 @@ package protocol HTTPClientReceiver: AnyObject {
     func connected(_ connection: HTTPClientConnection)
     /// Called when no connection could be found; nothing was sent.
     func notConnected(_ error: any Error)
-    /// Called with an informational answer; the answer, or another informational one, follows.
+    /// Called with an informational response; the response, or another informational one, follows.
     func receivedInformational(_ head: HTTPResponseHead)
-    /// Called with the head of the answer.
+    /// Called with the head of the response.
     func received(_ head: HTTPResponseHead)
     func received(_ part: ByteBuffer)
-    /// Called at the end of the answer. The connection no longer belongs to this request.
+    /// Called at the end of the response. The connection no longer belongs to this request.
     func receivedEnd(_ trailers: HTTPHeaders?)
-    /// Called when the connection ends before the answer is complete; the error may be an
+    /// Called when the connection ends before the response is complete; the error may be an
     /// `HTTPClientConnection.Interruption`.
     func failed(_ error: any Error)
     /// Called when a read has ended and all its bytes were delivered.

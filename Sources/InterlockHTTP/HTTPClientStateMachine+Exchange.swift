@@ -1,12 +1,12 @@
 extension HTTPClientStateMachine {
-    /// A request and its answer, while both are in progress.
+    /// A request and its response, while both are in progress.
     struct Exchange {
         enum Request {
             case sending
             case sent
         }
 
-        enum Answer {
+        enum Response {
             case awaited
             case begun
             /// The head switches protocols; its end is still to come.
@@ -20,18 +20,18 @@ extension HTTPClientStateMachine {
             case sent(at: Duration)
             /// The server reports that it will not act on the request.
             case unprocessed
-            /// The answer has begun: with any byte on a connection, with a head on a stream.
-            case answering
+            /// The response has begun: with any byte on a connection, with a head on a stream.
+            case responding
         }
 
-        /// Whether a flush is in progress. An answer read during a flush is the last one, because NIO drains the socket
-        /// when a write fails.
+        /// Whether a flush is in progress. A response read during a flush is the last one, because NIO drains the
+        /// socket when a write fails.
         enum Flush {
             case idle
             case inFlight
         }
 
-        /// Whether the answer's body has reached the end of the last read.
+        /// Whether the response's body has reached the end of the last read.
         enum Tail: Equatable {
             case open(ReadEnd)
             /// A part of the body ended where the read did.
@@ -43,7 +43,7 @@ extension HTTPClientStateMachine {
 
         let usage: Usage
         var request = Request.sending
-        var answer = Answer.awaited
+        var response = Response.awaited
         var processing = Processing.unsent
         var flush = Flush.idle
         var tail = Tail.open(.address(0))
@@ -53,10 +53,10 @@ extension HTTPClientStateMachine {
             self.usage = usage
         }
 
-        mutating func take(_ head: AnswerHead) -> HeadAction {
+        mutating func take(_ head: ResponseHead) -> HeadAction {
             guard disposition.isOpen else { return .ignore }
-            switch answer {
-            case .awaited: processing = .answering
+            switch response {
+            case .awaited: processing = .responding
             case .switching, .switched: return .ignore
             case .begun:
                 disposition = .closing(.none)
@@ -65,10 +65,10 @@ extension HTTPClientStateMachine {
             switch head {
             case .informational: return .deliverInformational
             case .switching:
-                answer = .switching
+                response = .switching
                 return .keepForSwitch
             case .final(let keepsAlive):
-                answer = .begun
+                response = .begun
                 if !keepsAlive { disposition = .last }
                 return .deliver
             case .malformed(let error):
@@ -79,11 +79,11 @@ extension HTTPClientStateMachine {
 
         mutating func takeEnd() -> EndAction {
             guard disposition.isOpen else { return .ignore }
-            switch answer {
+            switch response {
             case .begun: return .deliver
             case .switched: return .ignore
             case .switching:
-                answer = .switched
+                response = .switched
                 return .switchProtocols
             case .awaited:
                 disposition = .closing(.other)
@@ -91,13 +91,13 @@ extension HTTPClientStateMachine {
             }
         }
 
-        /// The next use of the connection, once the answer is complete.
+        /// The next use of the connection, once the response is complete.
         var nextUse: NextUse {
             // If the server answers early, the rest of the request is not sent.
             guard disposition == .reusable, request == .sent, flush == .idle else { return .close }
             switch tail {
             case .complete, .open(.emptyLine): return .another
-            // The decoder may hold the beginning of another answer, and would read the next one as its continuation.
+            // The decoder may hold the beginning of another response, and would read the next one as its continuation.
             case .open(.address): return .close
             }
         }
@@ -119,7 +119,7 @@ extension HTTPClientStateMachine {
 
         func failureKind(at now: Duration) -> FailureKind {
             switch processing {
-            case .answering: return .failed
+            case .responding: return .failed
             case .unsent, .unprocessed: return .unprocessed
             case .sent(let sentAt):
                 switch disposition.cause {
@@ -138,14 +138,14 @@ extension HTTPClientStateMachine {
     enum Disposition: Equatable {
         /// Another request follows.
         case reusable
-        /// The connection closes after the answer.
+        /// The connection closes after the response.
         case last
         /// A write has failed, and the channel is about to end.
         case broken(Cause)
         /// The connection has left the pool and closes; nothing more is delivered.
         case closing(Cause)
 
-        /// Whether the answer is still delivered.
+        /// Whether the response is still delivered.
         var isOpen: Bool {
             switch self {
             case .reusable, .last: true

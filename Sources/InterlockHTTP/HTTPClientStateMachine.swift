@@ -1,9 +1,9 @@
 /// The protocol of an HTTP/1.1 connection to a server, which carries one request after another, or of one stream of an
-/// HTTP/2 connection: the progress of the request and its answer, and whether the connection can be reused. Pure: takes
-/// events and returns actions, which the channel handler executes.
+/// HTTP/2 connection: the progress of the request and its response, and whether the connection can be reused. Pure:
+/// takes events and returns actions, which the channel handler executes.
 ///
-/// Every request that begins ends once: its answer is delivered to the end, it fails, its connection is handed over, or
-/// its receiver abandons it. The connection leaves the pool once.
+/// Every request that begins ends once: its response is delivered to the end, it fails, its connection is handed over,
+/// or its receiver abandons it. The connection leaves the pool once.
 package struct HTTPClientStateMachine: Sendable {
     package enum Carrier: Equatable, Sendable {
         /// A connection of HTTP/1.1.
@@ -14,22 +14,22 @@ package struct HTTPClientStateMachine: Sendable {
 
     /// The position at which a read ended.
     package enum ReadEnd: Equatable, Sendable {
-        /// The read ended after an empty line, which may end a head, trailers, or an answer without a body.
+        /// The read ended after an empty line, which may end a head, trailers, or a response without a body.
         case emptyLine
         /// The read ended at this address.
         case address(UInt)
     }
 
-    package enum AnswerHead: Equatable, Sendable {
+    package enum ResponseHead: Equatable, Sendable {
         case informational
         /// The server switches protocols.
         case switching
-        /// The head of the answer itself.
+        /// The head of the response itself.
         case final(keepsAlive: Bool)
         case malformed(ProtocolError)
     }
 
-    /// The reason that an answer is not valid HTTP.
+    /// The reason that a response is not valid HTTP.
     package enum ProtocolError: Equatable, Sendable {
         case status
         case contentLength
@@ -80,7 +80,7 @@ package struct HTTPClientStateMachine: Sendable {
         case close
     }
 
-    /// The action for bytes, or for a part of an answer's body.
+    /// The action for bytes, or for a part of a response's body.
     package enum PartAction: Equatable, Sendable {
         case ignore
         case deliver
@@ -134,20 +134,20 @@ package struct HTTPClientStateMachine: Sendable {
         /// No request is in flight.
         case unused(Usage)
         case exchanging(Exchange)
-        /// The answer is complete, but the read that contains its end is not, so more bytes may follow.
+        /// The response is complete, but the read that contains its end is not, so more bytes may follow.
         case answered(NextUse)
         /// The connection has left the pool, carries no request, and is closed, closing, or handed over.
-        case over(LastAnswer)
+        case over(LastResponse)
     }
 
-    private enum LastAnswer {
+    private enum LastResponse {
         case complete
         case incomplete
     }
 
     package let carrier: Carrier
-    /// The state of the answers' reads.
-    package var reads = AnswerReads()
+    /// The state of the responses' reads.
+    package var reads = ResponseReads()
     private var state = State.unused(.fresh)
 
     package init(_ carrier: Carrier) {
@@ -163,8 +163,8 @@ package struct HTTPClientStateMachine: Sendable {
         }
     }
 
-    /// Whether the last answer is complete, or there has been no request.
-    package var isAnswerComplete: Bool {
+    /// Whether the last response is complete, or there has been no request.
+    package var isResponseComplete: Bool {
         switch state {
         case .unused, .answered, .over(.complete): true
         case .exchanging, .over(.incomplete): false
@@ -229,7 +229,7 @@ extension HTTPClientStateMachine {
 
     /// Records that the server reported the request as unprocessed.
     package mutating func declaredUnprocessed() {
-        guard case .exchanging(var exchange) = state, exchange.processing != .answering else { return }
+        guard case .exchanging(var exchange) = state, exchange.processing != .responding else { return }
         exchange.processing = .unprocessed
         state = .exchanging(exchange)
     }
@@ -243,7 +243,7 @@ extension HTTPClientStateMachine {
 
     /// Records that the receiver takes over the channel, for the protocol that the server switched to.
     package mutating func handOver() -> RequestAction {
-        guard case .exchanging(let exchange) = state, exchange.answer == .switched, exchange.disposition.isOpen else {
+        guard case .exchanging(let exchange) = state, exchange.response == .switched, exchange.disposition.isOpen else {
             return .refuse
         }
         state = .over(.incomplete)
@@ -251,15 +251,15 @@ extension HTTPClientStateMachine {
     }
 }
 
-// MARK: - The answer
+// MARK: - The response
 
 extension HTTPClientStateMachine {
-    /// Call when bytes arrive, before they are decoded. Without a request in flight, or after a complete answer, the
-    /// decoder would read them as the beginning of the next answer.
+    /// Call when bytes arrive, before they are decoded. Without a request in flight, or after a complete response, the
+    /// decoder would read them as the beginning of the next response.
     package mutating func bytesReceived(_ end: ReadEnd, isLarge: Bool) -> PartAction {
         switch state {
         case .exchanging(var exchange):
-            exchange.processing = .answering
+            exchange.processing = .responding
             exchange.tail = .open(end)
             state = .exchanging(exchange)
             reads.received(isLarge: isLarge)
@@ -271,7 +271,7 @@ extension HTTPClientStateMachine {
         }
     }
 
-    package mutating func answerHead(_ head: AnswerHead) -> HeadAction {
+    package mutating func responseHead(_ head: ResponseHead) -> HeadAction {
         switch state {
         case .exchanging(var exchange):
             let action = exchange.take(head)
@@ -285,11 +285,11 @@ extension HTTPClientStateMachine {
     }
 
     /// - Parameter end: the address at which the part ends.
-    package mutating func answerPart(endingAt end: @autoclosure () -> UInt) -> PartAction {
+    package mutating func responsePart(endingAt end: @autoclosure () -> UInt) -> PartAction {
         switch state {
         case .exchanging(var exchange):
-            // An informational answer may have a body, which is not part of the answer.
-            guard exchange.disposition.isOpen, exchange.answer == .begun else { return .ignore }
+            // An informational response may have a body, which is not part of the response.
+            guard exchange.disposition.isOpen, exchange.response == .begun else { return .ignore }
             guard carrier == .connection, exchange.tail == .open(.address(end())) else { return .deliver }
             exchange.tail = .complete
             state = .exchanging(exchange)
@@ -301,12 +301,12 @@ extension HTTPClientStateMachine {
         }
     }
 
-    package mutating func answerEnd() -> EndAction {
+    package mutating func responseEnd() -> EndAction {
         switch state {
         case .exchanging(var exchange):
             let action = exchange.takeEnd()
             state = action == .deliver ? .answered(exchange.nextUse) : .exchanging(exchange)
-            if action == .deliver { reads.answerEnded() }
+            if action == .deliver { reads.responseEnded() }
             return action
         case .unused, .answered:
             state = .over(.complete)
@@ -320,7 +320,7 @@ extension HTTPClientStateMachine {
         if case .exchanging = state { .reportAllReceived } else { .none }
     }
 
-    /// Completes a read: nothing followed an answer that ended in it.
+    /// Completes a read: nothing followed a response that ended in it.
     /// - Parameter isActive: whether the channel can still be written to.
     package mutating func readCompleted(isActive: Bool) -> Action {
         guard case .answered(let nextUse) = state else { return .none }
@@ -341,7 +341,7 @@ extension HTTPClientStateMachine {
     }
 
     /// Call when a write failed. If this is the first sign that the connection has ended, the decoder still reports an
-    /// end of the incomplete answer.
+    /// end of the incomplete response.
     package mutating func writeFailed(_ cause: Cause) -> ErrorAction {
         guard case .exchanging(var exchange) = state else { return .ignore }
         switch exchange.disposition {
@@ -360,7 +360,7 @@ extension HTTPClientStateMachine {
             state = .exchanging(exchange)
             return action
         case .unused, .answered:
-            // A TLS connection that ends without close_notify after a complete answer is harmless.
+            // A TLS connection that ends without close_notify after a complete response is harmless.
             state = .over(.complete)
             return .close
         case .over: return .ignore

@@ -47,7 +47,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     private var sweep: (at: NIODeadline, timer: Scheduled<Void>)?
     private var isClosed = false
 
-    /// Creates a pool. `largeReadLimiter` keeps large answers from delaying the event loop's other work; `nil` if the
+    /// Creates a pool. `largeReadLimiter` keeps large responses from delaying the event loop's other work; `nil` if the
     /// loop does no other work.
     package init(
         _ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop, environment: HTTPClientEnvironment = .system,
@@ -135,7 +135,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         guard origin.tls != nil else { return channel.eventLoop.makeSucceededFuture((channel, origin.speaksHTTP2)) }
         let done = channel.eventLoop.makePromise(of: String?.self)
         do {
-            try channel.pipeline.syncOperations.addHandler(HandshakeWatch(done, until: end))
+            try channel.pipeline.syncOperations.addHandler(HandshakeResultHandler(done, until: end))
         } catch {
             done.fail(error)
         }
@@ -251,7 +251,7 @@ extension TimeAmount {
 }
 
 /// Reports the end of the handshake and the protocol that it negotiated, or its failure.
-private final class HandshakeWatch: ChannelInboundHandler, RemovableChannelHandler {
+private final class HandshakeResultHandler: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 
     private var done: EventLoopPromise<String?>?

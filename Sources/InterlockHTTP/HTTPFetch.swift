@@ -1,9 +1,9 @@
 package import NIOCore
 package import NIOHTTP1
 
-/// One request and its complete answer. Confined to the event loop of its pool.
+/// One request and its complete response. Confined to the event loop of its pool.
 package final class HTTPFetch: HTTPClientReceiver {
-    package struct Answer: Sendable {
+    package struct Response: Sendable {
         package var head: HTTPResponseHead
         package var body: ByteBuffer
         /// Whether the body exceeded the limit and was truncated.
@@ -13,9 +13,9 @@ package final class HTTPFetch: HTTPClientReceiver {
     package enum Failure: Error {
         /// No connection was established, and nothing was sent.
         case notConnected(any Error)
-        /// No complete answer arrived in time.
+        /// No complete response arrived in time.
         case timedOut
-        /// The connection ended before the answer was complete.
+        /// The connection ended before the response was complete.
         case interrupted(any Error)
         case cancelled
     }
@@ -24,9 +24,9 @@ package final class HTTPFetch: HTTPClientReceiver {
     private let body: ByteBuffer?
     private let maximumBytes: Int
     private let pool: HTTPConnectionPool
-    private var completion: ((Result<Answer, Failure>) -> Void)?
+    private var completion: ((Result<Response, Failure>) -> Void)?
     private var connection: HTTPClientConnection?
-    private var answer: Answer?
+    private var response: Response?
     private var timeout: Scheduled<Void>?
 
     /// - Parameters:
@@ -35,7 +35,7 @@ package final class HTTPFetch: HTTPClientReceiver {
     ///   - completion: called once, possibly before `begin` returns.
     package init(
         _ request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: HTTPConnectionPool, maximumBytes: Int,
-        completion: @escaping (Result<Answer, Failure>) -> Void
+        completion: @escaping (Result<Response, Failure>) -> Void
     ) {
         self.request = request
         self.body = body
@@ -53,7 +53,7 @@ package final class HTTPFetch: HTTPClientReceiver {
 
     package func cancel() { end(.failure(.cancelled)) }
 
-    private func end(_ result: Result<Answer, Failure>) {
+    private func end(_ result: Result<Response, Failure>) {
         guard let completion else { return }
         self.completion = nil
         timeout?.cancel()
@@ -71,20 +71,21 @@ package final class HTTPFetch: HTTPClientReceiver {
 
     package func notConnected(_ error: any Error) { end(.failure(.notConnected(error))) }
 
-    package func received(_ head: HTTPResponseHead) { answer = Answer(head: head, body: ByteBuffer(), isTruncated: false) }
+    package func received(_ head: HTTPResponseHead) { response = Response(head: head, body: ByteBuffer(), isTruncated: false) }
 
     package func received(_ part: ByteBuffer) {
-        let remaining = maximumBytes - (answer?.body.readableBytes ?? 0)
-        answer?.body.writeImmutableBuffer(part.getSlice(at: part.readerIndex, length: min(remaining, part.readableBytes)) ?? part)
-        guard part.readableBytes > remaining, var answer else { return }
-        answer.isTruncated = true
-        end(.success(answer))
+        let remaining = maximumBytes - (response?.body.readableBytes ?? 0)
+        response?.body.writeImmutableBuffer(
+            part.getSlice(at: part.readerIndex, length: min(remaining, part.readableBytes)) ?? part)
+        guard part.readableBytes > remaining, var response else { return }
+        response.isTruncated = true
+        end(.success(response))
     }
 
     package func receivedEnd(_ trailers: HTTPHeaders?) {
         // The connection carries other requests from now on.
         connection = nil
-        if let answer { end(.success(answer)) }
+        if let response { end(.success(response)) }
     }
 
     package func failed(_ error: any Error) {
@@ -103,14 +104,14 @@ extension HTTPFetch {
         var isCancelled = false
     }
 
-    /// Sends a request on a dedicated connection, which closes after the answer. Cancelling the task ends the request
+    /// Sends a request on a dedicated connection, which closes after the response. Cancelling the task ends the request
     /// immediately.
-    package static func answer(
+    package static func response(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from origin: HTTPOrigin, settings: HTTPConnectionPool.Settings,
         maximumBytes: Int,
         within timeout: TimeAmount, on eventLoop: any EventLoop
-    ) async throws -> Answer {
-        try await answer(to: request, with: body, maximumBytes: maximumBytes, within: timeout, on: eventLoop) {
+    ) async throws -> Response {
+        try await response(to: request, with: body, maximumBytes: maximumBytes, within: timeout, on: eventLoop) {
             let pool = HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop)
             return (pool, { pool.close() })
         }
@@ -118,21 +119,23 @@ extension HTTPFetch {
 
     /// Sends a request on a connection of a pool, which keeps the connection. Cancelling the task ends the request
     /// immediately.
-    package static func answer(
+    package static func response(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: NIOLoopBound<HTTPConnectionPool>, maximumBytes: Int,
         within timeout: TimeAmount, on eventLoop: any EventLoop
-    ) async throws -> Answer {
-        try await answer(to: request, with: body, maximumBytes: maximumBytes, within: timeout, on: eventLoop) { (pool.value, {}) }
+    ) async throws -> Response {
+        try await response(to: request, with: body, maximumBytes: maximumBytes, within: timeout, on: eventLoop) {
+            (pool.value, {})
+        }
     }
 
-    private static func answer(
+    private static func response(
         to request: HTTPRequestHead, with body: ByteBuffer?, maximumBytes: Int, within timeout: TimeAmount,
         on eventLoop: any EventLoop, from pool: @escaping @Sendable () -> (HTTPConnectionPool, () -> Void)
-    ) async throws -> Answer {
+    ) async throws -> Response {
         let progress = NIOLoopBoundBox.makeBoxSendingValue(Progress(), eventLoop: eventLoop)
         return try await withTaskCancellationHandler {
             try await eventLoop.flatSubmit {
-                let answered = eventLoop.makePromise(of: Answer.self)
+                let answered = eventLoop.makePromise(of: Response.self)
                 guard !progress.value.isCancelled else {
                     answered.fail(Failure.cancelled)
                     return answered.futureResult

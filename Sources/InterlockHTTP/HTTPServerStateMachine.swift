@@ -1,5 +1,5 @@
 /// The protocol of an HTTP/1.1 connection from a client, which brings one request after another, or of one stream of an
-/// HTTP/2 connection: the progress of the request and its answer, the waiting parts, and when to read. The machine is
+/// HTTP/2 connection: the progress of the request and its response, the waiting parts, and when to read. The machine is
 /// pure: it takes events and returns actions, which the channel handler executes.
 ///
 /// Every request that begins ends exactly once: when it is answered and read to its end, or when its connection closes
@@ -84,7 +84,7 @@ package struct HTTPServerStateMachine: Sendable {
         case finish
         case close
         case closeOutput
-        /// Stop the client's upload on a stream that has its answer (RFC 9113, section 8.1).
+        /// Stop the client's upload on a stream that has its response (RFC 9113, section 8.1).
         case reset
         /// Treat the error as the client's departure, and close the channel.
         case leave
@@ -94,9 +94,9 @@ package struct HTTPServerStateMachine: Sendable {
         case reportWritability
         /// Report the deadline to the relay.
         case reportAlarm
-        /// Answer with the problem, or abort an answer that has begun.
+        /// Respond with the problem, or abort a response that has begun.
         case abortRequest
-        /// Answer with the problem: the request cannot be read.
+        /// Respond with the problem: the request cannot be read.
         case refuse
     }
 
@@ -113,9 +113,9 @@ package struct HTTPServerStateMachine: Sendable {
         case closed
     }
 
-    /// A request and its answer, until both are over.
+    /// A request and its response, until both are over.
     private struct Exchange {
-        enum Answer { case awaited, begun, complete }
+        enum Response { case awaited, begun, complete }
         /// `departed` if the client has left, or its key was removed: the rest of the request is not awaited.
         enum Client { case present, departed }
 
@@ -123,7 +123,7 @@ package struct HTTPServerStateMachine: Sendable {
         var receiver = Receiver.undecided
         var demand = Demand.wanted
         var remainder = Remainder.coming
-        var answer = Answer.awaited
+        var response = Response.awaited
         var client = Client.present
 
         /// The remainder to wait for before the connection closes.
@@ -214,7 +214,7 @@ extension HTTPServerStateMachine {
     }
 
     /// Drops part of a body. An endless body ends the connection or its stream, once the client has had time to read
-    /// the answer.
+    /// the response.
     package mutating func drop(_ count: Int) -> Action {
         guard unwanted.drop(count) else { return .none }
         guard carrier == .connection else { return unwanted.mayBeStopped ? .reset : .none }
@@ -262,7 +262,7 @@ extension HTTPServerStateMachine {
     package mutating func takeRead(isWritable: @autoclosure () -> Bool) -> StepAction {
         guard read == .requested, waitingWeight < Self.maximumWaiting, !unwanted.isOverLimit else { return .refuse }
         switch state {
-        // Unread answers must not pile up.
+        // Unread responses must not pile up.
         case .idle: guard isWritable() else { return .refuse }
         case .exchanging(let exchange):
             guard exchange.demand == .wanted, exchange.remainder != .undecodable else { return .refuse }
@@ -274,7 +274,7 @@ extension HTTPServerStateMachine {
     }
 }
 
-// MARK: - The request and its answer
+// MARK: - The request and its response
 
 extension HTTPServerStateMachine {
     /// Begins a request. `contentLength` is the length of a stream's body, if the head contains it.
@@ -299,14 +299,14 @@ extension HTTPServerStateMachine {
     /// Records that the client was asked for the body, or that the request has no body.
     package mutating func continued() { updateExchange { if $0.nextUse == .afterContinue { $0.nextUse = .another } } }
 
-    /// - Returns: the connection's use after this request, as the answer announces it.
-    package mutating func answerBegins() -> NextUse {
-        updateExchange { $0.answer = .begun }
+    /// - Returns: the connection's use after this request, as the response announces it.
+    package mutating func responseBegins() -> NextUse {
+        updateExchange { $0.response = .begun }
         return if case .exchanging(let exchange) = state { exchange.nextUse } else { .last }
     }
 
-    /// Whether `answerWritten` follows an answer that completes now.
-    package var needsAnswerWritten: Bool {
+    /// Whether `responseWritten` follows a response that completes now.
+    package var needsResponseWritten: Bool {
         switch state {
         case .exchanging(let exchange): carrier == .stream && exchange.remainder == .coming
         case .closing(_, let remainder): carrier == .stream && remainder == .coming
@@ -314,16 +314,16 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// Records that the answer is complete. `advance` follows.
-    package mutating func answerCompleted(endsConnection: Bool) {
-        updateExchange { $0.answer = .complete }
+    /// Records that the response is complete. `advance` follows.
+    package mutating func responseCompleted(endsConnection: Bool) {
+        updateExchange { $0.response = .complete }
         if endsConnection, carrier == .connection { updateExchange { $0.ruleOutReuse() } }
     }
 
-    /// Proceeds to the next request, or to the connection's end, if the answer is complete and the request was read to
-    /// its end.
+    /// Proceeds to the next request, or to the connection's end, if the response is complete and the request was read
+    /// to its end.
     package mutating func advance() -> Action {
-        guard case .exchanging(let exchange) = state, exchange.answer == .complete else { return .none }
+        guard case .exchanging(let exchange) = state, exchange.response == .complete else { return .none }
         switch exchange.nextUse {
         case .last, .otherProtocol: return finish(exchange.awaitedRemainder)
         case .another, .afterContinue: break
@@ -332,22 +332,24 @@ extension HTTPServerStateMachine {
             state = .idle
             return .awaitRequest
         }
-        // A stream ends by itself once both sides have ended; until its answer is written, the client's end may be on
+        // A stream ends by itself once both sides have ended; until its response is written, the client's end may be on
         // its way.
         guard carrier == .stream || exchange.receiver != .nobody else { return .none }
         setReceiver(.nobody)
         return .dropRemainder
     }
 
-    /// Records that the end of a stream's answer was passed to the network.
-    package mutating func answerWritten() -> Action {
-        unwanted.answerWritten()
+    /// Records that the end of a stream's response was passed to the network.
+    package mutating func responseWritten() -> Action {
+        unwanted.responseWritten()
         return unwanted.mayBeStopped ? .reset : .none
     }
 
     /// Records that the relay hands the channel over to another handler.
     package mutating func handOver() -> StepAction {
-        guard carrier == .connection, case .exchanging(let exchange) = state, exchange.answer == .awaited else { return .refuse }
+        guard carrier == .connection, case .exchanging(let exchange) = state, exchange.response == .awaited else {
+            return .refuse
+        }
         (state, waitingWeight) = (.handedOver, 0)
         return .proceed
     }
@@ -366,7 +368,7 @@ extension HTTPServerStateMachine {
         guard case .closing(_, let remainder) = state else { return .none }
         guard remainder == .coming else { return close() }
         state = .closing(.flushed, remainder)
-        // The half-close shows the client that no other answer follows.
+        // The half-close shows the client that no other response follows.
         return carrier == .connection ? .closeOutput : .none
     }
 
@@ -386,7 +388,7 @@ extension HTTPServerStateMachine {
     package func writabilityChanged(_ isWritable: Bool) -> Action {
         switch state {
         case .exchanging(let exchange) where exchange.receiver == .relay: .reportWritability
-        case .exchanging(let exchange) where isWritable && exchange.answer == .complete: .extend
+        case .exchanging(let exchange) where isWritable && exchange.response == .complete: .extend
         case .closing(.pending, _) where isWritable: .extend
         case .idle where isWritable: .awaitRequest
         case .idle, .exchanging, .closing, .handedOver, .closed: .none
@@ -397,16 +399,16 @@ extension HTTPServerStateMachine {
     package mutating func clientLeft() -> Action {
         updateExchange { $0.client = .departed }
         if case .closing(let output, let remainder) = state { return requestEnded(remainder, output) }
-        return finishUnlessAnswering() ?? .reportDeparture
+        return finishUnlessResponding() ?? .reportDeparture
     }
 
-    /// Rules out further requests, and ends the connection unless an answer is still to come.
-    /// - Returns: `nil` if an answer is still to come.
-    private mutating func finishUnlessAnswering() -> Action? {
+    /// Rules out further requests, and ends the connection unless a response is still to come.
+    /// - Returns: `nil` if a response is still to come.
+    private mutating func finishUnlessResponding() -> Action? {
         updateExchange { $0.ruleOutReuse() }
         switch state {
         case .idle: return finish()
-        case .exchanging(let exchange): return exchange.answer == .complete ? finish(exchange.awaitedRemainder) : nil
+        case .exchanging(let exchange): return exchange.response == .complete ? finish(exchange.awaitedRemainder) : nil
         case .handedOver, .closing, .closed: return Action.none
         }
     }
@@ -419,7 +421,7 @@ extension HTTPServerStateMachine {
             return .refuse
         case (.idle, .malformed): return finish()
         case (.exchanging(let exchange), .malformed) where exchange.client == .present:
-            if let action = finishUnlessAnswering() { return action }
+            if let action = finishUnlessResponding() { return action }
             guard exchange.remainder == .coming else {
                 // A complete request is answered first.
                 waitingWeight = 0
@@ -433,7 +435,7 @@ extension HTTPServerStateMachine {
 
     /// Call when a deadline has expired.
     package mutating func timedOut() -> Action {
-        guard case .exchanging(let exchange) = state, exchange.receiver == .relay, exchange.answer != .complete else {
+        guard case .exchanging(let exchange) = state, exchange.receiver == .relay, exchange.response != .complete else {
             return close()
         }
         return .reportAlarm
@@ -456,11 +458,11 @@ extension HTTPServerStateMachine {
     /// Call when the API key of the last accepted request was removed.
     package mutating func callerRemoved() -> Action {
         if case .handedOver = state { return close() }
-        if carrier == .connection, let action = finishUnlessAnswering() { return action }
-        guard case .exchanging(let exchange) = state, exchange.answer != .complete else { return .none }
+        if carrier == .connection, let action = finishUnlessResponding() { return action }
+        guard case .exchanging(let exchange) = state, exchange.response != .complete else { return .none }
         updateExchange { $0.client = .departed }
         // Event streams end by themselves. A client that does not read them gets a short deadline.
-        return exchange.answer == .awaited || exchange.receiver == .relay ? .abortRequest : .linger
+        return exchange.response == .awaited || exchange.receiver == .relay ? .abortRequest : .linger
     }
 }
 

@@ -1,13 +1,13 @@
 internal import NIOCore
 
-/// Holds back from the decoder the bytes after an answer that switches protocols: NIO's decoder would lose them if the
+/// Holds back from the decoder the bytes after a response that switches protocols: NIO's decoder would lose them if the
 /// connection ended right then.
 final class ProtocolChangeGate: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
 
     private enum State {
-        /// The answer's head is awaited.
+        /// The response's head is awaited.
         case closed
         /// The head has arrived, and switches protocols.
         case holding
@@ -36,7 +36,7 @@ final class ProtocolChangeGate: ChannelInboundHandler {
         held.append(unread: unwrapInboundIn(data))
         while state == .closed, let end = held.readableBytesView.firstRange(of: Self.headEnd) {
             let view = held.readableBytesView
-            // Other informational answers may come first.
+            // Other informational responses may come first.
             guard Self.informationalStarts.contains(where: view.starts(with:)) else {
                 return context.fireChannelRead(wrapInboundOut(open()))
             }

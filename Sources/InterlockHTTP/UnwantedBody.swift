@@ -2,20 +2,20 @@
 package struct UnwantedBody: Sendable {
     package enum ReadLength: Sendable { case usual, small }
 
-    private enum Answer { case pending, written }
+    private enum Response { case pending, written }
 
     /// The maximum number of bytes read from a connection's body. With the last read, the total is at most 64 KiB.
     private static let maximumOfConnection = 60 * 1024
     /// The maximum number of bytes read from a stream's body. Its window allows up to 48 KiB more.
     private static let maximumOfStream = 16 * 1024
     /// A stream's body that announces at most this many bytes is read to its end. Some clients (httpx) wait for the
-    /// window before they read the answer, and do not notice that the stream was reset.
+    /// window before they read the response, and do not notice that the stream was reset.
     private static let maximumAnnounced = 112 * 1024
 
     private let carrier: HTTPServerStateMachine.Carrier
     private var limit: Int
     private var dropped = 0
-    private var answer = Answer.pending
+    private var response = Response.pending
 
     init(_ carrier: HTTPServerStateMachine.Carrier) {
         self.carrier = carrier
@@ -25,11 +25,11 @@ package struct UnwantedBody: Sendable {
     /// Whether more was read than the limit allows.
     var isOverLimit: Bool { dropped > limit }
 
-    /// Whether the limit is exceeded, and the client can read its answer.
-    var mayBeStopped: Bool { isOverLimit && answer == .written }
+    /// Whether the limit is exceeded, and the client can read its response.
+    var mayBeStopped: Bool { isOverLimit && response == .written }
 
-    /// Records that the end of a stream's answer was passed to the network.
-    mutating func answerWritten() { answer = .written }
+    /// Records that the end of a stream's response was passed to the network.
+    mutating func responseWritten() { response = .written }
 
     /// The length of reads from a connection's socket.
     package var readLength: ReadLength { carrier == .connection && dropped > 0 ? .small : .usual }
@@ -43,7 +43,7 @@ package struct UnwantedBody: Sendable {
 
     /// Starts over for another request. `contentLength` is the length that a stream's request announces.
     mutating func begin(contentLength: Int?) {
-        (dropped, answer) = (0, .pending)
+        (dropped, response) = (0, .pending)
         if carrier == .stream { limit = contentLength ?? .max <= Self.maximumAnnounced ? .max : Self.maximumOfStream }
     }
 }

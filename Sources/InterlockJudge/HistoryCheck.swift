@@ -34,7 +34,7 @@ package struct HistoryCheck: Sendable {
     private var limitsRefill: LimitRefillChecker
     private var openBreakers: BreakerChecker
     private var trials: TrialChecker
-    private var answers: AnswerChecker
+    private var answers: AnsweredCallChecker
     private var recovery: RecoveryChecker
 
     private var operations = 0
@@ -61,7 +61,7 @@ package struct HistoryCheck: Sendable {
         limitsRefill = LimitRefillChecker(rules: rules)
         openBreakers = BreakerChecker(rules: rules)
         trials = TrialChecker(rules: rules)
-        answers = AnswerChecker(rules: rules)
+        answers = AnsweredCallChecker(rules: rules)
         recovery = RecoveryChecker(rules: rules)
     }
 

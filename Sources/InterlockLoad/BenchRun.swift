@@ -84,7 +84,7 @@ package struct BenchRun: Sendable {
         }
         var random = SeededRandom(seed: plan.seed)
         let isMisbehaving = plan.workload == .mixed
-        let phases = BadPhases(length: plan.duration, random: random.split())
+        let phases = FailurePhases(length: plan.duration, random: random.split())
         let upstream = try await BenchUpstream.start(on: group.next(), phases: isMisbehaving ? phases : nil, seed: random.next())
         let services = StandardServices(upstream: upstream.url, extra: fleet.extraServices)
         let settings = FleetSettings(
@@ -94,7 +94,7 @@ package struct BenchRun: Sendable {
             ).yaml, faults: fleet.faults, topology: fleet.topology)
         var plan = plan
         plan.services = services.load
-        if isMisbehaving { plan.badPhases = services.badPhases(length: plan.duration, random: random.split()) }
+        if isMisbehaving { plan.failurePhases = services.failurePhases(length: plan.duration, random: random.split()) }
         plan.trustsWallClock = !fleet.faults.contains(.clock)
         report("starting \(fleet.sidecars) sidecar\(fleet.sidecars == 1 ? "" : "s") and a Redis")
         let prepared = plan

@@ -27,7 +27,7 @@ extension ClusterFleet {
         switch loss {
         case .killed: await primary.server.kill()
         case .stopped: await primary.server.pause()
-        case .cutOff: _ = try await checked(replica, ["CLUSTER", "FAILOVER", "TAKEOVER"])
+        case .cutOff: _ = try await requireSuccess(replica, ["CLUSTER", "FAILOVER", "TAKEOVER"])
         }
     }
 
@@ -162,7 +162,7 @@ extension ClusterFleet {
     }
 
     private func meet(_ member: Member, at known: Member) async throws {
-        _ = try await checked(member, ["CLUSTER", "MEET", "127.0.0.1", "\(known.server.port ?? 0)"])
+        _ = try await requireSuccess(member, ["CLUSTER", "MEET", "127.0.0.1", "\(known.server.port ?? 0)"])
         try await eventually(within: Self.recoveryTimeout, "all servers of the cluster know each other") {
             for member in members {
                 let lines = try await nodes(at: member)
@@ -185,8 +185,8 @@ extension ClusterFleet {
     private func forget(_ leaving: Member) async throws {
         members.removeAll { $0.id == leaving.id }
         // A server without slots has already become a replica of another.
-        _ = try await checked(leaving, ["CLUSTER", "RESET", "SOFT"])
-        for member in members { _ = try await checked(member, ["CLUSTER", "FORGET", leaving.id]) }
+        _ = try await requireSuccess(leaving, ["CLUSTER", "RESET", "SOFT"])
+        for member in members { _ = try await requireSuccess(member, ["CLUSTER", "FORGET", leaving.id]) }
     }
 
     // MARK: State of the cluster
@@ -209,7 +209,7 @@ extension ClusterFleet {
     }
 
     private func nodes(at member: Member) async throws -> [Node] {
-        let text = try await checked(member, ["CLUSTER", "NODES"]).text ?? ""
+        let text = try await requireSuccess(member, ["CLUSTER", "NODES"]).text ?? ""
         return text.split(separator: "\n").compactMap { line in
             let words = line.split(separator: " ")
             guard words.count >= 8 else { return nil }

@@ -76,13 +76,13 @@ package actor ClusterFleet {
     private func join(primaries: Int) async throws {
         let count = HashSlot.count
         for (index, member) in members.enumerated() {
-            _ = try await checked(member, ["CLUSTER", "SET-CONFIG-EPOCH", "\(index + 1)"])
+            _ = try await requireSuccess(member, ["CLUSTER", "SET-CONFIG-EPOCH", "\(index + 1)"])
             guard index < primaries else { continue }
             let slots = (count * index / primaries)..<(count * (index + 1) / primaries)
-            _ = try await checked(member, ["CLUSTER", "ADDSLOTS"] + slots.map { "\($0)" })
+            _ = try await requireSuccess(member, ["CLUSTER", "ADDSLOTS"] + slots.map { "\($0)" })
         }
         for member in members.dropFirst() {
-            _ = try await checked(members[0], ["CLUSTER", "MEET", "127.0.0.1", "\(member.server.port ?? 0)"])
+            _ = try await requireSuccess(members[0], ["CLUSTER", "MEET", "127.0.0.1", "\(member.server.port ?? 0)"])
         }
         for (index, member) in members.enumerated().dropFirst(primaries) {
             let primary = members[index % primaries]
@@ -93,7 +93,7 @@ package actor ClusterFleet {
         try await waitUntilHealthy()
     }
 
-    func checked(_ member: Member, _ words: [String]) async throws -> RedisReply {
+    func requireSuccess(_ member: Member, _ words: [String]) async throws -> RedisReply {
         let reply = try await member.server.ask(words)
         guard case .error(let error) = reply else { return reply }
         throw RedisServerError(reason: "\(words.prefix(3).joined(separator: " ")): \(error)", log: await logs)
@@ -156,23 +156,26 @@ package actor ClusterFleet {
     /// Starts to move a hash slot: until `finishMove`, commands on it are answered with `ASK` or `TRYAGAIN`.
     package func beginMove(of slot: HashSlot, to target: Member) async throws {
         let source = try await owner(of: slot)
-        _ = try await checked(target, ["CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", source.id])
-        _ = try await checked(source, ["CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", target.id])
+        _ = try await requireSuccess(target, ["CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", source.id])
+        _ = try await requireSuccess(source, ["CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", target.id])
     }
 
     /// Moves the keys of the hash slot, and assigns it to the target at both servers.
     package func finishMove(of slot: HashSlot, to target: Member) async throws {
         let source = try await owner(of: slot)
         try await moveKeys(of: slot, from: source, to: target)
-        for member in [target, source] { _ = try await checked(member, ["CLUSTER", "SETSLOT", "\(slot)", "NODE", target.id]) }
+        for member in [target, source] {
+            _ = try await requireSuccess(member, ["CLUSTER", "SETSLOT", "\(slot)", "NODE", target.id])
+        }
     }
 
     func moveKeys(of slot: HashSlot, from source: Member, to target: Member) async throws {
         while true {
-            let keys = try await checked(source, ["CLUSTER", "GETKEYSINSLOT", "\(slot)", "100"]).array?.compactMap(\.text) ?? []
+            let keys =
+                try await requireSuccess(source, ["CLUSTER", "GETKEYSINSLOT", "\(slot)", "100"]).array?.compactMap(\.text) ?? []
             guard !keys.isEmpty else { break }
             let words = ["MIGRATE", "127.0.0.1", "\(target.server.port ?? 0)", "", "0", "5000", "KEYS"] + keys
-            _ = try await checked(source, words)
+            _ = try await requireSuccess(source, words)
         }
     }
 }

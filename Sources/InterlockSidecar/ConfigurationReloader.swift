@@ -17,7 +17,7 @@ struct ConfigurationReloader: Service {
     let access: AccessControl
     let certificate: ListenerCertificate?
     /// The service manager's notifier, which reports each reload.
-    let notifier: ServiceNotifier?
+    let notifier: SystemdNotifier?
     let logger: Logger
     /// The SIGHUP signals, which the caller must trap.
     let requests: UnixSignalsSequence
@@ -26,7 +26,7 @@ struct ConfigurationReloader: Service {
     func run() async throws {
         var current = started
         for await _ in requests.cancelOnGracefulShutdown() {
-            notifier?.reloadBegins()
+            notifier?.reloadBegan()
             do {
                 let configuration = try read()
                 for warning in configuration.warnings { logger.log(.configurationWarning, ["warning": warning]) }

@@ -35,17 +35,17 @@ final class Readiness: Service {
         (opened, open) = AsyncStream.makeStream()
     }
 
-    func respIsOpen(port: Int) {
+    func respListenerOpened(port: Int) {
         state.withLockedValue { $0.respPort = port }
         open.yield()
     }
 
-    func httpIsOpen(port: Int) {
+    func httpListenerOpened(port: Int) {
         state.withLockedValue { $0.httpPort = port }
         open.yield()
     }
 
-    func grpcIsOpen(port: Int) {
+    func grpcListenerOpened(port: Int) {
         state.withLockedValue { $0.grpcPort = port }
         open.yield()
     }
@@ -55,7 +55,7 @@ final class Readiness: Service {
             for await _ in opened {
                 guard let addresses else { continue }
                 onOpen()
-                await coordinator.untilReady()
+                await coordinator.waitUntilReady()
                 if !Task.isCancelled { onReady(addresses) }
                 break
             }

@@ -36,7 +36,7 @@ package struct Sidecar: Sendable {
     private let configurationFile: String?
     private let reload: (@Sendable () throws -> SidecarConfiguration)?
     /// The notifier of the service manager; `nil` if there is no service manager.
-    private let notifier: ServiceNotifier?
+    private let notifier: SystemdNotifier?
 
     /// Prepares all parts without opening a listener.
     /// - Parameters:
@@ -73,7 +73,7 @@ package struct Sidecar: Sendable {
         coordinator = Coordinator(
             configuration: coordinatorConfiguration,
             eventLoop: MultiThreadedEventLoopGroup(numberOfThreads: 1).next(), logger: logger)
-        notifier = ServiceNotifier(environment: environment, coordinator: coordinator, logger: logger)
+        notifier = SystemdNotifier(environment: environment, coordinator: coordinator, logger: logger)
     }
 
     /// Serves until SIGTERM or SIGINT, then shuts down within 10 seconds.
@@ -112,9 +112,9 @@ package struct Sidecar: Sendable {
         let access = AccessControl(keys: configuration.keys)
         let readiness = Readiness(
             privateRedis: privateRedis?.socketPath, hasGRPC: configuration.listen.grpc != nil, coordinator: coordinator,
-            onOpen: { [notifier] in notifier?.listenersAreOpen() },
+            onOpen: { [notifier] in notifier?.listenersOpened() },
             onReady: { [notifier] addresses in
-                notifier?.redisIsConnected()
+                notifier?.redisConnected()
                 onReady(addresses)
             })
         var services: [any Service] = []
@@ -131,13 +131,13 @@ package struct Sidecar: Sendable {
         let setup = ListenerSetup(
             coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
             metrics: metrics, logger: logger, probe: probe, liveView: live.source, tracer: tracer, scheduler: scheduler)
-        services.append(RESPListener(setup: setup) { readiness.respIsOpen(port: $0) })
+        services.append(RESPListener(setup: setup) { readiness.respListenerOpened(port: $0) })
         services.append(
             try await coordinator.eventLoop.submit {
-                HTTPService(setup, live: live.value) { readiness.httpIsOpen(port: $0) }
+                HTTPService(setup, live: live.value) { readiness.httpListenerOpened(port: $0) }
             }.get())
         if let endpoint = configuration.listen.grpc {
-            services.append(GRPCListener(setup: setup, endpoint: endpoint) { readiness.grpcIsOpen(port: $0) })
+            services.append(GRPCListener(setup: setup, endpoint: endpoint) { readiness.grpcListenerOpened(port: $0) })
         }
         services.append(readiness)
         if let reload {

@@ -20,26 +20,26 @@ package struct ConsoleRoutes {
 
     package var routes: [HTTPRoute] {
         [
-            HTTPRoute(.GET, "/console", for: .anyone, isTraced: false, reply: page),
-            HTTPRoute(.GET, "/v1/live", answersHead: false, isTraced: false, reply: serveLive),
+            HTTPRoute(.GET, "/console", for: .anyone, isTraced: false, onEventLoop: page),
+            HTTPRoute(.GET, "/v1/live", servesHead: false, isTraced: false, onEventLoop: serveLive),
         ]
     }
 
     /// Sends the page, which contains no data. The page requests its data itself, with a key if one is required.
-    private func page(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func page(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         _ = try call.query()
-        reply(ConsolePage.answer(requiresKey: access.requiresKey))
+        responder(ConsolePage.response(requiresKey: access.requiresKey))
     }
 
-    private func serveLive(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func serveLive(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let query = try call.query("view", "name", "search", "cursor", "from")
         let view = try LiveView(
             query.text("view") ?? LiveView.Name.overview.rawValue, name: query.text("name"), search: query.text("search"),
             cursor: query.text("cursor"), from: query.text("from"))
         guard call.header("Accept")?.lowercased().contains(Self.stream) ?? false else {
-            return try live.value.frame(of: view) { reply(.document($0, mediaType: "application/json")) }
+            return try live.value.frame(of: view) { responder(.document($0, mediaType: "application/json")) }
         }
-        try live.value.follow(view, call, reply)
+        try live.value.follow(view, call, responder)
     }
 }
 
@@ -60,13 +60,13 @@ private enum ConsolePage {
         "require-trusted-types-for 'script'", "trusted-types 'none'",
     ].joined(separator: "; ")
 
-    static func answer(requiresKey: Bool) -> HTTPAnswer {
-        var answer = HTTPAnswer.text(requiresKey ? pages.withKey : pages.withoutKey, mediaType: "text/html; charset=utf-8")
-        answer.headers.add(name: "Content-Security-Policy", value: policy)
-        answer.headers.add(name: "Cross-Origin-Opener-Policy", value: "same-origin")
-        answer.headers.add(name: "Referrer-Policy", value: "no-referrer")
-        answer.headers.add(name: "X-Frame-Options", value: "DENY")
-        return answer
+    static func response(requiresKey: Bool) -> HTTPResponse {
+        var response = HTTPResponse.text(requiresKey ? pages.withKey : pages.withoutKey, mediaType: "text/html; charset=utf-8")
+        response.headers.add(name: "Content-Security-Policy", value: policy)
+        response.headers.add(name: "Cross-Origin-Opener-Policy", value: "same-origin")
+        response.headers.add(name: "Referrer-Policy", value: "no-referrer")
+        response.headers.add(name: "X-Frame-Options", value: "DENY")
+        return response
     }
 
     private static func page(keys: String) -> String {

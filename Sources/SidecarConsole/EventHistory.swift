@@ -32,7 +32,7 @@ final class EventHistory {
     private var breakers: [String: Deque<Change>] = [:]
 
     func received(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?, isConfigured: (_ service: String) -> Bool) {
-        let words: [String: JSONValue] = ["number": .integer(last + 1), "what": .text(event?.sentence ?? "")]
+        let words: [String: JSONValue] = ["number": .integer(last + 1), "what": .string(event?.sentence ?? "")]
         if let json = Self.encoded(message.json, words) {
             last += 1
             let source = Self.source(event?.payload)
@@ -51,7 +51,7 @@ final class EventHistory {
     /// reached every second displaces its own events and not one about a broken lock. O(1).
     private static func source(_ payload: EventPayload?) -> String {
         switch payload {
-        case .limit(let event): "limit \(event.service) \(event.limit)"
+        case .limit(let event): "limit \(event.service) \(event.limitName)"
         case .breaker(let change): "breaker \(change.service)"
         case .lock: "lock"
         case .fleet: "fleet"

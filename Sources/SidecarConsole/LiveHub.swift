@@ -150,22 +150,22 @@ package final class LiveHub {
 
     /// Sends a stream of events: `hello`, then each part, and again each part that changes.
     /// - Throws: `InterlockError` if the view's service is not configured, or there are too many followers.
-    func follow(_ view: LiveView, _ call: HTTPCall, _ reply: HTTPReply) throws(InterlockError) {
+    func follow(_ view: LiveView, _ call: HTTPCall, _ responder: HTTPResponder) throws(InterlockError) {
         guard followers.count < Self.maximumFollowers else {
             throw InterlockError(
                 .unavailable, "\(Self.maximumFollowers) consoles are connected to this sidecar; close one or use another sidecar")
         }
-        let follower = LiveFollower(call: call, reply: reply, topics: try topics(of: view))
+        let follower = LiveFollower(call: call, responder: responder, topics: try topics(of: view))
         dropTopics(except: follower.topics)
-        var answer = ServerSentEvents.answer(.ok)
-        answer.body = .open
-        guard reply(answer) else { return }
+        var response = ServerSentEvents.response(.ok)
+        response.body = .open
+        guard responder(response) else { return }
         let id = ObjectIdentifier(follower)
         followers[id] = follower
         budget.followers = followers.count
-        reply.onDisconnect { [weak self] in
+        responder.onDisconnect { [weak self] in
             self?.followerLeft(id)
-            reply.abort()
+            responder.abort()
         }
         follower.sendHello(wall: calls.wallTime())
         readDueTopics(follower.topics)
@@ -240,7 +240,7 @@ package final class LiveHub {
 /// A console that follows a view.
 private final class LiveFollower {
     private let call: HTTPCall
-    private let reply: HTTPReply
+    private let responder: HTTPResponder
     let topics: [LiveTopic]
     /// The version of each topic that was last sent.
     private var sentVersions: [Int]
@@ -256,9 +256,9 @@ private final class LiveFollower {
     /// The number of ticks between two `hello` events: one minute.
     private static let maximumTicksWithoutHello = 600
 
-    init(call: HTTPCall, reply: HTTPReply, topics: [LiveTopic]) {
+    init(call: HTTPCall, responder: HTTPResponder, topics: [LiveTopic]) {
         self.call = call
-        self.reply = reply
+        self.responder = responder
         self.topics = topics
         sentVersions = Array(repeating: 0, count: topics.count)
     }
@@ -268,16 +268,16 @@ private final class LiveFollower {
     /// Whether the stream must end, because the client has disconnected or reads nothing, the sidecar is shutting down,
     /// or the key was removed.
     var mustEnd: Bool {
-        reply.isOver || call.shutdown.hasFired || caller == nil || stalledTicks > Self.maximumStalledTicks
+        responder.isOver || call.shutdown.hasFired || caller == nil || stalledTicks > Self.maximumStalledTicks
     }
 
-    func end() { if stalledTicks > 0 { reply.abort() } else { reply.writeEnd(nil) } }
+    func end() { if stalledTicks > 0 { responder.abort() } else { responder.writeEnd(nil) } }
 
     /// Sends the caller's name, its role and the time: first, whenever the role changes, and once a minute, because
     /// clocks may be adjusted.
     func sendHello(wall: Int64) {
         ticksSinceHello += 1
-        guard let caller, reply.isWritable, caller.role != role || ticksSinceHello > Self.maximumTicksWithoutHello else {
+        guard let caller, responder.isWritable, caller.role != role || ticksSinceHello > Self.maximumTicksWithoutHello else {
             return
         }
         role = caller.role
@@ -285,12 +285,12 @@ private final class LiveFollower {
         write(
             ByteBuffer(
                 string: ServerSentEvents.event(
-                    "hello", ["caller": .text(caller.name), "now_ms": .integer(wall), "role": .text(caller.role.rawValue)])))
+                    "hello", ["caller": .string(caller.name), "now_ms": .integer(wall), "role": .string(caller.role.rawValue)])))
     }
 
     /// Sends the changed topics, if the client is reading.
     func sendUpdates() {
-        guard reply.isWritable else { return stalledTicks += 1 }
+        guard responder.isWritable else { return stalledTicks += 1 }
         stalledTicks = 0
         var updates = ByteBuffer()
         for (index, topic) in topics.enumerated() where sentVersions[index] != topic.version {
@@ -305,13 +305,13 @@ private final class LiveFollower {
 
     func sendHeartbeatIfQuiet(after ticks: Int) {
         quietTicks += 1
-        if quietTicks > ticks, reply.isWritable { write(ByteBuffer(string: ":\n\n")) }
+        if quietTicks > ticks, responder.isWritable { write(ByteBuffer(string: ":\n\n")) }
     }
 
     private func write(_ bytes: ByteBuffer) {
         quietTicks = 0
-        reply.write(bytes)
-        reply.flush()
+        responder.write(bytes)
+        responder.flush()
     }
 }
 

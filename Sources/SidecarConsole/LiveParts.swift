@@ -47,41 +47,41 @@ struct LiveParts {
         case .sidecar:
             topic.show(sidecar())
         case .redis:
-            topic.show(RedisStatusReply.members(calls.status))
+            topic.show(RedisStatusReply.fields(calls.status))
         case .fleet:
             topic.show(
                 stamp: topic.reading.count,
-                topic.reading.members(empty: FleetReply.members([])).merging(["own_id": .text(calls.status.id)]) { $1 })
+                topic.reading.fields(empty: FleetReply.fields([])).merging(["own_id": .string(calls.status.id)]) { $1 })
         case .rates:
             topic.show(
                 stamp: rates.samples,
-                ["interval_ms": .integer(1000), "series": .object(rates.members), "until_ms": .integer(calls.wallTime())])
+                ["interval_ms": .integer(1000), "series": .object(rates.fields), "until_ms": .integer(calls.wallTime())])
         case .events:
             topic.show(stamp: Int(events.last)) { events.write(into: &$0) }
         case .locks(let search, let cursor):
             topic.show(
                 stamp: topic.reading.count &+ calls.grantChanges,
-                LockPages.members(topic.reading, calls.grants(of: nil), search: search, isFirst: cursor == "0"))
+                LockPages.fields(topic.reading, calls.grants(of: nil), search: search, isFirst: cursor == "0"))
         case .lock(let name):
-            topic.show(stamp: topic.reading.count, topic.reading.members(empty: Self.unheldLock(name)))
+            topic.show(stamp: topic.reading.count, topic.reading.fields(empty: Self.unheldLock(name)))
         case .grants(let name):
             // The sample count refreshes the part every second, because expired leases do not count as changes.
             topic.show(
-                stamp: calls.grantChanges &+ rates.samples, GrantListReply.members(calls.grants(of: name)))
+                stamp: calls.grantChanges &+ rates.samples, GrantListReply.fields(calls.grants(of: name)))
         case .domains:
-            topic.show(DomainListReply.members(calls.allDomains()))
+            topic.show(DomainListReply.fields(calls.allDomains()))
         case .services(let search, let from):
             topic.show { write(servicesMatching: search, from: from, into: &$0) }
         case .service(let name):
             topic.show(service(name.text))
         case .limits(let name):
-            var members = topic.reading.members(empty: ["limits": .list([])])
-            members["rows"] = ViewModel.limitRows(read: members["limits"], known: limits(ofService: name.text))
-            topic.show(members)
+            var fields = topic.reading.fields(empty: ["limits": .array([])])
+            fields["rows"] = ViewModel.limitRows(read: fields["limits"], known: limits(ofService: name.text))
+            topic.show(fields)
         case .minute(let name):
             topic.show(
                 stamp: rates.samples,
-                ["interval_ms": .integer(1000), "series": .object(rates.members(ofService: name.text))])
+                ["interval_ms": .integer(1000), "series": .object(rates.fields(ofService: name.text))])
         }
     }
 
@@ -92,10 +92,10 @@ struct LiveParts {
         case .fleet:
             topic.readIfDue(now: now, wall: wall, budget: budget) { done in
                 calls.listFleet(
-                    completion: Completion { _, answer in
-                        let size = Int64((try? answer.get().count) ?? 0)
+                    completion: Completion { _, result in
+                        let size = Int64((try? result.get().count) ?? 0)
                         done(
-                            answer.map(FleetReply.members), max(Lifetime.fleet, size * Lifetime.sidecar),
+                            result.map(FleetReply.fields), max(Lifetime.fleet, size * Lifetime.sidecar),
                             // Charged as one command: the lifetime spreads the cost of a large fleet.
                             1)
                         return true
@@ -109,8 +109,8 @@ struct LiveParts {
             topic.readIfDue(now: now, wall: wall, budget: budget) { done in
                 calls.inspectLock(
                     name,
-                    completion: Completion { _, answer in
-                        done(answer.map { $0.map(LockReply.members) ?? Self.unheldLock(name) }, Lifetime.lock, 1)
+                    completion: Completion { _, result in
+                        done(result.map { $0.map(LockReply.fields) ?? Self.unheldLock(name) }, Lifetime.lock, 1)
                         return true
                     })
             }
@@ -118,8 +118,8 @@ struct LiveParts {
             topic.readIfDue(now: now, wall: wall, budget: budget) { done in
                 calls.listLimits(
                     service: name.text, subject: nil,
-                    completion: Completion { _, answer in
-                        done(answer.map { ["limits": .list($0.map { .object($0.members) })] }, Lifetime.limits, 1)
+                    completion: Completion { _, result in
+                        done(result.map { ["limits": .array($0.map { .object($0.fields) })] }, Lifetime.limits, 1)
                         return true
                     })
             }
@@ -130,7 +130,7 @@ struct LiveParts {
 
     /// Returns the members of a lock without holders or waiters.
     private static func unheldLock(_ name: ResourceName) -> [String: JSONValue] {
-        LockReply.members(LockInformation(unheld: name))
+        LockReply.fields(LockInformation(unheld: name))
     }
 
     // MARK: The state of this sidecar
@@ -139,23 +139,23 @@ struct LiveParts {
         let status = calls.status
         let notClosed = calls.allBreakers().filter { $0.state != .closed || $0.fleet.forced != nil }
         return [
-            "breakers": .list(notClosed.prefix(Self.maximumBreakers).map { .object(ServiceReply.members($0, probe: nil)) }),
+            "breakers": .array(notClosed.prefix(Self.maximumBreakers).map { .object(ServiceReply.fields($0, probe: nil)) }),
             "breakers_not_closed": .integer(Int64(notClosed.count)),
             "calls_waiting": .integer(Int64(status.permitsWaiting)),
             "fleet": .integer(Int64(status.fleet.count)),
-            "host": .text(status.host),
-            "id": .text(status.id),
-            "limited": .list(rates.limitedServices(maximum: Self.maximumLimitedServices).map { .object($0) }),
+            "host": .string(status.host),
+            "id": .string(status.id),
+            "limited": .array(rates.limitedServices(maximum: Self.maximumLimitedServices).map { .object($0) }),
             "locks_held": .integer(Int64(status.locksHeld)),
             "locks_waiting": .integer(Int64(status.locksWaiting)),
             "permits_under_way": .integer(Int64(status.permitsInFlight)),
             "redis": .object([
-                "address": .text(status.redis), "scope": .text(status.redisScope.rawValue), "up": .flag(status.isRedisUp),
-                "failure": status.redisFailure.map { .text($0) } ?? .null,
+                "address": .string(status.redis), "scope": .string(status.redisScope.rawValue), "up": .bool(status.isRedisUp),
+                "failure": status.redisFailure.map { .string($0) } ?? .null,
             ]),
             "services": .integer(Int64(status.services)),
-            "services_differing": .list(status.servicesDiffering.map { .text($0) }),
-            "version": .text(status.version),
+            "services_differing": .array(status.servicesDiffering.map { .string($0) }),
+            "version": .string(status.version),
         ]
     }
 
@@ -165,7 +165,7 @@ struct LiveParts {
         buffer.writeString("{\"from\":\(from),\"services\":[")
         for (offset, index) in found.dropFirst(from).prefix(Self.servicesPerPage).enumerated() {
             if offset > 0 { buffer.writeInteger(UInt8(ascii: ",")) }
-            buffer.writeImmutableBuffer(services.text(index) { ViewModel.services.completed(.object(members($0))) })
+            buffer.writeImmutableBuffer(services.text(index) { ViewModel.services.completed(.object(fields($0))) })
         }
         buffer.writeString("],\"total\":\(found.count)}")
     }
@@ -173,36 +173,36 @@ struct LiveParts {
     private func service(_ name: String) -> [String: JSONValue] {
         // The service may have been removed from the configuration since the view was opened.
         guard case .success(let status) = calls.breaker(service: name) else { return ["service": .null] }
-        var members = members(status)
-        members["limits"] = limits(ofService: name)
-        members["history"] = .list(
+        var fields = fields(status)
+        fields["limits"] = limits(ofService: name)
+        fields["history"] = .array(
             events.changes(ofService: name).map { change in
-                var members = ServiceReply.members(change.breaker)
-                members["at_ms"] = .integer(change.atMilliseconds)
-                members["origin"] = .text(change.origin)
-                return .object(members)
+                var fields = ServiceReply.fields(change.breaker)
+                fields["at_ms"] = .integer(change.atMilliseconds)
+                fields["origin"] = .string(change.origin)
+                return .object(fields)
             })
-        return members
+        return fields
     }
 
     private func limits(ofService name: String) -> JSONValue {
-        .list(
+        .array(
             (calls.limitRefusals(ofService: name) ?? []).map { limit, refused in
                 .object([
-                    "name": .text(limit.name), "limit": .integer(limit.limit), "window_ms": .integer(limit.windowMilliseconds),
-                    "per_subject": .flag(limit.isPerSubject), "shadow": .flag(limit.isShadow), "refused": .integer(refused),
+                    "name": .string(limit.name), "limit": .integer(limit.limit), "window_ms": .integer(limit.windowMilliseconds),
+                    "per_subject": .bool(limit.isPerSubject), "shadow": .bool(limit.isShadow), "refused": .integer(refused),
                 ])
             })
     }
 
-    private func members(_ status: BreakerStatus) -> [String: JSONValue] {
-        var members = ServiceReply.members(status, probe: probe(status.service))
+    private func fields(_ status: BreakerStatus) -> [String: JSONValue] {
+        var fields = ServiceReply.fields(status, probe: probe(status.service))
         let activity = calls.activity(ofService: status.service)
-        members["under_way"] = .integer(Int64(activity?.inFlight ?? 0))
-        members["waiting"] = .integer(Int64(activity?.waiting ?? 0))
-        members["places"] = activity?.slots.map { .integer(Int64($0)) } ?? .null
-        members["minute"] = .object(rates.minute(ofService: status.service))
-        return members
+        fields["under_way"] = .integer(Int64(activity?.inFlight ?? 0))
+        fields["waiting"] = .integer(Int64(activity?.waiting ?? 0))
+        fields["places"] = activity?.slots.map { .integer(Int64($0)) } ?? .null
+        fields["minute"] = .object(rates.minute(ofService: status.service))
+        return fields
     }
 }
 
@@ -223,10 +223,10 @@ private final class ServiceJSONCache {
         texts = Array(repeating: nil, count: statuses.count)
     }
 
-    func text(_ index: Int, _ members: (BreakerStatus) -> JSONValue) -> ByteBuffer {
+    func text(_ index: Int, _ fields: (BreakerStatus) -> JSONValue) -> ByteBuffer {
         if let text = texts[index] { return text }
         var text = ByteBuffer()
-        members(statuses[index]).write(into: &text)
+        fields(statuses[index]).write(into: &text)
         texts[index] = text
         return text
     }

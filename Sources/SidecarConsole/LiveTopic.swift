@@ -44,8 +44,8 @@ final class LiveTopic {
         version += 1
     }
 
-    func show(stamp: Int? = nil, _ members: @autoclosure () -> [String: JSONValue]) {
-        show(stamp: stamp) { ViewModel.completed(part.name, .object(members())).write(into: &$0) }
+    func show(stamp: Int? = nil, _ fields: @autoclosure () -> [String: JSONValue]) {
+        show(stamp: stamp) { ViewModel.completed(part.name, .object(fields())).write(into: &$0) }
     }
 
     // MARK: Reading from Redis
@@ -78,9 +78,9 @@ final class LiveTopic {
             reading.dueAt = now.advanced(byMilliseconds: lifetime)
             reading.count += 1
             switch result {
-            case .success(let members):
+            case .success(let fields):
                 reading.cost = commands
-                reading.content = LiveReading.Content(members: members, atMilliseconds: began, seenMilliseconds: wall())
+                reading.content = LiveReading.Content(fields: fields, atMilliseconds: began, seenMilliseconds: wall())
                 reading.failure = nil
             case .failure(let error): reading.failure = error.message
             }
@@ -102,7 +102,7 @@ final class LiveTopic {
 /// The last read of a part from Redis, and the state of the next one.
 struct LiveReading {
     struct Content {
-        var members: [String: JSONValue]
+        var fields: [String: JSONValue]
         /// The start of the read, by this host's clock.
         var atMilliseconds: Int64
         /// The arrival of the content, by this host's clock.
@@ -131,10 +131,10 @@ struct LiveReading {
 
     /// Returns the members to show, with their age and the reason why they are not newer.
     /// - Parameter empty: the members to show before the first successful read.
-    func members(empty: [String: JSONValue]) -> [String: JSONValue] {
-        var members = content?.members ?? empty
-        members["at_ms"] = content.map { .integer($0.atMilliseconds) } ?? .null
-        members["failure"] = failure.map { .text($0) } ?? (isPostponed && !isDone ? .text(Self.postponedNotice) : .null)
-        return members
+    func fields(empty: [String: JSONValue]) -> [String: JSONValue] {
+        var fields = content?.fields ?? empty
+        fields["at_ms"] = content.map { .integer($0.atMilliseconds) } ?? .null
+        fields["failure"] = failure.map { .string($0) } ?? (isPostponed && !isDone ? .string(Self.postponedNotice) : .null)
+        return fields
     }
 }

@@ -60,10 +60,10 @@ final class LockPages {
         let count = min(1000, size << doublings)
         calls.listLocks(
             cursor: cursor, matching: glob, count: count,
-            completion: Completion { [self] _, answer in
+            completion: Completion { [self] _, result in
                 steps += 1
                 commands += 1
-                switch answer {
+                switch result {
                 case .failure(let error): done(.failure(error), commands)
                 case .success(let page):
                     // A key of other software may have a name that is invalid here.
@@ -93,12 +93,12 @@ final class LockPages {
         let (cursor, isComplete, wall) = (cursor, cursor == "0", startedMilliseconds)
         guard !names.isEmpty else { return done(.success(Self.page([], cursor: cursor, isComplete: isComplete)), commands) }
         commands += Self.commands(inspecting: names.count, calls)
-        calls.inspectLocks(names) { [commands] answer in
+        calls.inspectLocks(names) { [commands] result in
             done(
-                answer.map { locks in
+                result.map { locks in
                     Self.page(
                         locks.compactMap { lock in
-                            lock.map { LockReply.members($0).merging(["at_ms": .integer(wall), "here": .flag(false)]) { $1 } }
+                            lock.map { LockReply.fields($0).merging(["at_ms": .integer(wall), "here": .bool(false)]) { $1 } }
                         }, cursor: cursor, isComplete: isComplete)
                 }, commands)
         }
@@ -108,7 +108,7 @@ final class LockPages {
     static let empty = page([], cursor: "0", isComplete: false)
 
     private static func page(_ rows: [[String: JSONValue]], cursor: String, isComplete: Bool) -> [String: JSONValue] {
-        ["locks": .list(rows.map { .object($0) }), "cursor": .text(cursor), "complete": .flag(isComplete)]
+        ["locks": .array(rows.map { .object($0) }), "cursor": .string(cursor), "complete": .bool(isComplete)]
     }
 
     /// Returns a glob that matches exactly this text.
@@ -127,16 +127,16 @@ final class LockPages {
     /// - Parameters:
     ///   - grants: this sidecar's last grants, newest first.
     ///   - isFirst: whether to add locks held through this sidecar that are missing from the page.
-    static func members(
+    static func fields(
         _ reading: LiveReading, _ grants: [GrantRecord], search: ExactText, isFirst: Bool
     ) -> [String: JSONValue] {
-        var page = reading.members(empty: empty)
-        guard let content = reading.content, case .list(let read) = page["locks"] else { return page }
+        var page = reading.fields(empty: empty)
+        guard let content = reading.content, case .array(let read) = page["locks"] else { return page }
         var ownGrants: [ExactText: [GrantRecord]] = [:]
         for grant in grants where search.isPart(of: grant.name) { ownGrants[ExactText(grant.name), default: []].append(grant) }
         guard !ownGrants.isEmpty else { return page }
         var rows: [JSONValue] = read.map { row in
-            guard case .object(let lock) = row, case .text(let name) = lock["name"],
+            guard case .object(let lock) = row, case .string(let name) = lock["name"],
                 let grants = ownGrants.removeValue(forKey: ExactText(name))
             else { return row }
             return .object(updated(lock, by: grants, seenAt: content.seenMilliseconds))
@@ -145,11 +145,11 @@ final class LockPages {
             for (name, grants) in ownGrants.sorted(by: { $0.key.text < $1.key.text })
             where grants.contains(where: { $0.end == nil }) {
                 guard let name = try? ResourceName(name.text) else { continue }
-                let lock = LockReply.members(LockInformation(unheld: name)).merging(["at_ms": .integer(0)]) { $1 }
+                let lock = LockReply.fields(LockInformation(unheld: name)).merging(["at_ms": .integer(0)]) { $1 }
                 rows.append(.object(updated(lock, by: grants, seenAt: 0)))
             }
         }
-        page["locks"] = .list(rows)
+        page["locks"] = .array(rows)
         return page
     }
 
@@ -166,7 +166,7 @@ final class LockPages {
 
     /// The members of a lock without holders.
     private static let unheldMembers: [String: JSONValue] = [
-        "holders": .integer(0), "label": .null, "mode": .null, "ttl_ms": .integer(0), "leases": .list([]),
+        "holders": .integer(0), "label": .null, "mode": .null, "ttl_ms": .integer(0), "leases": .array([]),
     ]
 
     private static func integer(_ value: JSONValue?) -> Int64 {
@@ -190,11 +190,11 @@ final class LockPages {
             let remaining = JSONValue.integer(grant.promisedMilliseconds - grant.grantedMilliseconds)
             lock["at_ms"] = .integer(grant.grantedMilliseconds)
             lock["holders"] = .integer(1)
-            lock["label"] = .text(grant.label)
-            lock["mode"] = .text(grant.mode.word)
+            lock["label"] = .string(grant.label)
+            lock["mode"] = .string(grant.mode.rawName)
             lock["ttl_ms"] = remaining
-            lock["leases"] = .list([
-                .object(["label": .text(grant.label), "fence": .integer(grant.fence), "ttl_ms": remaining])
+            lock["leases"] = .array([
+                .object(["label": .string(grant.label), "fence": .integer(grant.fence), "ttl_ms": remaining])
             ])
         } else {
             guard integer(lock["holders"]) > 0 || grant.fence > fence else { return lock }
@@ -209,7 +209,7 @@ final class LockPages {
         }
         lock["fence"] = .integer(grant.fence)
         lock["permits"] = .null
-        lock["here"] = .flag(true)
+        lock["here"] = .bool(true)
         return lock
     }
 
@@ -224,13 +224,13 @@ final class LockPages {
         guard !added.isEmpty || removed > 0 else { return lock }
         let holders = max(0, integer(lock["holders"]) + Int64(added.count - removed))
         lock["holders"] = .integer(holders)
-        lock["here"] = .flag(true)
+        lock["here"] = .bool(true)
         if let newest = added.first {
             let at = newest.grantedMilliseconds
             let readUntil = end(of: lock)
-            lock["label"] = .text(newest.label)
+            lock["label"] = .string(newest.label)
             lock["fence"] = .integer(newest.fence)
-            lock["mode"] = .text(newest.mode.word)
+            lock["mode"] = .string(newest.mode.rawName)
             lock["permits"] = newest.mode.permits.map { .integer(Int64($0)) } ?? .null
             lock["ttl_ms"] = .integer(max(readUntil, added.map(\.promisedMilliseconds).max() ?? 0) - at)
             lock["at_ms"] = .integer(at)

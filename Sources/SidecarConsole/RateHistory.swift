@@ -74,11 +74,11 @@ final class RateHistory {
     }
 
     /// The totals, one list for each kind, the newest second last.
-    var members: [String: JSONValue] {
+    var fields: [String: JSONValue] {
         Dictionary(uniqueKeysWithValues: Total.allCases.enumerated().map { ($1.rawValue, totals.list($0)) })
     }
 
-    func members(ofService service: String) -> [String: JSONValue] {
+    func fields(ofService service: String) -> [String: JSONValue] {
         let series = services[service] ?? SecondSeries(kinds: PerService.allCases.count, seconds: 0)
         return Dictionary(uniqueKeysWithValues: PerService.allCases.enumerated().map { ($1.rawValue, series.list($0)) })
     }
@@ -91,7 +91,7 @@ final class RateHistory {
         }
         return found.prefix(maximum).map { service, series in
             [
-                "service": .text(service), PerService.callsLimited.rawValue: .integer(series.sum(Self.limitedKind)),
+                "service": .string(service), PerService.callsLimited.rawValue: .integer(series.sum(Self.limitedKind)),
                 PerService.callsTaken.rawValue: .integer(series.sum(Self.takenKind)),
             ]
         }
@@ -149,6 +149,6 @@ private struct SecondSeries {
         let indices =
             values.isEmpty
             ? [] : Array(stride(from: oldest, to: values.count, by: kinds)) + stride(from: 0, to: oldest, by: kinds)
-        return .list(indices.map { .integer(Int64(values[$0 + kind])) })
+        return .array(indices.map { .integer(Int64(values[$0 + kind])) })
     }
 }

@@ -213,7 +213,7 @@ extension ViewModel {
         let limit = rule["limit"].integer.map { $0 == 0 ? "blocks everything" : "\($0)" } ?? "unlimited"
         let isShadow = rule["shadow"].flag || domain["shadow"].flag
         return [
-            "domain": domain["domain"].text ?? "", "limit": limit, "kind": kind(of: rule.adding("shadow", .flag(isShadow))),
+            "domain": domain["domain"].text ?? "", "limit": limit, "kind": kind(of: rule.adding("shadow", .bool(isShadow))),
             "rule": (rule["rule"].text ?? "") + (rule["name"].text.map { " (\($0))" } ?? ""),
         ]
     }
@@ -240,7 +240,7 @@ extension ViewModel {
                 .adding("refused", known.list.first { $0["name"] == limit["name"] }?["refused"])
                 .adding("retry_after_ms", limit["limited"].flag ? limit["retry_after_ms"] : nil)
         }
-        return .list(rows + known.list.filter { $0["per_subject"].flag })
+        return .array(rows + known.list.filter { $0["per_subject"].flag })
     }
 
     // MARK: Words

@@ -85,12 +85,12 @@ package struct ViewModel: Encodable, Sendable {
     private static let modelsWithWords = Dictionary(grouping: all.values.filter { $0.words != nil }, by: \.part)
 
     func completed(_ value: JSONValue, at path: ArraySlice<Substring> = [], in parent: JSONValue = .null) -> JSONValue {
-        guard let words, case .object(var members) = value else { return value }
+        guard let words, case .object(var fields) = value else { return value }
         if let name = path.first {
-            members[String(name)] = .list(value[String(name)].list.map { completed($0, at: path.dropFirst(), in: value) })
-        } else if members["words"] == nil {
-            members["words"] = .object(words(value, parent).filter { !$0.value.isEmpty }.mapValues { .text($0) })
+            fields[String(name)] = .array(value[String(name)].list.map { completed($0, at: path.dropFirst(), in: value) })
+        } else if fields["words"] == nil {
+            fields["words"] = .object(words(value, parent).filter { !$0.value.isEmpty }.mapValues { .string($0) })
         }
-        return .object(members)
+        return .object(fields)
     }
 }

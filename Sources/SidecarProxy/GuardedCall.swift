@@ -13,8 +13,8 @@ internal import SidecarTelemetry
 final class GuardedCall: HTTPRelay, PacedCall {
     private typealias Machine = ProxiedCallStateMachine
 
-    /// An answer held back because a retry may replace it.
-    private struct HeldAnswer {
+    /// A response held back because a retry may replace it.
+    private struct HeldResponse {
         let head: HTTPResponseHead
         var parts: [ByteBuffer] = []
         var trailers: HTTPHeaders?
@@ -24,7 +24,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private let hasBody: Bool
     private let isForWebSocket: Bool
     private let isGRPC: Bool
-    private let reply: HTTPReply
+    private let responder: HTTPResponder
     private let service: String
     private let target: ProxyTarget
     private let subject: String?
@@ -43,8 +43,8 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private var attempt: UpstreamTry?
     /// The time at which the try began; `nil` once its duration is recorded.
     private var tryBegan: Instant?
-    private var held: HeldAnswer?
-    private var recorder: AnswerRecorder?
+    private var held: HeldResponse?
+    private var recorder: ResponseRecorder?
     private var trace: GuardedCallTrace?
     /// The part of the request's body that arrived before there was a connection.
     private var unsentParts: [ByteBuffer] = []
@@ -53,12 +53,12 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private var trailers: HTTPHeaders?
 
     init(
-        _ call: HTTPCall, hasBody: Bool, _ reply: HTTPReply, service: String, target: ProxyTarget, subject: String?,
+        _ call: HTTPCall, hasBody: Bool, _ responder: HTTPResponder, service: String, target: ProxyTarget, subject: String?,
         upstreams: Upstreams, logger: Logger
     ) {
         self.call = call
         self.hasBody = hasBody
-        self.reply = reply
+        self.responder = responder
         self.service = service
         self.target = target
         self.subject = subject
@@ -70,14 +70,14 @@ final class GuardedCall: HTTPRelay, PacedCall {
         isGRPC = GRPC.isUsed(in: call.head.headers)
         machine = Machine(
             .init(hasBody: hasBody, isIdempotent: call.head.method.isIdempotent, isGRPC: isGRPC),
-            started: Instant(nanoseconds: reply.eventLoop.uptime))
+            started: Instant(nanoseconds: responder.eventLoop.uptime))
     }
 
-    private var now: Instant { Instant(nanoseconds: reply.eventLoop.uptime) }
+    private var now: Instant { Instant(nanoseconds: responder.eventLoop.uptime) }
 
     func start() {
         trace = GuardedCallTrace(call, service: service, calls: calls)
-        reply.onDisconnect { [self] in perform(machine.clientLeft(now: now)) }
+        responder.onDisconnect { [self] in perform(machine.clientLeft(now: now)) }
         guard !machine.isOver else { return }
         upstreams.pacer.begin(self)
         guard pacer == nil, let settings = calls.definition(ofService: service)?.upstream else { return }
@@ -107,14 +107,14 @@ final class GuardedCall: HTTPRelay, PacedCall {
         case .resend: resend()
         case .fail(let failure, let report, let consequence): fail(failure, report, consequence)
         case .giveUp(let report, let consequence): giveUp(report, consequence)
-        case .answer(let failure): answer(failure)
-        case .answerOverloaded: answerOverloaded()
+        case .respond(let failure): respond(with: failure)
+        case .respondOverloaded: respondOverloaded()
         case .relayHeld(let isComplete): relayHeld(isComplete: isComplete)
         }
     }
 
     private func setAlarm() {
-        if let alarmAt = machine.alarmAt { reply.setAlarm(.uptimeNanoseconds(UInt64(max(0, alarmAt.nanoseconds)))) }
+        if let alarmAt = machine.alarmAt { responder.setAlarm(.uptimeNanoseconds(UInt64(max(0, alarmAt.nanoseconds)))) }
     }
 
     private func fail(_ failure: ProxyFailure, _ report: Machine.Report?, _ consequence: Machine.Consequence) {
@@ -125,11 +125,11 @@ final class GuardedCall: HTTPRelay, PacedCall {
         trace?.tryFailed(failure.reason)
         switch consequence {
         case .pause: pauseForRetry()
-        case .answer: answer(failure)
+        case .respond: respond(with: failure)
         case .abort:
             call.span?.fail(failure.reason)
             finish()
-            reply.abort()
+            responder.abort()
         }
     }
 
@@ -139,7 +139,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         endTry(report)
         guard case .abort = consequence else { return end(with: HTTPProblem.clientDisconnected) }
         finish()
-        reply.abort()
+        responder.abort()
     }
 
     /// Stops counting as in progress until the next try.
@@ -209,13 +209,13 @@ final class GuardedCall: HTTPRelay, PacedCall {
         self.upstream = upstream
         limits = definition.limits
         let onLimit = definition.onLimit
-        let patience = onLimit.action == .deny ? 0 : onLimit.patience.wholeMilliseconds
-        let action = machine.permitRequested(upstream.policy, patience: patience, now: now)
+        let maximumWait = onLimit.action == .deny ? 0 : onLimit.maximumWait.wholeMilliseconds
+        let action = machine.permitRequested(upstream.policy, maximumWait: maximumWait, now: now)
         guard case .acquirePermit(let wait) = action else { return perform(action) }
         trace?.permitRequested(wait: wait)
         let pending = calls.acquirePermit(
             reference, cost: 1, subject: subject, waitMilliseconds: wait, now: calls.now(),
-            completion: Completion { [self] _, answer in permitDecided(answer, upstream) })
+            completion: Completion { [self] _, result in permitDecided(result, upstream) })
         if machine.isWaitingForPermit { self.pending = pending }
     }
 
@@ -224,16 +224,16 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     /// - Returns: `false` if a granted permit is no longer needed.
-    private func permitDecided(_ answer: PermitAnswer, _ upstream: Upstream) -> Bool {
+    private func permitDecided(_ result: PermitResult, _ upstream: Upstream) -> Bool {
         guard machine.isWaitingForPermit else { return false }
         pending = nil
-        trace?.permitDecided(answer)
-        switch answer {
+        trace?.permitDecided(result)
+        switch result {
         case .granted(let permit, let state):
             breaker = state
             // Written only after the permit, so that a refused client need not send its body. The write may reveal that
             // the client has disconnected.
-            if machine.tries == 0, hasBody, call.awaitsContinue { reply.writeContinue() }
+            if machine.tries == 0, hasBody, call.awaitsContinue { responder.writeContinue() }
             guard machine.permitGranted(permit, upstream.policy, now: now) == .proceed else { return false }
             releaseConnection()
             connect(upstream)
@@ -279,7 +279,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     private func resend() {
         unsentParts = replayBuffer.takeAll() + unsentParts
-        if machine.isBodyAwaited { reply.read(false) }
+        if machine.isBodyAwaited { responder.read(false) }
         attempt?.connect(avoidsUnused: true)
         setAlarm()
     }
@@ -296,7 +296,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         }
         if machine.isBodyAwaited {
             connection.flush()
-            reply.read(!attempt.isBackedUp)
+            responder.read(!attempt.isBackedUp)
         } else {
             connection.sendEnd(trailers)
         }
@@ -340,42 +340,42 @@ final class GuardedCall: HTTPRelay, PacedCall {
     func readComplete() {
         guard machine.requestPaused() == .proceed, let attempt else { return }
         attempt.connection?.flush()
-        if attempt.isBackedUp { reply.read(false) }
+        if attempt.isBackedUp { responder.read(false) }
     }
 
     func upstreamWritabilityChanged(_ attempt: UpstreamTry, _ isWritable: Bool) {
-        if machine.upstreamWritabilityChanged(attempt.number) == .proceed { reply.read(isWritable) }
+        if machine.upstreamWritabilityChanged(attempt.number) == .proceed { responder.read(isWritable) }
     }
 
-    // MARK: The answer
+    // MARK: The response
 
     func upstreamSentInformational(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
         let isContinue = head.status == .continue
         guard
-            machine.informational(attempt.number, isContinue: isContinue, isClientWritable: reply.isWritable) == .proceed
+            machine.informational(attempt.number, isContinue: isContinue, isClientWritable: responder.isWritable) == .proceed
         else { return }
-        reply.writeInformational(head.status, ProxyFields.answer(head.headers, isInformational: true))
+        responder.writeInformational(head.status, ProxyFields.response(head.headers, isInformational: true))
     }
 
     func upstreamSentHead(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
-        let (action, report) = machine.answerHead(summary(of: head), of: attempt.number, now: now, retries: upstream)
+        let (action, report) = machine.responseHead(summary(of: head), of: attempt.number, now: now, retries: upstream)
         guard action != .drop else { return }
         recordTry()
         trace?.answered(head.status)
         guard action == .hold else { return relay(head) }
         pauseForRetry()
-        held = HeldAnswer(head: head)
+        held = HeldResponse(head: head)
         attempt.connection?.holdReading()
         trace?.tryEnded()
         self.report(report)
     }
 
-    private func summary(of head: HTTPResponseHead) -> Machine.Answer {
+    private func summary(of head: HTTPResponseHead) -> Machine.Response {
         let hasBody = call.head.method != .HEAD && head.status.mayHaveResponseBody
         let isGRPC = GRPC.isUsed(in: head.headers)
         let mayBeBusy = head.status == .tooManyRequests || head.status == .serviceUnavailable
         let retryAfter = mayBeBusy ? head.headers.first(name: "Retry-After") : nil
-        return Machine.Answer(
+        return Machine.Response(
             status: Int(head.status.code), isGRPC: isGRPC,
             grpcStatus: isGRPC ? GRPC.status(in: head.headers)?.httpStatus : nil,
             missing: hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : nil,
@@ -387,14 +387,14 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private func relay(_ head: HTTPResponseHead) {
         replayBuffer.release()
         setAlarm()
-        var headers = ProxyFields.answer(head.headers)
-        if let answers = upstream?.lastGood {
-            recorder = AnswerRecorder(answers, LastGoodAnswers.key(of: call.head), head.status, headers)
+        var headers = ProxyFields.response(head.headers)
+        if let responses = upstream?.lastGood {
+            recorder = ResponseRecorder(responses, LastGoodResponses.key(of: call.head), head.status, headers)
         }
         mark(&headers)
-        if !headers.contains(name: "Date") { headers.add(name: "Date", value: reply.date) }
+        if !headers.contains(name: "Date") { headers.add(name: "Date", value: responder.date) }
         recordCall()
-        reply.write(head.status, headers)
+        responder.write(head.status, headers)
     }
 
     private func relayHeld(isComplete: Bool) {
@@ -403,11 +403,11 @@ final class GuardedCall: HTTPRelay, PacedCall {
         relay(held.head)
         for part in held.parts { forward(part) }
         upstreamReadComplete(attempt)
-        if isComplete { upstreamSentEnd(attempt, held.trailers) } else { writabilityChanged(reply.isWritable) }
+        if isComplete { upstreamSentEnd(attempt, held.trailers) } else { writabilityChanged(responder.isWritable) }
     }
 
     func upstreamSent(_ attempt: UpstreamTry, _ part: ByteBuffer) {
-        switch machine.answerPart(part.readableBytes, of: attempt.number, now: now) {
+        switch machine.responsePart(part.readableBytes, of: attempt.number, now: now) {
         case .drop: break
         case .relay: forward(part)
         case .hold: held?.parts.append(part)
@@ -416,13 +416,13 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     private func forward(_ part: ByteBuffer) {
         recorder?.record(part)
-        reply.write(part)
+        responder.write(part)
     }
 
     func upstreamReadComplete(_ attempt: UpstreamTry) {
-        guard machine.answerPaused(attempt.number) == .proceed else { return }
-        reply.flush()
-        if !reply.isWritable, machine.clientBlocked() == .proceed { attempt.connection?.holdReading() }
+        guard machine.responsePaused(attempt.number) == .proceed else { return }
+        responder.flush()
+        if !responder.isWritable, machine.clientBlocked() == .proceed { attempt.connection?.holdReading() }
     }
 
     func writabilityChanged(_ isWritable: Bool) {
@@ -432,22 +432,22 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     func upstreamSentEnd(_ attempt: UpstreamTry, _ trailers: HTTPHeaders?) {
         func grpcStatus() -> Int? { trailers.flatMap { GRPC.status(in: $0)?.httpStatus } }
-        let (action, report) = machine.answerEnd(of: attempt.number, grpcStatus: grpcStatus())
+        let (action, report) = machine.responseEnd(of: attempt.number, grpcStatus: grpcStatus())
         switch action {
         case .drop: break
         case .hold: held?.trailers = trailers
         case .relay:
             self.report(report)
             finish()
-            recorder?.finish(now: reply.eventLoop.now)
-            reply.writeEnd(ProxyFields.trailers(trailers))
+            recorder?.finish(now: responder.eventLoop.now)
+            responder.writeEnd(ProxyFields.trailers(trailers))
         }
     }
 
     func upstreamSwitchedProtocols(_ attempt: UpstreamTry, _ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
         guard attempt.head.headers.contains(name: "Upgrade"), ProxyFields.namesWebSocket(head.headers) else {
             return fail(
-                attempt, ProxyFailure(cause: .broken, reason: "the answer's status is 101"), mayBeResent: false)
+                attempt, ProxyFailure(cause: .broken, reason: "the response's status is 101"), mayBeResent: false)
         }
         let report = machine.switchedProtocols(attempt.number, status: Int(head.status.code), now: now)
         guard let report else { return connection.abandon() }
@@ -457,21 +457,21 @@ final class GuardedCall: HTTPRelay, PacedCall {
         trace?.answered(head.status)
         recordCall()
         finish()
-        var headers = ProxyFields.answer(head.headers)
+        var headers = ProxyFields.response(head.headers)
         ProxyFields.addUpgrade(to: &headers)
         mark(&headers)
         do {
-            try Tunnel.connect(connection, on: reply.eventLoop, idleTimeout: attempt.upstream.policy.idle) {
-                try reply.switchProtocols(headers, to: $0)
+            try Tunnel.connect(connection, on: responder.eventLoop, idleTimeout: attempt.upstream.policy.idle) {
+                try responder.switchProtocols(headers, to: $0)
             }
         } catch {
-            reply.abort()
+            responder.abort()
         }
     }
 
-    // MARK: The sidecar's own answers
+    // MARK: The sidecar's own responses
 
-    private func answer(_ failure: ProxyFailure) {
+    private func respond(with failure: ProxyFailure) {
         if failure.cause == .client {
             end(with: HTTPProblem.clientDisconnected)
         } else if !fallBack() {
@@ -480,18 +480,18 @@ final class GuardedCall: HTTPRelay, PacedCall {
         }
     }
 
-    private func answerOverloaded() {
+    private func respondOverloaded() {
         if case .success(let status) = calls.breaker(service: service) { breaker = status.state }
         if upstream == nil { upstream = calls.definition(ofService: service).flatMap(configured) }
-        answer(.waited)
+        respond(with: .waited)
     }
 
-    private func end(with problem: HTTPProblem) { end(with: isGRPC ? GRPC.answer(problem) : HTTPAnswer(problem)) }
+    private func end(with problem: HTTPProblem) { end(with: isGRPC ? GRPC.response(problem) : HTTPResponse(problem)) }
 
-    private func end(with answer: HTTPAnswer) {
+    private func end(with response: HTTPResponse) {
         finish()
         recordCall()
-        reply(answer)
+        responder(response)
     }
 
     private func mark(_ headers: inout HTTPHeaders) {
@@ -500,37 +500,37 @@ final class GuardedCall: HTTPRelay, PacedCall {
         headers.add(name: "Interlock-Waited", value: "\(machine.waited / 1_000_000)")
     }
 
-    private func marked(_ problem: HTTPProblem) -> HTTPAnswer {
-        var answer = isGRPC ? GRPC.answer(problem) : HTTPAnswer(problem)
-        mark(&answer.headers)
-        return answer
+    private func marked(_ problem: HTTPProblem) -> HTTPResponse {
+        var response = isGRPC ? GRPC.response(problem) : HTTPResponse(problem)
+        mark(&response.headers)
+        return response
     }
 
     /// - Returns: `false` if there is no fallback.
     private func fallBack() -> Bool {
         guard let upstream else { return false }
-        var answer: HTTPAnswer
+        var response: HTTPResponse
         switch upstream.settings.fallback {
         case nil:
             return false
         case .fixed(let status, let body, let mediaType):
-            answer = .text(body, mediaType: mediaType)
-            answer.status = HTTPResponseStatus(statusCode: status)
-            answer.headers.add(name: "Interlock-Fallback", value: "fixed")
+            response = .text(body, mediaType: mediaType)
+            response.status = HTTPResponseStatus(statusCode: status)
+            response.headers.add(name: "Interlock-Fallback", value: "fixed")
         case .lastGood:
-            guard let answers = upstream.lastGood, let key = LastGoodAnswers.key(of: call.head),
-                let (stored, age) = answers.answer(for: key, now: reply.eventLoop.now)
+            guard let responses = upstream.lastGood, let key = LastGoodResponses.key(of: call.head),
+                let (stored, age) = responses.response(for: key, now: responder.eventLoop.now)
             else { return false }
-            answer = HTTPAnswer(stored.status)
-            answer.headers = stored.headers
-            answer.isRelayed = true
-            answer.body = .complete(stored.body)
-            answer.headers.replaceOrAdd(name: "Content-Length", value: "\(stored.body.readableBytes)")
-            answer.headers.replaceOrAdd(name: "Age", value: "\(stored.age(after: age))")
-            answer.headers.add(name: "Interlock-Fallback", value: "last-good; age=\(age)")
+            response = HTTPResponse(stored.status)
+            response.headers = stored.headers
+            response.isRelayed = true
+            response.body = .complete(stored.body)
+            response.headers.replaceOrAdd(name: "Content-Length", value: "\(stored.body.readableBytes)")
+            response.headers.replaceOrAdd(name: "Age", value: "\(stored.age(after: age))")
+            response.headers.add(name: "Interlock-Fallback", value: "last-good; age=\(age)")
         }
-        mark(&answer.headers)
-        end(with: answer)
+        mark(&response.headers)
+        end(with: response)
         return true
     }
 }

@@ -17,7 +17,7 @@ final class GuardedCallTrace {
     init?(_ request: HTTPCall, service: String, calls: CoordinatorCalls) {
         guard let span = request.span else { return nil }
         call = span
-        method = Tracer.word(for: request.head.method)
+        method = Tracer.methodName(for: request.head.method)
         self.service = service
         self.calls = calls
         span.set("interlock.service", service)
@@ -27,8 +27,8 @@ final class GuardedCallTrace {
     /// - Parameter wait: the maximum wait, in milliseconds.
     func permitRequested(wait: Int64) { permit = StepTrace(.permit, service, wait: wait, of: call, calls: calls) }
 
-    func permitDecided(_ answer: PermitAnswer) {
-        permit?.answered(answer)
+    func permitDecided(_ result: PermitResult) {
+        permit?.answered(result)
         permit = nil
     }
 
@@ -44,7 +44,7 @@ final class GuardedCallTrace {
         if !call.hasParent { headers.remove(name: TraceFields.state) }
     }
 
-    /// - Parameter status: the status of the try's answer.
+    /// - Parameter status: the status of the try's response.
     func answered(_ status: HTTPResponseStatus) {
         attempt?.set("http.response.status_code", Int64(status.code))
         if status.code >= 500 { attempt?.fail("status \(status.code)") }
@@ -62,7 +62,7 @@ final class GuardedCallTrace {
 
     /// Ends the open spans, whatever the result of the call.
     func ended() {
-        permit?.givenUp()
+        permit?.abandon()
         permit = nil
         tryEnded()
     }

@@ -1,16 +1,16 @@
 internal import InterlockCore
 
 extension ProxiedCallStateMachine {
-    struct Answer {
+    struct Response {
         let status: Int
         var isGRPC = false
         /// The gRPC status, as an HTTP status; `nil` until it is known.
         var grpcStatus: Int?
-        /// The number of bytes still to come; `nil` if the answer declares no length.
+        /// The number of bytes still to come; `nil` if the response declares no length.
         var missing: Int?
         /// The time that the upstream asks callers to wait, in milliseconds.
         var retryAfter: Int64?
-        /// The time between the end of the request and the start of the answer, in milliseconds.
+        /// The time between the end of the request and the start of the response, in milliseconds.
         var latency: Int64?
 
         /// The status for the breaker. Failed gRPC calls have the HTTP status 200 (gRPC over HTTP2, "Responses").
@@ -25,9 +25,9 @@ extension ProxiedCallStateMachine {
     struct Try {
         enum Progress {
             case connecting(until: Instant)
-            /// The head was sent; no answer has begun.
+            /// The head was sent; no response has begun.
             case sent
-            case answering(Answer)
+            case responding(Response)
         }
 
         enum Reading { case flowing, held }
@@ -39,7 +39,7 @@ extension ProxiedCallStateMachine {
         var lastByteAt: Instant
         /// The time at which the whole request was sent; `nil` before that.
         var requestSentAt: Instant?
-        /// Whether the answer is being read, or reading is paused because the client does not accept more of it.
+        /// Whether the response is being read, or reading is paused because the client does not accept more of it.
         var reading = Reading.flowing
         /// `nil` once the outcome is reported.
         private var permit: PermitID?
@@ -52,9 +52,9 @@ extension ProxiedCallStateMachine {
             progress = .connecting(until: now.advanced(byMilliseconds: policy.connect))
         }
 
-        var answer: Answer? {
-            get { if case .answering(let answer) = progress { answer } else { nil } }
-            set { if let newValue { progress = .answering(newValue) } }
+        var response: Response? {
+            get { if case .responding(let response) = progress { response } else { nil } }
+            set { if let newValue { progress = .responding(newValue) } }
         }
 
         var isConnected: Bool { if case .connecting = progress { false } else { true } }
@@ -65,16 +65,16 @@ extension ProxiedCallStateMachine {
             requestSentAt = nil
         }
 
-        mutating func beginAnswer(_ answer: Answer, now: Instant) {
-            var answer = answer
-            answer.latency = millisecondsSinceSent(now)
-            progress = .answering(answer)
+        mutating func beginResponse(_ response: Response, now: Instant) {
+            var response = response
+            response.latency = millisecondsSinceSent(now)
+            progress = .responding(response)
             lastByteAt = now
         }
 
         mutating func received(_ bytes: Int, now: Instant) {
             lastByteAt = now
-            if let missing = answer?.missing { answer?.missing = missing - bytes }
+            if let missing = response?.missing { response?.missing = missing - bytes }
         }
     }
 }
@@ -88,7 +88,7 @@ extension ProxiedCallStateMachine.Try {
         case .connecting(let until): until
         case .sent:
             requestSentAt?.advanced(byMilliseconds: policy.firstByte) ?? lastByteAt.advanced(byMilliseconds: policy.idle)
-        case .answering: lastByteAt.advanced(byMilliseconds: policy.idle)
+        case .responding: lastByteAt.advanced(byMilliseconds: policy.idle)
         }
     }
 
@@ -98,14 +98,14 @@ extension ProxiedCallStateMachine.Try {
         case .connecting: .connectTimeout
         case .sent where requestSentAt != nil: .firstByte
         case .sent: isClientAwaited || !isBackedUp ? .clientIsSilent : .idle
-        // A stream may be silent; an answer with missing bytes has stalled.
-        case .answering(let answer): isClientAwaited ? .clientIsSilent : answer.missing == nil ? .streamIdle : .idle
+        // A stream may be silent; a response with missing bytes has stalled.
+        case .responding(let response): isClientAwaited ? .clientIsSilent : response.missing == nil ? .streamIdle : .idle
         }
     }
 
-    /// Returns whether the answer is incomplete and no byte of it has arrived within the first-byte timeout.
+    /// Returns whether the response is incomplete and no byte of it has arrived within the first-byte timeout.
     func isStalled(_ now: Instant) -> Bool {
-        answer?.missing != nil && lastByteAt.advanced(byMilliseconds: policy.firstByte) <= now
+        response?.missing != nil && lastByteAt.advanced(byMilliseconds: policy.firstByte) <= now
     }
 
     private func millisecondsSinceSent(_ now: Instant) -> Int64? {
@@ -116,20 +116,20 @@ extension ProxiedCallStateMachine.Try {
 // MARK: - The outcome
 
 extension ProxiedCallStateMachine.Try {
-    /// Reports the answer received so far as good. The breaker still judges its status.
+    /// Reports the response received so far as good. The breaker still judges its status.
     /// - Returns: `nil` if the outcome was reported before.
     mutating func reportSuccess() -> ProxiedCallStateMachine.Report? {
         report(
             OutcomeReport(
-                outcome: .ok, latencyMilliseconds: answer?.latency, status: answer?.outcome,
-                retryAfterMilliseconds: answer?.retryAfter))
+                outcome: .ok, latencyMilliseconds: response?.latency, status: response?.outcome,
+                retryAfterMilliseconds: response?.retryAfter))
     }
 
     mutating func report(_ failure: ProxyFailure, now: Instant) -> ProxiedCallStateMachine.Report? {
-        let latency = answer?.latency ?? millisecondsSinceSent(now)
+        let latency = response?.latency ?? millisecondsSinceSent(now)
         switch failure.verdict {
-        case .answer: return reportSuccess()
-        case .service: return report(OutcomeReport(outcome: .error, latencyMilliseconds: latency, status: answer?.outcome))
+        case .response: return reportSuccess()
+        case .service: return report(OutcomeReport(outcome: .error, latencyMilliseconds: latency, status: response?.outcome))
         // An unfinished call counts as slow if it ran long enough.
         case .neutral: return report(.unfinished(afterMilliseconds: latency))
         }

@@ -1,20 +1,20 @@
 internal import InterlockCore
 
-/// The state of one call through the proxy: its permits, its tries, its answer and their timeouts. Pure: takes events
+/// The state of one call through the proxy: its permits, its tries, its response and their timeouts. Pure: takes events
 /// and the time, and returns actions for `GuardedCall` to execute.
 ///
 /// | state | the call | next states |
 /// | --- | --- | --- |
 /// | `waiting(.pacer)` | waits until the proxy lets it begin | `waiting(.permit)`; `over`, too late |
-/// | `waiting(.permit)` | waits for a permit | `calling`, for a try or to relay a held answer; `over`, refused |
-/// | `calling` | connects, sends the request, relays the answer | `waiting(.pause)`; `over` |
+/// | `waiting(.permit)` | waits for a permit | `calling`, for a try or to relay a held response; `over`, refused |
+/// | `calling` | connects, sends the request, relays the response | `waiting(.pause)`; `over` |
 /// | `waiting(.pause)` | waits before another try | `waiting(.permit)`; too late: `calling`, to relay, or `over` |
 ///
 /// A client that leaves ends the call in every state.
 ///
-/// Each permit belongs to one try, which reports one outcome: when the answer ends, when the protocol switches, when
-/// the try fails, when the client leaves, or when the answer is held for a retry. The result of the latest try is kept
-/// while the call waits, and becomes the result of the call if no other try follows. Events of an earlier try are
+/// Each permit belongs to one try, which reports one outcome: when the response ends, when the protocol switches, when
+/// the try fails, when the client leaves, or when the response is held for a retry. The result of the latest try is
+/// kept while the call waits, and becomes the result of the call if no other try follows. Events of an earlier try are
 /// dropped.
 struct ProxiedCallStateMachine {
     struct Request {
@@ -58,21 +58,21 @@ struct ProxiedCallStateMachine {
         case fail(ProxyFailure, Report?, then: Consequence)
         /// The client has left: release everything.
         case giveUp(Report?, then: Consequence)
-        /// Answer with the failure, or the fallback.
-        case answer(ProxyFailure)
-        /// Answer with the fallback, or that the call waited too long to begin.
-        case answerOverloaded
-        /// Answer with the permit's refusal, or the fallback.
+        /// Respond with the failure, or the fallback.
+        case respond(ProxyFailure)
+        /// Respond with the fallback, or that the call waited too long to begin.
+        case respondOverloaded
+        /// Respond with the permit's refusal, or the fallback.
         case refuse
-        /// Relay the held answer, and its end if that has arrived.
+        /// Relay the held response, and its end if that has arrived.
         case relayHeld(isComplete: Bool)
     }
 
     enum Consequence {
         /// Set the alarm for the next try.
         case pause
-        case answer
-        /// End the client's connection, because its answer has begun.
+        case respond
+        /// End the client's connection, because its response has begun.
         case abort
     }
 
@@ -88,8 +88,8 @@ struct ProxiedCallStateMachine {
         case sendAndBuffer
     }
 
-    /// The action for the head, a part or the end of an answer.
-    enum AnswerAction { case drop, relay, hold }
+    /// The action for the head, a part or the end of a response.
+    enum ResponseAction { case drop, relay, hold }
 
     // MARK: States
 
@@ -120,7 +120,7 @@ struct ProxiedCallStateMachine {
     }
 
     private static let retriedStatuses: Set<Int> = [502, 503, 504]
-    /// The maximum number of informational answers that are relayed for one call.
+    /// The maximum number of informational responses that are relayed for one call.
     private static let maximumInformational = 8
 
     private let request: Request
@@ -158,7 +158,7 @@ struct ProxiedCallStateMachine {
 
     /// The stage of a failure that happens now.
     var stage: ProxyFailure.Stage {
-        guard let attempt = calling, attempt.answer == nil else { return .answering }
+        guard let attempt = calling, attempt.response == nil else { return .responding }
         return attempt.isConnected ? .sent : .connecting
     }
 
@@ -193,15 +193,15 @@ extension ProxiedCallStateMachine {
     }
 
     /// Requests a permit for the first try or for a retry.
-    /// - Parameter patience: the maximum wait for a permit, in milliseconds.
-    mutating func permitRequested(_ policy: Policy, patience: Int64, now: Instant) -> Action {
+    /// - Parameter maximumWait: the maximum wait for a permit, in milliseconds.
+    mutating func permitRequested(_ policy: Policy, maximumWait: Int64, now: Instant) -> Action {
         guard case .waiting(_, let last) = state, !isWaitingForPermit else { return .none }
         let isFirst = tries == 0
         if isFirst { deadline = policy.total.map { started.advanced(byMilliseconds: $0) } ?? .distantFuture }
         guard deadline > now else { return tooLate(now: now) }
         state = .waiting(.permit(since: isFirst ? started : now), last)
         let remaining = (deadline.nanoseconds - now.nanoseconds) / 1_000_000
-        return .acquirePermit(waitMilliseconds: isFirst ? max(0, min(patience, remaining)) : 0)
+        return .acquirePermit(waitMilliseconds: isFirst ? max(0, min(maximumWait, remaining)) : 0)
     }
 
     /// Ends a call that is invalid, or whose service is unknown.
@@ -219,23 +219,23 @@ extension ProxiedCallStateMachine {
         guard case .waiting(.permit(let since), let last) = state else { return .none }
         waited += now.nanoseconds - since.nanoseconds
         switch last {
-        case .failed(let failure), .held(_, .broken(let failure)): return conclude(.answer(failure))
+        case .failed(let failure), .held(_, .broken(let failure)): return conclude(.respond(failure))
         case .held(let attempt, .whole): return relay(attempt, isComplete: true)
         case .held(let attempt, .awaited): return relay(attempt, isComplete: false)
         case nil: return conclude(.refuse)
         }
     }
 
-    /// Ends a call whose time runs out before its first try or a retry. Relays the held answer if that is complete.
+    /// Ends a call whose time runs out before its first try or a retry. Relays the held response if that is complete.
     private mutating func tooLate(now: Instant) -> Action {
         guard case .waiting(_, let last?) = state else {
             waited = now.nanoseconds - started.nanoseconds
-            return conclude(.answerOverloaded)
+            return conclude(.respondOverloaded)
         }
         switch last {
-        case .failed(let failure): return conclude(.answer(failure))
+        case .failed(let failure): return conclude(.respond(failure))
         case .held(let attempt, .whole): return relay(attempt, isComplete: true)
-        case .held: return conclude(.answer(.total))
+        case .held: return conclude(.respond(.total))
         }
     }
 
@@ -265,7 +265,7 @@ extension ProxiedCallStateMachine {
         guard var attempt = calling, attempt.isConnected else { return .wait }
         attempt.lastByteAt = now
         state = .calling(attempt)
-        return attempt.answer == nil ? .sendAndBuffer : .send
+        return attempt.response == nil ? .sendAndBuffer : .send
     }
 
     mutating func requestEnd(now: Instant) -> Step {
@@ -286,26 +286,26 @@ extension ProxiedCallStateMachine {
     }
 }
 
-// MARK: - The answer
+// MARK: - The response
 
 extension ProxiedCallStateMachine {
-    /// Call when an informational answer arrives. It is dropped if its status is 100, which the sidecar sends itself,
+    /// Call when an informational response arrives. It is dropped if its status is 100, which the sidecar sends itself,
     /// or if the client is not reading.
     mutating func informational(_ number: Int, isContinue: Bool, isClientWritable: Bool) -> Step {
-        guard let attempt = calling(number), attempt.answer == nil, !isContinue, isClientWritable,
+        guard let attempt = calling(number), attempt.response == nil, !isContinue, isClientWritable,
             informational < Self.maximumInformational
         else { return .refuse }
         informational += 1
         return .proceed
     }
 
-    /// - Returns: the action, and the outcome if the answer is held for a retry.
-    mutating func answerHead(
-        _ answer: Answer, of number: Int, now: Instant, retries: (some RetrySource)?
-    ) -> (AnswerAction, Report?) {
-        guard var attempt = calling(number), attempt.answer == nil else { return (.drop, nil) }
-        attempt.beginAnswer(answer, now: now)
-        guard Self.retriedStatuses.contains(answer.status), answer.retryAfter == nil,
+    /// - Returns: the action, and the outcome if the response is held for a retry.
+    mutating func responseHead(
+        _ response: Response, of number: Int, now: Instant, retries: (some RetrySource)?
+    ) -> (ResponseAction, Report?) {
+        guard var attempt = calling(number), attempt.response == nil else { return (.drop, nil) }
+        attempt.beginResponse(response, now: now)
+        guard Self.retriedStatuses.contains(response.status), response.retryAfter == nil,
             let until = planRetry(attempt.policy, now: now, retries)
         else {
             state = .calling(attempt)
@@ -316,10 +316,10 @@ extension ProxiedCallStateMachine {
         return (.hold, report)
     }
 
-    mutating func answerPart(_ bytes: Int, of number: Int, now: Instant) -> AnswerAction {
+    mutating func responsePart(_ bytes: Int, of number: Int, now: Instant) -> ResponseAction {
         guard number == tries else { return .drop }
         switch state {
-        case .calling(var attempt) where attempt.answer != nil:
+        case .calling(var attempt) where attempt.response != nil:
             attempt.received(bytes, now: now)
             state = .calling(attempt)
             return .relay
@@ -331,17 +331,17 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// Call at the end of a burst of answer parts: they must be flushed to the client.
-    func answerPaused(_ number: Int) -> Step { calling(number)?.answer != nil ? .proceed : .refuse }
+    /// Call at the end of a burst of response parts: they must be flushed to the client.
+    func responsePaused(_ number: Int) -> Step { calling(number)?.response != nil ? .proceed : .refuse }
 
     /// - Parameter grpcStatus: the gRPC status in the trailers, as an HTTP status.
     /// - Returns: the action, and the outcome if it was not reported before.
-    mutating func answerEnd(of number: Int, grpcStatus: @autoclosure () -> Int?) -> (AnswerAction, Report?) {
+    mutating func responseEnd(of number: Int, grpcStatus: @autoclosure () -> Int?) -> (ResponseAction, Report?) {
         guard number == tries else { return (.drop, nil) }
         switch state {
-        case .calling(var attempt) where attempt.answer != nil:
+        case .calling(var attempt) where attempt.response != nil:
             state = .over
-            if attempt.answer?.isGRPC ?? false { attempt.answer?.noteTrailers(grpcStatus()) }
+            if attempt.response?.isGRPC ?? false { attempt.response?.noteTrailers(grpcStatus()) }
             return (.relay, attempt.reportSuccess())
         case .waiting(let wait, .held(let attempt, .awaited)):
             state = .waiting(wait, .held(attempt, .whole))
@@ -353,8 +353,8 @@ extension ProxiedCallStateMachine {
     /// Call when the upstream switches to the protocol that the request offered.
     /// - Returns: the outcome; `nil` if the connection is no longer needed.
     mutating func switchedProtocols(_ number: Int, status: Int, now: Instant) -> Report? {
-        guard var attempt = calling(number), attempt.answer == nil else { return nil }
-        attempt.beginAnswer(Answer(status: status), now: now)
+        guard var attempt = calling(number), attempt.response == nil else { return nil }
+        attempt.beginResponse(Response(status: status), now: now)
         state = .over
         return attempt.reportSuccess()
     }
@@ -363,17 +363,17 @@ extension ProxiedCallStateMachine {
 // MARK: - The client
 
 extension ProxiedCallStateMachine {
-    /// Call when the client does not accept more of the answer: reading from the upstream must pause.
+    /// Call when the client does not accept more of the response: reading from the upstream must pause.
     mutating func clientBlocked() -> Step {
-        guard var attempt = calling, attempt.answer != nil else { return .refuse }
+        guard var attempt = calling, attempt.response != nil else { return .refuse }
         attempt.reading = .held
         state = .calling(attempt)
         return .proceed
     }
 
-    /// Call when the client accepts more of the answer: reading from the upstream must resume.
+    /// Call when the client accepts more of the response: reading from the upstream must resume.
     mutating func clientWritable(now: Instant) -> Step {
-        guard var attempt = calling, attempt.answer != nil else { return .refuse }
+        guard var attempt = calling, attempt.response != nil else { return .refuse }
         attempt.reading = .flowing
         attempt.lastByteAt = now
         state = .calling(attempt)
@@ -382,10 +382,10 @@ extension ProxiedCallStateMachine {
 
     mutating func clientLeft(now: Instant) -> Action {
         switch state {
-        case .waiting: return conclude(.giveUp(nil, then: .answer))
+        case .waiting: return conclude(.giveUp(nil, then: .respond))
         case .calling(var attempt):
             let report = attempt.report(.clientLeft, now: now)
-            return conclude(.giveUp(report, then: attempt.answer == nil ? .answer : .abort))
+            return conclude(.giveUp(report, then: attempt.response == nil ? .respond : .abort))
         case .over: return .none
         }
     }
@@ -395,7 +395,7 @@ extension ProxiedCallStateMachine {
 
 extension ProxiedCallStateMachine {
     /// Call when the connection failed. Resends the request at most once per call, under the same permit, provided that
-    /// no part of an answer has arrived. Either the upstream is known not to have processed the request, whatever its
+    /// no part of a response has arrived. Either the upstream is known not to have processed the request, whatever its
     /// method, or the request is idempotent and its connection was closing.
     /// - Parameter isBodyBuffered: whether every part of the body that was sent can be resent.
     mutating func upstreamFailed(
@@ -404,7 +404,7 @@ extension ProxiedCallStateMachine {
         guard number == tries else { return .none }
         switch state {
         case .calling(var attempt):
-            guard isBodyBuffered, attempt.answer == nil, resend == .possible,
+            guard isBodyBuffered, attempt.response == nil, resend == .possible,
                 failure.mayBeResent(isIdempotent: request.isIdempotent)
             else { return fail(attempt, failure, now: now, retries) }
             resend = .used
@@ -441,7 +441,7 @@ extension ProxiedCallStateMachine {
     /// Returns the failure of a call that exceeds its total timeout.
     private func overdue(_ attempt: Try, isClientAwaited: Bool, now: Instant) -> ProxyFailure {
         if isClientAwaited { return .clientIsSlow }
-        if attempt.answer != nil { return attempt.isStalled(now) ? .total : .truncated }
+        if attempt.response != nil { return attempt.isStalled(now) ? .total : .truncated }
         // The service is not blamed if most of the total timeout passed before this try.
         let total = deadline.nanoseconds - started.nanoseconds
         let hadEnoughTime = waited < total / 2 || deadline.nanoseconds - attempt.began.nanoseconds >= total / 4
@@ -453,9 +453,9 @@ extension ProxiedCallStateMachine {
     ) -> Action {
         var attempt = attempt
         let report = attempt.report(failure, now: now)
-        guard attempt.answer == nil else { return conclude(.fail(failure, report, then: .abort)) }
+        guard attempt.response == nil else { return conclude(.fail(failure, report, then: .abort)) }
         guard failure.mayBeRetried, let until = planRetry(attempt.policy, now: now, retries) else {
-            return conclude(.fail(failure, report, then: .answer))
+            return conclude(.fail(failure, report, then: .respond))
         }
         state = .waiting(.pause(until: until), .failed(failure))
         return .fail(failure, report, then: .pause)

@@ -13,15 +13,15 @@ struct ProxyFailure: Error, Sendable {
         /// No connection could be made, or its certificate is not trusted.
         case connect
         case connectTimeout = "connect_timeout"
-        /// The connection was closed before an answer began.
+        /// The connection was closed before a response began.
         case closed
         case firstByteTimeout = "first_byte_timeout"
         case totalTimeout = "total_timeout"
-        /// The request or the answer was idle for too long.
+        /// The request or the response was idle for too long.
         case idleTimeout = "idle_timeout"
         /// The service was never called, because this sidecar was overloaded and the call waited too long.
         case waited
-        /// The answer was truncated or is not HTTP.
+        /// The response was truncated or is not HTTP.
         case broken
         /// The client did not finish its request, or disconnected.
         case client
@@ -39,45 +39,45 @@ struct ProxyFailure: Error, Sendable {
         /// Says nothing about the service except how long it took.
         case neutral
         /// The service answered properly, so its status counts.
-        case answer
+        case response
     }
 
     var verdict: Verdict
-    /// Whether the upstream may have processed the request, if no byte of an answer arrived and this is known.
+    /// Whether the upstream may have processed the request, if no byte of a response arrived and this is known.
     var interruption: HTTPClientConnection.Interruption.Kind?
 
     static let connectTimeout = ProxyFailure(
         cause: .connectTimeout, reason: "no connection was established within timeouts.connect")
-    static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no answer began within timeouts.first_byte")
+    static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no response began within timeouts.first_byte")
     static let total = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
     /// The total timeout of a call that was sent so late that the timeout says nothing about the service.
     static let startedLate = ProxyFailure(
         cause: .totalTimeout, reason: "timeouts.total expired; most of it had passed before the call was sent",
         verdict: .neutral)
-    /// The total timeout of a call whose answer was in progress.
+    /// The total timeout of a call whose response was in progress.
     static let truncated = ProxyFailure(
-        cause: .totalTimeout, reason: "the answer took longer than timeouts.total", verdict: .answer)
+        cause: .totalTimeout, reason: "the response took longer than timeouts.total", verdict: .response)
     static let idle = ProxyFailure(cause: .idleTimeout, reason: "no data was transferred within timeouts.idle")
     static let streamIdle = ProxyFailure(
-        cause: .idleTimeout, reason: "the stream was idle for timeouts.idle", verdict: .answer)
+        cause: .idleTimeout, reason: "the stream was idle for timeouts.idle", verdict: .response)
     static let clientIsSilent = ProxyFailure(
-        cause: .client, reason: "the client did not send its request or read the answer within timeouts.idle",
+        cause: .client, reason: "the client did not send its request or read the response within timeouts.idle",
         verdict: .neutral)
     static let waited = ProxyFailure(
         cause: .waited, reason: "the call waited for timeouts.total and was never sent", verdict: .neutral)
     static let clientIsSlow = ProxyFailure(
-        cause: .client, reason: "the client did not send its request or read the answer within timeouts.total",
+        cause: .client, reason: "the client did not send its request or read the response within timeouts.total",
         verdict: .neutral)
     static let clientLeft = ProxyFailure(cause: .client, reason: "the client disconnected", verdict: .neutral)
 
     var isTimeout: Bool { [.connectTimeout, .firstByteTimeout, .totalTimeout, .idleTimeout].contains(cause) }
 
-    /// Whether no answer has begun and a retry may succeed. `ProxiedCallStateMachine` decides whether to retry.
+    /// Whether no response has begun and a retry may succeed. `ProxiedCallStateMachine` decides whether to retry.
     var mayBeRetried: Bool { [.connect, .connectTimeout, .closed].contains(cause) }
 
     /// The progress of a call when it failed.
     enum Stage: Sendable {
-        case connecting, sent, answering
+        case connecting, sent, responding
     }
 
     init(cause: Cause, reason: String, verdict: Verdict = .service) {
@@ -107,7 +107,7 @@ struct ProxyFailure: Error, Sendable {
             // The upstream sent something that is not HTTP.
             case .sent where error is HTTPParserError || error is HTTPClientConnection.Malformed: .broken
             case .sent: .closed
-            case .answering: .broken
+            case .responding: .broken
             }
         let reason = (error as? HTTPClientConnection.Malformed)?.reason ?? "\(NetworkReason(error))"
         self.init(cause: cause, reason: reason, verdict: interruption == nil ? .service : .neutral)
@@ -124,7 +124,7 @@ struct ProxyFailure: Error, Sendable {
     }
 }
 
-/// The proxy's own answers, in place of an upstream's.
+/// The proxy's own responses, in place of an upstream's.
 extension HTTPProblem {
     private static let seeLog = "set log.level to debug to see why"
 
@@ -161,11 +161,11 @@ extension HTTPProblem {
                     "the service \"\(service)\" is unreachable" + (addressedReason.map { ": \($0)" } ?? "; \(seeLog)"))
             case .closed:
                 HTTPProblem(
-                    .upstreamFailed, "the service \"\(service)\" closed the connection before its answer; \(seeLog)")
+                    .upstreamFailed, "the service \"\(service)\" closed the connection before its response; \(seeLog)")
             case .broken:
-                HTTPProblem(.upstreamFailed, "the answer of the service \"\(service)\" is incomplete or not HTTP; \(seeLog)")
+                HTTPProblem(.upstreamFailed, "the response of the service \"\(service)\" is incomplete or not HTTP; \(seeLog)")
             }
-        problem.members["cause"] = .text(failure.cause.rawValue)
+        problem.fields["cause"] = .string(failure.cause.rawValue)
         return problem
     }
 }

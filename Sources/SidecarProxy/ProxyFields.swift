@@ -62,7 +62,7 @@ enum ProxyFields {
             && tokens(of: "Connection", in: head.headers).contains("upgrade")
     }
 
-    /// Whether the `Upgrade` field of a request or an answer names WebSocket.
+    /// Whether the `Upgrade` field of a request or a response names WebSocket.
     static func namesWebSocket(_ headers: HTTPHeaders) -> Bool { tokens(of: "Upgrade", in: headers).contains(webSocket) }
 
     /// Adds the fields that request or confirm the switch.
@@ -82,9 +82,9 @@ enum ProxyFields {
         }
     }
 
-    /// Returns the fields of the answer to the client.
-    /// - Parameter isInformational: whether a final answer follows, which carries the fields that the sidecar adds.
-    static func answer(_ received: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders {
+    /// Returns the fields of the response to the client.
+    /// - Parameter isInformational: whether a final response follows, which carries the fields that the sidecar adds.
+    static func response(_ received: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders {
         var headers = HTTPHeaders()
         headers.reserveCapacity(received.count + 5)
         let named = namedByConnection(in: received)
@@ -92,7 +92,7 @@ enum ProxyFields {
             headers.add(name: name, value: value)
         }
         if isInformational { return headers }
-        // The answer has the same origin as the admin API, which scripts of an upstream's page must not call.
+        // The response has the same origin as the admin API, which scripts of an upstream's page must not call.
         headers.add(name: "Content-Security-Policy", value: "sandbox")
         headers.add(name: "Via", value: via)
         return headers

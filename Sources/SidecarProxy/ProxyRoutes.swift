@@ -20,7 +20,7 @@ package struct ProxyRoutes {
         [HTTPRoute(relayedBelow: "/proxy/{service}", "path", relay: relay)]
     }
 
-    private func relay(_ call: HTTPCall, _ hasBody: Bool, _ reply: HTTPReply) throws -> any HTTPRelay {
+    private func relay(_ call: HTTPCall, _ hasBody: Bool, _ responder: HTTPResponder) throws -> any HTTPRelay {
         let service = try call.name("service").text
         let target: ProxyTarget
         do {
@@ -34,7 +34,7 @@ package struct ProxyRoutes {
         }
         guard !hasBody || call.head.method != .TRACE else { throw HTTPProblem(.invalid, "a TRACE request must not have a body") }
         return GuardedCall(
-            call, hasBody: hasBody, reply, service: service, target: target, subject: subject, upstreams: upstreams.value,
+            call, hasBody: hasBody, responder, service: service, target: target, subject: subject, upstreams: upstreams.value,
             logger: logger)
     }
 }

@@ -6,7 +6,7 @@ internal import SidecarListeners
 internal import SidecarSettings
 internal import SidecarTelemetry
 
-/// The proxy's view of a service: its connections, its retry budget and its last good answers. Confined to the
+/// The proxy's view of a service: its connections, its retry budget and its last good responses. Confined to the
 /// coordinator's event loop.
 ///
 /// Calls and connections keep their upstream alive, so a reload interrupts none of them.
@@ -21,7 +21,7 @@ final class Upstream: RetrySource {
     let policy: ProxiedCallStateMachine.Policy
     let concurrency: Int?
     let base: UpstreamBase
-    let lastGood: LastGoodAnswers?
+    let lastGood: LastGoodResponses?
     let pool: HTTPConnectionPool
     let times: UpstreamTimes
     private var budget: RetryBudget
@@ -39,7 +39,7 @@ final class Upstream: RetrySource {
         self.base = base
         self.times = times
         lastGood =
-            if case .lastGood(let maximumAge) = settings.fallback { LastGoodAnswers(maximumAge: maximumAge) } else { nil }
+            if case .lastGood(let maximumAge) = settings.fallback { LastGoodResponses(maximumAge: maximumAge) } else { nil }
         budget = RetryBudget(settings: settings.retries)
         self.environment = environment
         pool = HTTPConnectionPool(
@@ -74,9 +74,9 @@ final class Upstream: RetrySource {
 
 /// The histograms of the durations of proxied calls and of their tries.
 struct UpstreamTimes {
-    /// From the head of a call to the head of its answer.
+    /// From the head of a call to the head of its response.
     let calls: TimeHistogram
-    /// From the beginning of a try to the head of its answer, or to its failure.
+    /// From the beginning of a try to the head of its response, or to its failure.
     let tries: TimeHistogram
 
     init(service: String, in metrics: PrometheusRegistry) {

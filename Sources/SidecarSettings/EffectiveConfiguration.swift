@@ -27,13 +27,13 @@ package struct EffectiveConfiguration {
             (
                 "log",
                 .entries([
-                    ("level", .word(configuration.log.level.rawValue)), ("format", .word(configuration.log.format.rawValue)),
+                    ("level", .plain(configuration.log.level.rawValue)), ("format", .plain(configuration.log.format.rawValue)),
                 ])
             ),
             ("tracing", configuration.tracing.map(tracing)),
             ("auth", .entries([("keys", .items(zip(1..., configuration.keys).map(key)))])),
             ("locks", locks(configuration.locks)),
-            ("fleet_size", .word(configuration.fleetSize)),
+            ("fleet_size", .plain(configuration.fleetSize)),
             ("services", .entries(configuration.services.map { ($0.name, service($0)) }, keysAreText: true)),
             ("rls", .entries([("timeout", .duration(configuration.domains.timeout))])),
             ("rate_limits", .entries(configuration.domains.definitions.map { ($0.name, domain($0)) }, keysAreText: true)),
@@ -48,13 +48,13 @@ package struct EffectiveConfiguration {
                 settings.headers.isEmpty
                     ? nil : .items(settings.headers.map { .entries([("name", .text($0.name)), ("value", .text(hidden))]) })
             ), ("sample", .percentage(settings.samplingRate)),
-            ("follow_parents", .word(settings.followsParents)),
+            ("follow_parents", .plain(settings.followsParents)),
         ])
     }
 
     private static func redis(_ settings: RedisSettings) -> YAMLNode {
         .entries([
-            ("url", .text(settings.url.map(readable))), ("embedded", settings.isEmbedded ? .word(true) : nil),
+            ("url", .text(settings.url.map(readable))), ("embedded", settings.isEmbedded ? .plain(true) : nil),
             ("urls", settings.urls.isEmpty ? nil : .items(settings.urls.map { .text(readable($0)) })),
             ("password_file", settings.passwordFile.map { .text($0) }),
             ("sentinel_password_file", settings.sentinelPasswordFile.map { .text($0) }), ("tls", settings.tls.map(redisTLS)),
@@ -83,7 +83,7 @@ package struct EffectiveConfiguration {
         .entries([
             ("resp", .text("\(settings.resp)")), ("http", .text("\(settings.http)")),
             ("grpc", .text(settings.grpc.map { "\($0)" })), ("unix", .text(settings.unix)),
-            ("unix_mode", .word(settings.unixMode)), ("unix_group", .text(settings.unixGroup)),
+            ("unix_mode", .plain(settings.unixMode)), ("unix_group", .text(settings.unixGroup)),
             ("hosts", .items(settings.hosts.map { .text($0) })),
             (
                 "tls",
@@ -94,14 +94,14 @@ package struct EffectiveConfiguration {
                     ])
                 } ?? .null
             ),
-            ("allow_plaintext", .word(settings.allowsPlaintext)), ("max_connections", .word(settings.maximumConnections)),
+            ("allow_plaintext", .plain(settings.allowsPlaintext)), ("max_connections", .plain(settings.maximumConnections)),
         ])
     }
 
     /// Returns an entry of `auth.keys`. Its placeholder has a number, because two keys with the same secret would be
     /// rejected when the output is read again.
     private static func key(_ number: Int, _ key: APIKey) -> YAMLNode {
-        .entries([("name", .text(key.name)), ("key", .text("\(hidden)\(number)")), ("role", .word(key.role.rawValue))])
+        .entries([("name", .text(key.name)), ("key", .text("\(hidden)\(number)")), ("role", .plain(key.role.rawValue))])
     }
 
     private static func locks(_ settings: LockSettings) -> YAMLNode {
@@ -109,7 +109,7 @@ package struct EffectiveConfiguration {
             ("key_prefix", .text(settings.keyPrefix)), ("min_ttl", .duration(settings.minimumTTL)),
             ("max_ttl", .duration(settings.maximumTTL)), ("max_wait", .duration(settings.maximumWait)),
             ("max_hold", .duration(settings.maximumHold)), ("fence_ttl", .duration(settings.fenceLifetime)),
-            ("wait_replicas", .word(settings.waitReplicas)),
+            ("wait_replicas", .plain(settings.waitReplicas)),
         ])
     }
 
@@ -123,13 +123,14 @@ package struct EffectiveConfiguration {
                 (
                     "on_limit",
                     .entries([
-                        ("action", .word(service.onLimit.action.rawValue)), ("pause", .durations(service.onLimit.pause)),
-                        ("patience", .duration(service.onLimit.patience)), ("max_waiting", .word(service.onLimit.maximumWaiting)),
+                        ("action", .plain(service.onLimit.action.rawValue)), ("pause", .durations(service.onLimit.pause)),
+                        ("patience", .duration(service.onLimit.maximumWait)),
+                        ("max_waiting", .plain(service.onLimit.maximumWaiting)),
                     ])
                 ),
-                ("when_redis_is_down", .word(service.whenRedisIsDown.rawValue)),
+                ("when_redis_is_down", .plain(service.whenRedisIsDown.rawValue)),
                 ("breaker", breaker(service.breaker)), ("permit_ttl", .duration(service.permitLifetime)),
-                ("concurrency", .word(service.concurrency)), ("max_subjects", .word(service.maximumSubjects)),
+                ("concurrency", .plain(service.concurrency)), ("max_subjects", .plain(service.maximumSubjects)),
                 ("probe", service.probe.map(probe)),
             ])
     }
@@ -139,12 +140,12 @@ package struct EffectiveConfiguration {
             switch settings.fallback {
             case .lastGood(let age): .entries([("last_good", .duration(age))])
             case .fixed(let status, let body, let mediaType):
-                .entries([("status", .word(status)), ("body", .text(body)), ("type", .text(mediaType))])
+                .entries([("status", .plain(status)), ("body", .text(body)), ("type", .text(mediaType))])
             case nil: nil
             }
         return [
             ("url", .text(settings.url)), ("tls", settings.certificateAuthority.map { .entries([("ca", .text($0))]) }),
-            ("http2", .word(settings.speaksHTTP2)),
+            ("http2", .plain(settings.speaksHTTP2)),
             (
                 "timeouts",
                 .entries([
@@ -161,8 +162,8 @@ package struct EffectiveConfiguration {
             (
                 "retries",
                 .entries([
-                    ("attempts", .word(settings.retries.attempts)), ("budget", .percentage(settings.retries.budget)),
-                    ("min_per_second", .word(settings.retries.minimumPerSecond)),
+                    ("attempts", .plain(settings.retries.attempts)), ("budget", .percentage(settings.retries.budget)),
+                    ("min_per_second", .plain(settings.retries.minimumPerSecond)),
                 ])
             ),
             ("fallback", fallback),
@@ -171,7 +172,7 @@ package struct EffectiveConfiguration {
 
     /// Returns a duration, or the word that means no limit if `duration` is `nil`.
     private static func endless(_ duration: Duration?) -> YAMLNode {
-        duration == nil ? .word(UpstreamSettings.endless) : .duration(duration)
+        duration == nil ? .plain(UpstreamSettings.endless) : .duration(duration)
     }
 
     private static func algorithm(_ algorithm: LimitAlgorithm) -> (name: String, burst: Int64?) {
@@ -182,9 +183,9 @@ package struct EffectiveConfiguration {
 
     private static func domain(_ domain: RateLimitDomain) -> YAMLNode {
         .entries([
-            ("independent", .word(domain.isIndependent)), ("count_refused", .word(domain.countsRefused)),
-            ("shadow", .word(domain.isShadow)), ("when_redis_is_down", .word(domain.whenRedisIsDown.rawValue)),
-            ("max_counters", .word(domain.maximumCounters)), ("descriptors", .items(domain.rules.map(rule))),
+            ("independent", .plain(domain.isIndependent)), ("count_refused", .plain(domain.countsRefused)),
+            ("shadow", .plain(domain.isShadow)), ("when_redis_is_down", .plain(domain.whenRedisIsDown.rawValue)),
+            ("max_counters", .plain(domain.maximumCounters)), ("descriptors", .items(domain.rules.map(rule))),
         ])
     }
 
@@ -192,20 +193,20 @@ package struct EffectiveConfiguration {
         var entries: [(String, YAMLNode?)] = [("key", .text(rule.key)), ("value", rule.value.map { .text($0.text) })]
         switch rule.limit {
         case nil: break
-        case .unlimited: entries.append(("unlimited", .word(true)))
-        case .blocked(let window): entries += [("limit", .word(0)), ("per", .duration(window))]
+        case .unlimited: entries.append(("unlimited", .plain(true)))
+        case .blocked(let window): entries += [("limit", .plain(0)), ("per", .duration(window))]
         case .rate(let limit, let isAligned):
             let (name, burst) = algorithm(limit.algorithm)
             entries += [
-                ("limit", .word(limit.limit)), ("per", .duration(limit.window)),
-                ("algorithm", .word(isAligned ? "aligned" : name)), ("burst", burst.map { .word($0) }),
+                ("limit", .plain(limit.limit)), ("per", .duration(limit.window)),
+                ("algorithm", .plain(isAligned ? "aligned" : name)), ("burst", burst.map { .plain($0) }),
             ]
         }
         entries += [
             ("name", rule.name.map { .text($0) }),
             ("replaces", rule.replaces.isEmpty ? nil : .items(rule.replaces.map { .text($0) })),
-            ("shadow", rule.isShadow ? .word(true) : nil), ("share", rule.hasOneCounter ? .word(true) : nil),
-            ("detailed_metrics", rule.hasDetailedMetrics ? .word(true) : nil),
+            ("shadow", rule.isShadow ? .plain(true) : nil), ("share", rule.isShared ? .plain(true) : nil),
+            ("detailed_metrics", rule.hasDetailedMetrics ? .plain(true) : nil),
             ("descriptors", rule.rules.isEmpty ? nil : .items(rule.rules.map(Self.rule))),
         ]
         return .entries(entries)
@@ -214,9 +215,9 @@ package struct EffectiveConfiguration {
     private static func limit(_ limit: LimitDefinition) -> YAMLNode {
         let (algorithm, burst) = algorithm(limit.algorithm)
         return .entries([
-            ("name", .text(limit.name)), ("limit", .word(limit.limit)), ("per", .duration(limit.window)),
-            ("algorithm", .word(algorithm)), ("burst", burst.map { .word($0) }), ("per_subject", .word(limit.isPerSubject)),
-            ("subject", .word(limit.requiresSubject ? "required" : "optional")), ("shadow", .word(limit.isShadow)),
+            ("name", .text(limit.name)), ("limit", .plain(limit.limit)), ("per", .duration(limit.window)),
+            ("algorithm", .plain(algorithm)), ("burst", burst.map { .plain($0) }), ("per_subject", .plain(limit.isPerSubject)),
+            ("subject", .plain(limit.requiresSubject ? "required" : "optional")), ("shadow", .plain(limit.isShadow)),
         ])
     }
 
@@ -224,15 +225,15 @@ package struct EffectiveConfiguration {
         let window: (String, YAMLNode?) =
             switch settings.window {
             case .time(let length): ("window", .duration(length))
-            case .calls(let count): ("window_calls", .word(count))
+            case .calls(let count): ("window_calls", .plain(count))
             }
         return .entries([
             ("failure_rate", .percentage(settings.failureRate)), ("slow_call", .duration(settings.slowCall)),
-            ("slow_rate", .percentage(settings.slowRate)), window, ("minimum_calls", .word(settings.minimumCalls)),
-            ("consecutive_failures", .word(settings.consecutiveFailures)), ("reporters", .word(settings.reporters)),
-            ("open_for", .durations(settings.openFor)), ("half_open_permits", .word(settings.halfOpenPermits)),
+            ("slow_rate", .percentage(settings.slowRate)), window, ("minimum_calls", .plain(settings.minimumCalls)),
+            ("consecutive_failures", .plain(settings.consecutiveFailures)), ("reporters", .plain(settings.reporters)),
+            ("open_for", .durations(settings.openFor)), ("half_open_permits", .plain(settings.halfOpenPermits)),
             ("failures", .statuses(settings.failureStatuses)), ("ignore", .statuses(settings.ignoredStatuses)),
-            ("honour_retry_after", .word(settings.honoursRetryAfter)), ("metrics_only", .word(settings.isMetricsOnly)),
+            ("honour_retry_after", .plain(settings.honoursRetryAfter)), ("metrics_only", .plain(settings.isMetricsOnly)),
         ])
     }
 
@@ -245,9 +246,9 @@ package struct EffectiveConfiguration {
         let isHTTP = if case .http = settings.target { true } else { false }
         return .entries([
             target, ("every", .duration(settings.interval)), ("timeout", .duration(settings.timeout)),
-            ("expect", isHTTP ? expectation(settings.expectation) : nil), ("unhealthy_after", .word(settings.unhealthyAfter)),
-            ("healthy_after", .word(settings.healthyAfter)), ("trial", .word(settings.isFollowedByTrial)),
-            ("from", .word(settings.origin.rawValue)),
+            ("expect", isHTTP ? expectation(settings.expectation) : nil), ("unhealthy_after", .plain(settings.unhealthyAfter)),
+            ("healthy_after", .plain(settings.healthyAfter)), ("trial", .plain(settings.isFollowedByTrial)),
+            ("from", .plain(settings.origin.rawValue)),
         ])
     }
 
@@ -275,7 +276,7 @@ extension YAMLNode {
         YAMLNode(
             .mapping(
                 entries.compactMap { key, value in
-                    value.map { YAMLNode.Entry(key: keysAreText ? .text(key) : .word(key), value: $0) }
+                    value.map { YAMLNode.Entry(key: keysAreText ? .text(key) : .plain(key), value: $0) }
                 }))
     }
 
@@ -284,7 +285,7 @@ extension YAMLNode {
     }
 
     /// Returns a number, a flag, or a word that needs no quotes; `null` for `nil`.
-    fileprivate static func word(_ value: (some CustomStringConvertible)?) -> YAMLNode {
+    fileprivate static func plain(_ value: (some CustomStringConvertible)?) -> YAMLNode {
         YAMLNode(.scalar(value.map { "\($0)" } ?? "null", isPlain: true))
     }
 
@@ -296,23 +297,23 @@ extension YAMLNode {
     fileprivate static var null: YAMLNode { YAMLNode(.scalar("null", isPlain: true)) }
 
     fileprivate static func duration(_ duration: Duration?) -> YAMLNode {
-        duration.map { .word(DurationText.shortest($0)) } ?? .null
+        duration.map { .plain(DurationText.shortest($0)) } ?? .null
     }
 
     fileprivate static func durations(_ range: ClosedRange<Duration>) -> YAMLNode {
-        .word("\(DurationText.shortest(range.lowerBound))..\(DurationText.shortest(range.upperBound))")
+        .plain("\(DurationText.shortest(range.lowerBound))..\(DurationText.shortest(range.upperBound))")
     }
 
     /// Converts a fraction to a percentage. The rounding undoes the inexact division by 100 when it was parsed.
     fileprivate static func percentage(_ fraction: Double) -> YAMLNode {
         let percent = (fraction * 100 * 1e9).rounded() / 1e9
-        return .word((percent == percent.rounded() ? "\(Int64(percent))" : "\(percent)") + "%")
+        return .plain((percent == percent.rounded() ? "\(Int64(percent))" : "\(percent)") + "%")
     }
 
     fileprivate static func statuses(_ statuses: StatusSet) -> YAMLNode {
         .items(
             statuses.ranges.map { range in
-                .word(range.count == 1 ? "\(range.lowerBound)" : "\(range.lowerBound)..\(range.upperBound)")
+                .plain(range.count == 1 ? "\(range.lowerBound)" : "\(range.lowerBound)..\(range.upperBound)")
             })
     }
 }

@@ -85,7 +85,7 @@ extension LimitPolicy {
             section.read("action", into: &action) { $0.parsed(by: Action.init(parsing:)) }
             section.read("pause", into: &pause) { $0.durationRange(in: Self.pauses) }
             section.read("max_waiting", into: &maximumWaiting) { $0.wholeNumber(in: Self.waitingCounts) }
-            section.read("patience", into: &patience) { $0.duration(in: Self.waitTimes) }
+            section.read("patience", into: &maximumWait) { $0.duration(in: Self.waitTimes) }
         }
     }
 }

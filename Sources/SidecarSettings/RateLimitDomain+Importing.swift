@@ -101,7 +101,7 @@ extension DescriptorRule {
             }
             section.read("rate_limit") { rule.read(limit: $0) }
             section.read("shadow_mode", into: &rule.isShadow) { $0.flag() }
-            section.read("share_threshold", into: &rule.hasOneCounter) { $0.sharing(by: rule.value) }
+            section.read("share_threshold", into: &rule.isShared) { $0.sharing(by: rule.value) }
             for metrics in ["detailed_metric", "value_to_metric"] {
                 section.read(metrics) { item in if item.flag() == true { rule.hasDetailedMetrics = true } }
             }

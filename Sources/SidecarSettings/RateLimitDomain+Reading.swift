@@ -123,7 +123,7 @@ extension DescriptorRule {
         value.section { section in
             key = section.required("key", "the key of a descriptor's entry") { $0.parsed(insteadOf: Self.expectedKey) }
             section.readOptional("value", into: &rule.value) { $0.parsed { text in DescriptorPattern(text) } }
-            section.read("share", into: &rule.hasOneCounter) { $0.sharing(by: rule.value) }
+            section.read("share", into: &rule.isShared) { $0.sharing(by: rule.value) }
             section.read("shadow", into: &rule.isShadow) { $0.flag() }
             section.read("detailed_metrics", into: &rule.hasDetailedMetrics) { $0.flag() }
             section.readOptional("name", into: &rule.name) { $0.parsed(insteadOf: ResourceName.expectedPart) }

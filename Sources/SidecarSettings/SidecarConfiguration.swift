@@ -102,9 +102,9 @@ extension SidecarConfiguration {
         if listen.unix == nil, listen.unixMode != nil || listen.unixGroup != nil {
             findings.warn("listen.unix_mode and listen.unix_group have no effect without listen.unix")
         }
-        for service in services where service.onLimit.patience > locks.maximumWait {
+        for service in services where service.onLimit.maximumWait > locks.maximumWait {
             findings.warn(
-                "services.\(service.name).on_limit.patience: no call waits for \(DurationText.shortest(service.onLimit.patience)), because "
+                "services.\(service.name).on_limit.patience: no call waits for \(DurationText.shortest(service.onLimit.maximumWait)), because "
                     + "locks.max_wait ends every wait after \(DurationText.shortest(locks.maximumWait))")
         }
         if listen.grpc == nil, !domains.definitions.isEmpty {

@@ -15,7 +15,7 @@ struct ClientEventsTests {
 
     @Test("A long-lived connection keeps its promises", arguments: 0..<8 as Range<UInt64>)
     func longLived(seed: UInt64) throws {
-        // All events except those that end a connection, by their numbers in `ClientPromises`.
+        // All events except those that end a connection, by their numbers in `ClientProperties`.
         let events: [UInt8] = [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14, 15]
         var random = SeededRandom(seed: seed)
         for _ in 0..<40 {

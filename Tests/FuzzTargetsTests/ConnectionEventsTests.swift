@@ -15,7 +15,7 @@ struct ConnectionEventsTests {
         }
     }
 
-    /// Complete exchanges, by the numbers of the events in `ConnectionPromises` and `ServerPromises`.
+    /// Complete exchanges, by the numbers of the events in `ConnectionProperties` and `ServerProperties`.
     private static let inOrder: [(FuzzTarget, [UInt8])] = [
         (.connection, [0, 1, 2, 3, 4, 33, 10, 14, 15, 16]),
         (.server, [0, 0, 17, 0, 27, 9, 51, 0, 10, 6, 6, 6, 13, 6, 11, 17]),

@@ -38,7 +38,7 @@ struct ClockJumpTests {
         try await Scene.run { scene in
             let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
             async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
-            try await scene.untilCallWaits()
+            try await scene.waitUntilCallWaits()
             try await scene.jump(toSeconds: Self.hour)
             let second = try #require(try await waiting)
             #expect(second.fence > first.fence)
@@ -77,7 +77,7 @@ struct ClockJumpTests {
             #expect(second.fence > first.fence)
 
             async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
-            try await scene.untilCallWaits()
+            try await scene.waitUntilCallWaits()
             let clock = ContinuousClock()
             let released = clock.now
             let secondIsReleased = try await scene.release(second, from: scene.sidecars[0])
@@ -94,7 +94,7 @@ struct ClockJumpTests {
         try await Scene.run { scene in
             let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
             async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
-            try await scene.untilCallWaits()
+            try await scene.waitUntilCallWaits()
             try await scene.jump(toSeconds: -Self.hour)
             let isReleased = try await scene.release(first, from: scene.sidecars[0])
             #expect(isReleased)
@@ -192,7 +192,7 @@ extension ClockJumpTests {
             return ttl
         }
 
-        func untilCallWaits() async throws {
+        func waitUntilCallWaits() async throws {
             try await eventually("a call waits") {
                 try await redis.send(AnyCommand(["ZCARD", Self.queueKey])).integer == 1
             }

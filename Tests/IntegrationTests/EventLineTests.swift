@@ -16,7 +16,7 @@ struct EventLineTests {
             (LimitEvent.Kind.near, "nearly reached"), (.reached, "reached"), (.shadow, "would have refused a call"),
         ])
     func limits(kind: LimitEvent.Kind, words: String) {
-        var event = LimitEvent(kind: kind, service: "catalog", limit: "1s", subject: nil, used: 8, capacity: 10)
+        var event = LimitEvent(kind: kind, service: "catalog", limitName: "1s", subject: nil, used: 8, limit: 10)
         let start = "2026-11-21T05:01:11.176Z  limit 1s of catalog"
         #expect(Self.line(.limit(event)) == "\(start): \(words), 8 of 10 used (seen by a1)")
         event.subject = "tenant-7"
@@ -26,13 +26,13 @@ struct EventLineTests {
     @Test("A breaker event is printed with its reason, end and operator")
     func breakers() {
         let open = BreakerSnapshot(state: .open) {
-            ($0.cause, $0.by, $0.reason, $0.untilMilliseconds) = ("probe", "b2", "status 503", 1_795_237_273_782)
+            ($0.cause, $0.changedBy, $0.reason, $0.untilMilliseconds) = ("probe", "b2", "status 503", 1_795_237_273_782)
         }
         #expect(
             Self.line(.breaker(BreakerEvent(service: "catalog", breaker: open)))
                 == "2026-11-21T05:01:11.176Z  breaker catalog: open (probe, status 503, until 2026-11-21T05:01:13.782Z, by b2)")
         let forced = BreakerSnapshot {
-            ($0.cause, $0.by, $0.forced, $0.forcedUntilMilliseconds) = ("forced", "ops", .disabled, 1_795_237_273_782)
+            ($0.cause, $0.changedBy, $0.forced, $0.forcedUntilMilliseconds) = ("forced", "ops", .disabled, 1_795_237_273_782)
         }
         #expect(
             Self.line(.breaker(BreakerEvent(service: "catalog", breaker: forced)))
@@ -41,15 +41,17 @@ struct EventLineTests {
 
     @Test("Lock and sidecar events are printed")
     func others() {
-        #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "orders", by: "ops"))).hasSuffix("  lock orders: broken by ops"))
-        #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "orders", by: ""))).hasSuffix("  lock orders: broken"))
+        #expect(
+            Self.line(.lock(LockEvent(kind: .broken, lock: "orders", brokenBy: "ops"))).hasSuffix("  lock orders: broken by ops"))
+        #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "orders", brokenBy: ""))).hasSuffix("  lock orders: broken"))
         #expect(Self.line(.fleet(FleetEvent(kind: .joined, sidecar: "a1"))).hasSuffix("  sidecar a1: joined the fleet"))
         #expect(Self.line(.fleet(FleetEvent(kind: .left, sidecar: "a1"))).hasSuffix("  sidecar a1: left the fleet"))
     }
 
     @Test("A name with control characters cannot move the cursor")
     func unprintable() {
-        #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "a\u{1B}[2Jb", by: ""))).hasSuffix("lock a\u{FFFD}[2Jb: broken"))
+        #expect(
+            Self.line(.lock(LockEvent(kind: .broken, lock: "a\u{1B}[2Jb", brokenBy: ""))).hasSuffix("lock a\u{FFFD}[2Jb: broken"))
     }
 
     @Test("A filter accepts a type, or a prefix up to a dot")

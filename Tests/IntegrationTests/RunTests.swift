@@ -134,7 +134,7 @@ struct RunTests {
             let first = try await Self.start(["--lock", "orders"], Self.sleeping, sidecar)
             let second = try await InterlockProcess.start(
                 ["run", "--lock", "orders", "--wait", "2m", "--", "echo", "ran"], environment: sidecar.environment())
-            try await Self.untilRunWaits(sidecar)
+            try await Self.waitUntilRunWaits(sidecar)
             first.send(signal: SIGTERM)
             #expect(try await second.end(within: .seconds(20)) == .exited(0))
             #expect(second.output == "ran\n")
@@ -147,7 +147,7 @@ struct RunTests {
             let first = try await Self.start(["--lock", "orders"], Self.sleeping, sidecar)
             let second = try await InterlockProcess.start(
                 ["run", "--lock", "orders", "--wait", "2m", "--", "echo", "ran"], environment: sidecar.environment())
-            try await Self.untilRunWaits(sidecar)
+            try await Self.waitUntilRunWaits(sidecar)
             second.send(signal: SIGTERM)
             #expect(try await second.end(within: .seconds(20)) == .exited(128 + SIGTERM))
             #expect(second.output.isEmpty)
@@ -231,7 +231,7 @@ struct RunTests {
             let first = try await Self.start(["--lead", "orders", "--ttl", "2s"], Self.sleeping, sidecar)
             let second = try await InterlockProcess.start(
                 ["run", "--lead", "orders", "--ttl", "2s", "--"] + Self.sleeping, environment: sidecar.environment())
-            try await Self.untilRunWaits(sidecar)
+            try await Self.waitUntilRunWaits(sidecar)
             #expect(second.output.isEmpty)
             first.send(signal: SIGKILL)
             try await eventually("the second candidate leads") { second.output.hasSuffix("\n") }
@@ -357,7 +357,7 @@ struct RunTests {
         try await sidecar.interlock("lock", "show", "orders", "--json").decoded(Lock.self)
     }
 
-    private static func untilRunWaits(_ sidecar: SidecarProcess) async throws {
+    private static func waitUntilRunWaits(_ sidecar: SidecarProcess) async throws {
         try await eventually("a run waits for the lock") { try await lock(sidecar).waiters == 1 }
     }
 }

@@ -78,8 +78,8 @@ struct SpawnedFleetTests {
             (.vanish(clients: 3), .zero),
         ]
         // Faults of one target run one after another, so all may be due at the same time.
-        let faults = acts.enumerated().map { PlannedFault(number: $0, action: $1.0, begins: .zero, lasts: $1.1) }
-        let plan = FaultPlan(seed: 1, faults: faults, calmFrom: .seconds(120))
+        let faults = acts.enumerated().map { PlannedFault(number: $0, action: $1.0, start: .zero, duration: $1.1) }
+        let plan = FaultPlan(seed: 1, faults: faults, calmStart: .seconds(120))
         let notes = Notes()
         let settings = try Self.settings(sidecars: 2, faults: Set(FleetTopology.single.faults))
         try await SpawnedFleet.withFleet(settings, onFailure: { print($0) }) { fleet in
@@ -99,7 +99,7 @@ struct SpawnedFleetTests {
             #expect(outcome.violations.isEmpty)
             #expect(outcome.unsupported.isEmpty)
             #expect(outcome.faults.count == acts.count)
-            for endpoint in fleet.endpoints { try await Self.untilServing(endpoint) }
+            for endpoint in fleet.endpoints { try await Self.waitUntilServing(endpoint) }
         }
         #expect(await notes.vanished == 3)
         #expect(await notes.answers == Array(repeating: true, count: acts.count - 1))
@@ -112,14 +112,14 @@ struct SpawnedFleetTests {
     @Test("A restart of Redis keeps every lease")
     func restart() async throws {
         let plan = FaultPlan(
-            seed: 1, faults: [PlannedFault(number: 0, action: .redisRestart(.killed), begins: .zero, lasts: .zero)],
-            calmFrom: .seconds(60))
+            seed: 1, faults: [PlannedFault(number: 0, action: .redisRestart(.killed), start: .zero, duration: .zero)],
+            calmStart: .seconds(60))
         try await SpawnedFleet.withFleet(try Self.settings(sidecars: 2, faults: [.redisRestart])) { fleet in
             let granted = try await Self.acquire("orders", at: fleet.endpoints[0])
             #expect(granted != nil)
             let outcome = await FaultInjector(fleet: fleet, plan: plan) { _ in }.run()
             #expect(outcome.violations.isEmpty)
-            try await Self.untilServing(fleet.endpoints[1])
+            try await Self.waitUntilServing(fleet.endpoints[1])
             let refused = try await Self.acquire("orders", at: fleet.endpoints[1])
             #expect(refused == nil)
         }
@@ -130,11 +130,11 @@ struct SpawnedFleetTests {
         let plan = FaultPlan(
             seed: 1,
             faults: [
-                PlannedFault(number: 0, action: .pause(sidecar: 0), begins: .zero, lasts: .seconds(100)),
-                PlannedFault(number: 1, action: .redisPause, begins: .zero, lasts: .seconds(100)),
-                PlannedFault(number: 2, action: .kill(sidecar: 1), begins: .zero, lasts: .seconds(100)),
+                PlannedFault(number: 0, action: .pause(sidecar: 0), start: .zero, duration: .seconds(100)),
+                PlannedFault(number: 1, action: .redisPause, start: .zero, duration: .seconds(100)),
+                PlannedFault(number: 2, action: .kill(sidecar: 1), start: .zero, duration: .seconds(100)),
             ],
-            calmFrom: .seconds(200))
+            calmStart: .seconds(200))
         let notes = Notes()
         try await SpawnedFleet.withFleet(try Self.settings(sidecars: 2, faults: [.pause, .redisPause, .kill])) { fleet in
             let injector = FaultInjector(fleet: fleet, plan: plan) { await notes.add($0) }
@@ -143,7 +143,7 @@ struct SpawnedFleetTests {
             run.cancel()
             let outcome = await run.value
             #expect(outcome.violations.isEmpty)
-            for endpoint in fleet.endpoints { try await Self.untilServing(endpoint) }
+            for endpoint in fleet.endpoints { try await Self.waitUntilServing(endpoint) }
         }
         let ends = await notes.events.count { $0.isEnd }
         #expect(ends == 3)
@@ -152,8 +152,8 @@ struct SpawnedFleetTests {
     @Test("A fault that does not apply to the fleet is reported as missing")
     func unsupported() async throws {
         let plan = FaultPlan(
-            seed: 1, faults: [PlannedFault(number: 0, action: .vanish(clients: 1), begins: .zero, lasts: .zero)],
-            calmFrom: .seconds(60))
+            seed: 1, faults: [PlannedFault(number: 0, action: .vanish(clients: 1), start: .zero, duration: .zero)],
+            calmStart: .seconds(60))
         try await SpawnedFleet.withFleet(try Self.settings(sidecars: 1)) { fleet in
             let outcome = await FaultInjector(fleet: fleet, plan: plan) { _ in }.run()
             #expect(outcome.faults.isEmpty)
@@ -192,7 +192,7 @@ extension SpawnedFleetTests {
     private static func acquire(_ name: String, at endpoint: SidecarEndpoint) async throws -> Lease? {
         var api = endpoint.resp
         api.connectTimeout = .seconds(10)
-        api.answerTimeout = .seconds(10)
+        api.responseTimeout = .seconds(10)
         return try await SidecarClient.withClient(api) { try await $0.locks.acquire(name, ttl: .seconds(60)) }
     }
 
@@ -210,7 +210,7 @@ extension SpawnedFleetTests {
     }
 
     /// Waits until the sidecar grants a lock. It may have to connect to Redis again.
-    private static func untilServing(_ endpoint: SidecarEndpoint) async throws {
+    private static func waitUntilServing(_ endpoint: SidecarEndpoint) async throws {
         let name = "free-\(UInt64.random(in: 0 ... .max))"
         try await eventually("sidecar \(endpoint.number) grants a lock") {
             do {

@@ -13,7 +13,7 @@ struct DocumentedClientExamples {
         // snippet: configuration
         var configuration = SidecarClientConfiguration(
             address: .tls(host: "interlock.internal", port: 7379), apiKey: "the key of this program")
-        configuration.answerTimeout = .seconds(2)
+        configuration.responseTimeout = .seconds(2)
         // end
         return configuration
     }
@@ -61,7 +61,7 @@ struct DocumentedClientExamples {
     /// - Returns: the result of the call; `nil` if it was not made.
     func call(_ client: SidecarClient, fetch: () async throws -> Int) async throws -> Int? {
         do {
-            return try await client.services.call("catalog", subject: "shop-1", patience: .milliseconds(500)) {
+            return try await client.services.call("catalog", subject: "shop-1", wait: .milliseconds(500)) {
                 try await fetch()
             }
         } catch let error as ServiceCallError {
@@ -73,8 +73,8 @@ struct DocumentedClientExamples {
     /// - Returns: whether the call may be made.
     func take(_ client: SidecarClient) async throws -> Bool {
         let decision = try await client.limits.take(from: "catalog", cost: 2, subject: "shop-1")
-        if !decision.isTaken { print("\(decision.remaining) left; try again in \(decision.retryAfter ?? .zero)") }
-        return decision.isTaken
+        if !decision.isAllowed { print("\(decision.remaining) left; try again in \(decision.retryAfter ?? .zero)") }
+        return decision.isAllowed
     }
 
     /// - Returns: the state of the first breaker that changes.
@@ -98,7 +98,7 @@ struct DocumentedClientExamples {
             if error.isOutcomeUnknown { return "it may be held: ask again with the same owner" }
             switch error.code {
             case .unavailable: return "the sidecar has no Redis"
-            case .noKey, .wrongKey, .notPermitted: return "the API key"
+            case .missingAPIKey, .invalidAPIKey, .permissionDenied: return "the API key"
             default: throw error  // a mistake in this program
             }
         }

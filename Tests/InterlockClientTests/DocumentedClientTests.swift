@@ -37,10 +37,10 @@ struct DocumentedClientTests {
         try await TestSidecar.withClient(services: Self.services) { client in
             let examples = DocumentedClientExamples(configuration: client.configuration)
             let items = try await examples.call(client) { 7 }
-            let isTaken = try await examples.take(client)
+            let isAllowed = try await examples.take(client)
             let isTakenAgain = try await examples.take(client)
             let refused = try await examples.call(client) { 7 }
-            #expect(items == 7 && isTaken && !isTakenAgain && refused == nil)
+            #expect(items == 7 && isAllowed && !isTakenAgain && refused == nil)
         }
     }
 

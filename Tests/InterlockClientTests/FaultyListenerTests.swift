@@ -38,7 +38,7 @@ struct FaultyListenerTests {
         try await Self.with(api: { command in
             command.connection == 0 ? .bytesThenClose(Array("*3\r\n$5\r\nto".utf8)) : .text(":1\r\n")
         }) { client, server in
-            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .answerLost)
+            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .responseLost)
             let wasHeld = try await client.locks.release("a", token: "t")
             #expect(wasHeld)
             #expect(server.connectionCount == 2)
@@ -48,18 +48,18 @@ struct FaultyListenerTests {
     @Test("A call to a listener that never answers times out after the wait and the answer timeout")
     func silence() async throws {
         try await Self.with(
-            change: { $0.answerTimeout = .milliseconds(100) },
+            change: { $0.responseTimeout = .milliseconds(100) },
             api: { _ in
                 .silence
             }
         ) { client, server in
-            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .answerTimedOut)
+            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .responseTimedOut)
             let clock = ContinuousClock()
             let length = await clock.measure {
                 let code = await Self.code {
                     _ = try await client.locks.acquire("a", ttl: .seconds(1), wait: .milliseconds(300))
                 }
-                #expect(code == .answerTimedOut)
+                #expect(code == .responseTimedOut)
             }
             #expect(length >= .milliseconds(400))
         }
@@ -104,7 +104,7 @@ struct FaultyListenerTests {
         try await Self.with(api: { _ in
             .text("HTTP/1.1 400 Bad Request\r\n\r\n")
         }) { client, _ in
-            #expect(await Self.code { _ = try await client.status() } == .answerLost)
+            #expect(await Self.code { _ = try await client.status() } == .responseLost)
         }
     }
 
@@ -113,9 +113,9 @@ struct FaultyListenerTests {
         try await Self.with(api: { _ in
             .text("+OK\r\n")
         }) { client, _ in
-            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .unreadable)
-            #expect(await Self.code { _ = try await client.limits.take(from: "a") } == .unreadable)
-            #expect(await Self.code { _ = try await client.status() } == .unreadable)
+            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .invalidResponse)
+            #expect(await Self.code { _ = try await client.limits.take(from: "a") } == .invalidResponse)
+            #expect(await Self.code { _ = try await client.status() } == .invalidResponse)
         }
     }
 
@@ -128,7 +128,7 @@ struct FaultyListenerTests {
             }
         ) { client, _ in
             let error = await #expect(throws: InterlockError.self) { try await client.status() }
-            #expect(error?.code == .wrongKey)
+            #expect(error?.code == .invalidAPIKey)
             #expect(error?.message == "no such API key")
         }
     }
@@ -150,7 +150,7 @@ struct FaultyListenerTests {
             let error = await #expect(throws: InterlockError.self) {
                 try await client.locks.acquire("a", ttl: .seconds(1), wait: .seconds(10))
             }
-            #expect(error?.code == .answerLost)
+            #expect(error?.code == .responseLost)
             #expect(error?.isOutcomeUnknown == true)
             #expect(server.commands.count == 1)
         }
@@ -189,7 +189,7 @@ struct FaultyListenerTests {
             #expect(await Self.code { _ = try await client.limits.take(from: "b", wait: .seconds(1)) } == .overloaded)
             #expect(server.commands.count == 3)
             await client.close()
-            for task in first + [waiting] { #expect(await Self.code { _ = try await task.value } == .answerLost) }
+            for task in first + [waiting] { #expect(await Self.code { _ = try await task.value } == .responseLost) }
         }
     }
 

@@ -31,7 +31,7 @@ struct SidecarCallTests {
     @Test("A refused take has a retry time, and a granted one does not")
     func limited() throws {
         let refused = try Self.take.decode(.array([1, 10, 0, 250, 260].map { .integer($0) }))
-        #expect(!refused.isTaken)
+        #expect(!refused.isAllowed)
         #expect(refused.retryAfter == .milliseconds(250))
         #expect(refused.resetAfter == .milliseconds(260))
         #expect(try Self.take.decode(.array([0, 10, 9, -1, 260].map { .integer($0) })).retryAfter == nil)

@@ -93,7 +93,7 @@ struct SidecarClientTests {
     func pipelining() async throws {
         try await TestSidecar.withClient { client in
             let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
-                for _ in 0..<500 { group.addTask { try await client.limits.take(from: "catalog").isTaken } }
+                for _ in 0..<500 { group.addTask { try await client.limits.take(from: "catalog").isAllowed } }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
             #expect(granted == 10)
@@ -105,12 +105,12 @@ struct SidecarClientTests {
     func limits() async throws {
         try await TestSidecar.withClient { client in
             let taken = try await client.limits.take(from: "catalog", cost: 4)
-            #expect(taken.isTaken)
+            #expect(taken.isAllowed)
             #expect(taken.remaining == 6)
             #expect(taken.retryAfter == nil)
             #expect(try await client.limits.peek(at: "catalog").remaining == 6)
             let refused = try await client.limits.take(from: "catalog", cost: 7)
-            #expect(!refused.isTaken)
+            #expect(!refused.isAllowed)
             #expect(refused.retryAfter.map { $0 > .zero } == true)
         }
     }
@@ -190,7 +190,7 @@ struct SidecarClientTests {
         try await TestSidecar.withClient { client in
             let error = await #expect(throws: InterlockError.self) { try await client.limits.take(from: "nothing") }
             #expect(error?.code == .unknownService)
-            #expect(error?.isAnswer == true)
+            #expect(error?.isFromSidecar == true)
             #expect(error?.message.contains("nothing") == true)
             #expect(error?.message.hasPrefix("UNKNOWN") == false)
         }
@@ -213,9 +213,9 @@ struct SidecarClientTests {
                     return (error as? InterlockError)?.code
                 }
             }
-            #expect(await code(nil) { _ = try await $0.locks.breakLock("orders") } == .noKey)
-            #expect(await code("no-key-of-theirs") { _ = try await $0.locks.breakLock("orders") } == .wrongKey)
-            #expect(await code("web-secret-of-16") { _ = try await $0.locks.breakLock("orders") } == .notPermitted)
+            #expect(await code(nil) { _ = try await $0.locks.breakLock("orders") } == .missingAPIKey)
+            #expect(await code("no-key-of-theirs") { _ = try await $0.locks.breakLock("orders") } == .invalidAPIKey)
+            #expect(await code("web-secret-of-16") { _ = try await $0.locks.breakLock("orders") } == .permissionDenied)
             #expect(await code("ops-secret-of-16") { _ = try await $0.locks.breakLock("orders") } == nil)
         }
     }

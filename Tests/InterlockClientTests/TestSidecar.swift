@@ -26,7 +26,7 @@ struct TestSidecar {
     static func lenientConfiguration(port: Int, apiKey: String? = nil) -> SidecarClientConfiguration {
         var configuration = SidecarClientConfiguration(address: .tcp(host: "127.0.0.1", port: port), apiKey: apiKey)
         configuration.connectTimeout = .seconds(20)
-        configuration.answerTimeout = .seconds(20)
+        configuration.responseTimeout = .seconds(20)
         return configuration
     }
 
@@ -57,7 +57,7 @@ struct TestSidecar {
                     port = number
                     break
                 }
-                await coordinator.untilReady()
+                await coordinator.waitUntilReady()
                 let result: Result<Void, any Error>
                 do {
                     try await body(

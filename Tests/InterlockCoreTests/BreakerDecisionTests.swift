@@ -26,7 +26,7 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: after) == .halfOpen)
         breaker.apply(snapshot(.halfOpen, generation: 2), redisTime: 6001, receivedAt: after)
         #expect(breaker.admission(now: after) == .askForTrial)
-        breaker.trialsAreTaken(now: after, forMilliseconds: 100)
+        breaker.markTrialsExhausted(now: after, forMilliseconds: 100)
         #expect(breaker.admission(now: after) == .refuse(retryAfter: 100))
         #expect(breaker.admission(now: after.advanced(byMilliseconds: 100)) == .askForTrial)
         breaker.apply(snapshot(.closed, generation: 3), redisTime: 6100, receivedAt: after)

@@ -27,6 +27,8 @@ struct ConfigurationDigestTests {
     func propertiesOfService(service: ServiceDefinition) {
         let mirrored = mirroredLines(of: service, except: [".name", ".upstream.some.certificateAuthorityDigest"])
             .map { $0.replacing(".totalTimeout=Optional(30.0 seconds)", with: ".totalTimeout=30.0 seconds") }
+            // The digest keeps the name that earlier versions wrote.
+            .map { $0.replacing(".onLimit.maximumWait=", with: ".onLimit.patience=") }
         #expect(service.digestedLines() == mirrored)
     }
 
@@ -38,7 +40,7 @@ struct ConfigurationDigestTests {
         while let rule = rules.popLast() {
             // The digest keeps the names that earlier versions wrote.
             let mirrored = mirroredLines(of: rule, except: [".rules"])
-                .map { $0.replacing(".hasOneCounter=", with: ".sharesCount=") }
+                .map { $0.replacing(".isShared=", with: ".sharesCount=") }
             #expect(rule.digestedLines() == mirrored)
             rules += rule.rules
         }

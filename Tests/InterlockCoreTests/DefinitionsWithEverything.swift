@@ -17,7 +17,7 @@ extension ServiceDefinition {
                 LimitDefinition(name: "smooth", limit: 5, window: .milliseconds(250), algorithm: .gcra(burst: 4)),
             ],
             onLimit: LimitPolicy(
-                action: .trip, pause: .milliseconds(500) ... .seconds(4), patience: .seconds(6), maximumWaiting: 20),
+                action: .trip, pause: .milliseconds(500) ... .seconds(4), maximumWait: .seconds(6), maximumWaiting: 20),
             concurrency: 7,
             breaker: BreakerSettings(
                 failureRate: 0.4, slowCall: .milliseconds(800), slowRate: 0.6, window: .calls(50), minimumCalls: 5,
@@ -62,7 +62,7 @@ extension RateLimitDomain {
         path.name = "files"
         path.replaces = ["address", "other"]
         path.isShadow = true
-        path.hasOneCounter = true
+        path.isShared = true
         path.hasDetailedMetrics = true
         path.rules = [DescriptorRule(key: "method", value: DescriptorPattern(""), limit: .blocked(window: .seconds(60)))]
         let fixed = LimitDefinition(name: "default", limit: 8, window: .seconds(60))

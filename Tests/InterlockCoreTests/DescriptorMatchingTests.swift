@@ -75,14 +75,14 @@ struct DescriptorMatchingTests {
 
     @Test("Values that share a pattern's count have one counter, and other values have one each")
     func shared() {
-        func counters(hasOneCounter: Bool) -> Set<String> {
+        func counters(isShared: Bool) -> Set<String> {
             var rule = DescriptorRule(key: "file", value: DescriptorPattern("files/*"), limit: Self.limit(1))
-            rule.hasOneCounter = hasOneCounter
+            rule.isShared = isShared
             let index = DescriptorIndex([rule])
             return Set(["files/a", "files/b"].compactMap { index.match([DescriptorEntry(key: "file", value: $0)])?.counter })
         }
-        #expect(counters(hasOneCounter: true) == ["file=files/*"])
-        #expect(counters(hasOneCounter: false) == ["file=files/a", "file=files/b"])
+        #expect(counters(isShared: true) == ["file=files/*"])
+        #expect(counters(isShared: false) == ["file=files/a", "file=files/b"])
     }
 
     @Test(
@@ -140,9 +140,9 @@ struct DescriptorMatchingTests {
         _ = limiter.admit([RequestedDescriptor(entries: [DescriptorEntry(key: "user", value: "a")], cost: 1000)], id: 0, now: now)
         let next = limiter.nextBatch()
         let batch = try #require(next)
-        let verdict = LimitVerdict(
+        let verdict = BatchVerdict(
             timeMicroseconds: 1, counters: [.init(count: .max - 10, capacity: 1, resetAfter: 60_000)], fits: [.init(count: 0)])
-        var resolutions: [DomainLimiter.Resolution] = []
+        var resolutions: [DomainLimiter.RequestResolution] = []
         limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
         #expect(resolutions.map(\.answer.isOverLimit) == [true])
         #expect(resolutions.map { $0.answer.statuses.map(\.remaining) } == [[0]])
@@ -193,17 +193,17 @@ struct DescriptorMatchingTests {
     @Test("A data plane needs twice what it reports, at most the whole limit, and half as much after an idle report")
     func quotaNeeds() {
         let rate = QuotaRate(LimitDefinition(name: "a", limit: 100, window: .seconds(1)))
-        var needs = QuotaNeeds()
-        needs.report(requests: 1, over: 0, of: rate)
-        #expect(needs.tokens(of: rate) == 100)
-        needs.report(requests: 50, over: 5000, of: rate)
-        #expect(needs.tokens(of: rate) == 20)
-        needs.report(requests: 0, over: 5000, of: rate)
-        #expect(needs.tokens(of: rate) == 10)
-        needs.report(requests: .max, over: 1, of: rate)
-        #expect(needs.tokens(of: rate) == 100)
+        var demand = QuotaDemand()
+        demand.report(requests: 1, over: 0, of: rate)
+        #expect(demand.tokens(of: rate) == 100)
+        demand.report(requests: 50, over: 5000, of: rate)
+        #expect(demand.tokens(of: rate) == 20)
+        demand.report(requests: 0, over: 5000, of: rate)
+        #expect(demand.tokens(of: rate) == 10)
+        demand.report(requests: .max, over: 1, of: rate)
+        #expect(demand.tokens(of: rate) == 100)
         let daily = QuotaRate(LimitDefinition(name: "1d", limit: 100, window: .seconds(86_400)))
-        needs.report(requests: 106_751_991_167, over: 25_975_808, of: daily)
-        #expect(needs.tokens(of: daily) == 100)
+        demand.report(requests: 106_751_991_167, over: 25_975_808, of: daily)
+        #expect(demand.tokens(of: daily) == 100)
     }
 }

@@ -5,7 +5,7 @@ struct FleetOfLimiters {
     private enum Phase {
         case idle
         case asking(ServiceBatch, sentAt: Instant, judgedAt: Instant)
-        case answered(LimitVerdict, of: ServiceBatch, sentAt: Instant, arrivesAt: Instant)
+        case answered(BatchVerdict, of: ServiceBatch, sentAt: Instant, arrivesAt: Instant)
     }
 
     private struct Sidecar {
@@ -77,11 +77,11 @@ struct FleetOfLimiters {
             let verdict = redis.evaluate(batch.limits, now: now)
             sidecars[index].phase = .answered(verdict, of: batch, sentAt: sentAt, arrivesAt: travel())
         case .answered(let verdict, let batch, let sentAt, _):
-            var resolutions: [ServiceLimiter.Resolution] = []
+            var resolutions: [ServiceLimiter.CallResolution] = []
             sidecars[index].phase = .idle
             sidecars[index].limiter.apply(
                 verdict, of: batch, sentAt: sentAt, now: now, sidecars: sidecars.count, into: &resolutions)
-            for resolution in resolutions where resolution.answer.isTaken {
+            for resolution in resolutions where resolution.answer.isAllowed {
                 sidecars[index].granted.append(resolution.id)
                 enter(index)
             }

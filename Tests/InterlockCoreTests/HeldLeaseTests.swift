@@ -259,7 +259,7 @@ private struct RandomRun {
     init(seed: UInt64) {
         let start = Instant(nanoseconds: 1_000_000_000_000)
         var random = SeededRandom(seed: seed)
-        let ttl = Int64.random(in: LeaseValidity.shortestTTL...2000, using: &random)
+        let ttl = Int64.random(in: LeaseValidity.absoluteMinimumTTL...2000, using: &random)
         lease = HeldLease(
             ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isAutoExtended: Bool.random(using: &random),
             ceilingMilliseconds: Bool.random(using: &random) ? Int64.random(in: 1...10_000, using: &random) : nil, now: start)
@@ -304,7 +304,7 @@ private struct RandomRun {
         case .extend(let ttl):
             #expect(now < lease.deadline)
             #expect(lease.isAutoExtended && inFlight == nil)
-            #expect((LeaseValidity.shortestTTL...lease.ttl).contains(ttl))
+            #expect((LeaseValidity.absoluteMinimumTTL...lease.ttl).contains(ttl))
             if let ceiling = lease.ceiling { #expect(now.advanced(byMilliseconds: ttl) <= ceiling) }
             lease.extensionBegan()
             inFlight = (ttl, now)

@@ -32,14 +32,14 @@ struct LimitAlgorithmTests {
             costs[id] = cost
             _ = limiter.admit(LimitRequest(id: id, cost: cost, deadline: wait), now: now)
             guard random.next() % 3 > 0, let batch = limiter.nextBatch(now: now) else { continue }
-            var resolutions: [ServiceLimiter.Resolution] = []
+            var resolutions: [ServiceLimiter.CallResolution] = []
             let judgedAt = now
             let verdict = counters.evaluate(batch.limits, sidecars: sidecars, now: now)
             limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
-            for resolution in resolutions where resolution.answer.isTaken {
+            for resolution in resolutions where resolution.answer.isAllowed {
                 grants.append(Grant(at: judgedAt.nanoseconds / 1000, cost: costs[resolution.id] ?? 0))
             }
-            var expired: [ServiceLimiter.Resolution] = []
+            var expired: [ServiceLimiter.CallResolution] = []
             limiter.expire(now: now, into: &expired)
         }
         return grants
@@ -127,15 +127,15 @@ struct LimitAlgorithmTests {
     func memory(algorithm: LimitAlgorithm) {
         let definition = LimitDefinition(name: "1s", limit: 4, window: .seconds(1), algorithm: algorithm)
         var counters = LocalCounters()
-        #expect(counters.haveLapsed(at: start))
+        #expect(counters.isExpired(at: start))
         #expect(evaluate(definition, cost: 4, &counters, start).fits[0].count == 1)
-        #expect(!counters.haveLapsed(at: start.advanced(byMilliseconds: 999)))
-        #expect(counters.haveLapsed(at: start.advanced(byMilliseconds: 1002)))
+        #expect(!counters.isExpired(at: start.advanced(byMilliseconds: 999)))
+        #expect(counters.isExpired(at: start.advanced(byMilliseconds: 1002)))
     }
 
     private func evaluate(
         _ definition: LimitDefinition, cost: Int64, _ counters: inout LocalCounters, _ now: Instant
-    ) -> LimitVerdict {
+    ) -> BatchVerdict {
         var limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 0)
         _ = limiter.admit(LimitRequest(id: 0, cost: cost), now: now)
         guard let batch = limiter.nextBatch(now: now) else { preconditionFailure("the call was just admitted") }

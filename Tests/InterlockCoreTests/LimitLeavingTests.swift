@@ -14,9 +14,9 @@ struct LimitLeavingTests {
 
     private func evaluate(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, sidecars: Int = 1, at now: Instant
-    ) -> [ServiceLimiter.Resolution] {
+    ) -> [ServiceLimiter.CallResolution] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
-        var resolutions: [ServiceLimiter.Resolution] = []
+        var resolutions: [ServiceLimiter.CallResolution] = []
         let verdict = counters.evaluate(batch.limits, sidecars: sidecars, now: now)
         limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
         return resolutions
@@ -37,7 +37,7 @@ struct LimitLeavingTests {
         #expect(first.map(\.id) == [1])
         let second = evaluate(&limiter, &counters, at: start)
         #expect(second.map(\.id) == [2, 3])
-        #expect(second.allSatisfy { $0.answer.isTaken })
+        #expect(second.allSatisfy { $0.answer.isAllowed })
     }
 
     @Test("When a waiting call of high cost leaves, a smaller one behind it is evaluated immediately")
@@ -55,7 +55,7 @@ struct LimitLeavingTests {
         #expect(wakeUp <= start)
         let resolutions = evaluate(&limiter, &counters, at: start)
         #expect(resolutions.map(\.id) == [2])
-        #expect(resolutions.allSatisfy { $0.answer.isTaken })
+        #expect(resolutions.allSatisfy { $0.answer.isAllowed })
     }
 
     @Test("A call whose wait ends gets the answer of a new call behind those that still wait")
@@ -68,7 +68,7 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 3, cost: 10, deadline: .distantFuture), now: start)
         _ = evaluate(&limiter, &counters, at: start)
         #expect(limiter.waitingCount == 3)
-        var resolutions: [ServiceLimiter.Resolution] = []
+        var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.expire(now: after(2100), into: &resolutions)
         #expect(resolutions.map(\.id) == [2])
         #expect(limiter.admit(LimitRequest(id: 4), now: after(2100)) == resolutions.first.map { .answered($0.answer) })
@@ -81,7 +81,7 @@ struct LimitLeavingTests {
         var counters = LocalCounters()
         for id in 0..<3 { _ = limiter.admit(LimitRequest(id: id), now: start) }
         let refusal = evaluate(&limiter, &counters, sidecars: 5, at: start).last?.answer
-        #expect(refusal?.isTaken == false)
+        #expect(refusal?.isAllowed == false)
         #expect(refusal?.limit == 2)
         #expect(limiter.admit(LimitRequest(id: 3), now: start) == refusal.map { .answered($0) })
     }
@@ -94,7 +94,7 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 1, deadline: after(1100)), now: start)
         _ = evaluate(&limiter, &counters, at: start)
         limiter.refunded(definition: 0, subject: nil)
-        var resolutions: [ServiceLimiter.Resolution] = []
+        var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.expire(now: after(1100), into: &resolutions)
         #expect(resolutions.map(\.answer.retryAfter) == [1])
     }
@@ -111,7 +111,7 @@ struct LimitLeavingTests {
         #expect(first.map(\.id) == [0])
         #expect(first.map(\.answer.retryAfter) == [1000])
         let second = evaluate(&limiter, &counters, sidecars: 4, at: start)
-        #expect(second.map(\.answer.isTaken) == [true])
+        #expect(second.map(\.answer.isAllowed) == [true])
     }
 
     @Test("A remembered refusal is not used after its time, not even for calls that do not wait")

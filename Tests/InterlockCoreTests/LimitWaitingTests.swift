@@ -12,9 +12,9 @@ struct LimitWaitingTests {
 
     private func evaluate(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
-    ) -> [ServiceLimiter.Resolution] {
+    ) -> [ServiceLimiter.CallResolution] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
-        var resolutions: [ServiceLimiter.Resolution] = []
+        var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.apply(counters.evaluate(batch.limits, now: now), of: batch, sentAt: now, now: now, into: &resolutions)
         return resolutions
     }
@@ -26,7 +26,7 @@ struct LimitWaitingTests {
         _ = evaluate(&limiter, &counters, at: start)
     }
 
-    private func answer(_ admission: ServiceLimiter.Admission) -> LimitAnswer? {
+    private func answer(_ admission: ServiceLimiter.Admission) -> CallDecision? {
         if case .answered(let answer) = admission { answer } else { nil }
     }
 
@@ -74,12 +74,12 @@ struct LimitWaitingTests {
         _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: .distantFuture), now: start)
         let batch = limiter.nextBatch(now: start)
         _ = limiter.admit(LimitRequest(id: 2, cost: 2), now: start)
-        var resolutions: [ServiceLimiter.Resolution] = []
+        var resolutions: [ServiceLimiter.CallResolution] = []
         if let batch {
             limiter.apply(counters.evaluate(batch.limits, now: start), of: batch, sentAt: start, now: start, into: &resolutions)
         }
         #expect(resolutions.map(\.id) == [0, 2])
-        #expect(resolutions.last?.answer.isTaken == false)
+        #expect(resolutions.last?.answer.isAllowed == false)
     }
 
     @Test("In a fleet, waiting calls request part of a window at a time, and new calls stay behind them")
@@ -128,7 +128,7 @@ struct LimitWaitingTests {
         // An answer is never read within the microsecond in which it is made.
         let back = start.advanced(byMilliseconds: refused).advanced(byMicroseconds: 1)
         #expect(limiter.admit(LimitRequest(id: 4), now: back) == .queued)
-        #expect(evaluate(&limiter, &counters, at: back).last?.answer.isTaken == true)
+        #expect(evaluate(&limiter, &counters, at: back).last?.answer.isAllowed == true)
     }
 
     @Test("A waiting call whose cost a reload makes impossible is refused as never satisfiable")
@@ -151,6 +151,6 @@ struct LimitWaitingTests {
         _ = limiter.admit(LimitRequest(id: 0, subject: "caf\u{E9}"), now: start)
         _ = limiter.admit(LimitRequest(id: 1, subject: "cafe\u{301}"), now: start)
         let resolutions = evaluate(&limiter, &counters, at: start)
-        #expect(resolutions.map(\.answer.isTaken) == [true, true])
+        #expect(resolutions.map(\.answer.isAllowed) == [true, true])
     }
 }

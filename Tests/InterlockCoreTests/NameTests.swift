@@ -68,7 +68,7 @@ struct NameTests {
 
     @Test("The shortest lease is valid for a while after its drift is subtracted")
     func shortestLease() {
-        let ttl = LeaseValidity.shortestTTL
+        let ttl = LeaseValidity.absoluteMinimumTTL
         #expect(ttl - LeaseValidity.drift(ofTTL: ttl) > 0)
     }
 

@@ -21,7 +21,7 @@ struct OutcomeReportTests {
         #expect(first == .sendAt(now))
         let second = record(&breaker, .ok, at: now)
         #expect(second == .none)
-        let due = breaker.plannedReportIsDue(now: now)
+        let due = breaker.handlePlannedReport(now: now)
         #expect(due == .sendNow)
         let sums = breaker.takeUnsent(now: now)
         #expect(sums == OutcomeSums(calls: 2))
@@ -87,7 +87,7 @@ struct OutcomeReportTests {
             var action = Breaker.ReportAction.none
             if let planned = due, planned <= instant {
                 due = nil
-                action = breaker.plannedReportIsDue(now: instant)
+                action = breaker.handlePlannedReport(now: instant)
             }
             if action == .none { action = record(&breaker, index.isMultiple(of: 2) ? .error : .ok, at: instant) }
             if case .sendAt(let planned) = action { due = planned }

@@ -11,10 +11,10 @@ private final class GateHarness {
         gate = ServiceGate(definition: definition)
     }
 
-    func call(subject: String? = nil, patience: Int64? = nil) -> GateCall {
+    func call(subject: String? = nil, wait: Int64? = nil) -> GateCall {
         number += 1
         return GateCall(
-            number: number, cost: 1, subject: subject, deadline: patience.map { now.advanced(byMilliseconds: $0) },
+            number: number, cost: 1, subject: subject, deadline: wait.map { now.advanced(byMilliseconds: $0) },
             callerKey: Int(number))
     }
 
@@ -40,7 +40,7 @@ private final class GateHarness {
         return Self.words(gate.freeSlot(heldForMilliseconds: 10, now: now))
     }
 
-    func trial(_ call: GateCall, _ answer: ServiceGate.TrialAnswer) -> [String] {
+    func trial(_ call: GateCall, _ answer: ServiceGate.TrialResult) -> [String] {
         let lapse = now.advanced(byMilliseconds: 60_000)
         return Self.words(
             gate.trialAnswered(call, answer, id: PermitID((7, 7)), lapse: lapse, now: now))
@@ -145,7 +145,7 @@ struct ServiceGateTests {
         _ = harness.admit(first)
         _ = harness.granted(first)
         let id = harness.issue(first)
-        let second = harness.call(patience: 5000)
+        let second = harness.call(wait: 5000)
         #expect(harness.admit(second) == [])
         #expect(second.stage == .slot)
         #expect(harness.finish(id) == ["proceed 2"])
@@ -160,7 +160,7 @@ struct ServiceGateTests {
         _ = harness.admit(first)
         _ = harness.granted(first)
         let id = harness.issue(first)
-        let (second, third) = (harness.call(patience: 5000), harness.call(patience: 5000))
+        let (second, third) = (harness.call(wait: 5000), harness.call(wait: 5000))
         _ = harness.admit(second)
         _ = harness.admit(third)
         _ = harness.finish(id)
@@ -176,7 +176,7 @@ struct ServiceGateTests {
         _ = harness.admit(first)
         _ = harness.granted(first)
         let id = harness.issue(first)
-        let (second, third) = (harness.call(patience: 5000), harness.call(patience: 5000))
+        let (second, third) = (harness.call(wait: 5000), harness.call(wait: 5000))
         _ = harness.admit(second)
         _ = harness.admit(third)
         _ = harness.finish(id)
@@ -213,7 +213,7 @@ struct ServiceGateTests {
     func trialForCancelledCall() {
         let harness = GateHarness(Self.definition())
         harness.apply(.halfOpen, generation: 3)
-        let call = harness.call(patience: 1000)
+        let call = harness.call(wait: 1000)
         _ = harness.admit(call)
         #expect(harness.asksForTrial())
         #expect(harness.cancel(call) == [])
@@ -245,7 +245,7 @@ struct ServiceGateTests {
     func pause() {
         let policy = LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(1))
         let harness = GateHarness(Self.definition(onLimit: policy))
-        let (first, second) = (harness.call(patience: 5000), harness.call(patience: 5000))
+        let (first, second) = (harness.call(wait: 5000), harness.call(wait: 5000))
         harness.gate.breaker.tripLocally(.limit, forMilliseconds: 1000, now: harness.now)
         #expect(harness.admit(first) == [])
         #expect(harness.admit(second) == [])
@@ -260,7 +260,7 @@ struct ServiceGateTests {
         let policy = LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(1))
         let harness = GateHarness(Self.definition(onLimit: policy))
         harness.gate.breaker.tripLocally(.limit, forMilliseconds: 10_000, now: harness.now)
-        let call = harness.call(patience: 5000)
+        let call = harness.call(wait: 5000)
         #expect(harness.admit(call) == ["refuse 1 open"])
     }
 
@@ -281,7 +281,7 @@ struct ServiceGateTests {
         _ = harness.granted(first)
         _ = harness.issue(first)
         harness.gate.isShuttingDown = true
-        let second = harness.call(patience: 5000)
+        let second = harness.call(wait: 5000)
         #expect(harness.admit(second) == ["refuse 2 busy"])
     }
 
@@ -326,7 +326,7 @@ struct ServiceGateTests {
         let first = harness.call()
         _ = harness.admit(first)
         _ = harness.issue(first)
-        let second = harness.call(patience: 3_600_000)
+        let second = harness.call(wait: 3_600_000)
         #expect(harness.admit(second) == [])
         harness.now = harness.gate.nextSlotAlarm ?? harness.now
         #expect(harness.slotAlarmFired() == ["proceed 2"])
@@ -339,7 +339,7 @@ struct ServiceGateTests {
         let first = harness.call()
         _ = harness.admit(first)
         _ = harness.issue(first)
-        _ = harness.admit(harness.call(patience: 100))
+        _ = harness.admit(harness.call(wait: 100))
         harness.now = harness.now.advanced(byMilliseconds: 100)
         #expect(harness.slotAlarmFired() == ["refuse 2 busy"])
     }
@@ -388,7 +388,7 @@ struct ServiceGateTests {
         _ = harness.admit(first)
         _ = harness.granted(first)
         _ = harness.issue(first)
-        let second = harness.call(patience: 5000)
+        let second = harness.call(wait: 5000)
         _ = harness.admit(second)
         let left = harness.gate.close().map(\.number)
         #expect(left == [2])

@@ -13,10 +13,10 @@ struct ServiceLimiterTests {
     /// Evaluates all queued calls with `counters`. Returns the answers.
     private func evaluate(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
-    ) -> [ServiceLimiter.Resolution] {
+    ) -> [ServiceLimiter.CallResolution] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
         let verdict = counters.evaluate(batch.limits, now: now)
-        var resolutions: [ServiceLimiter.Resolution] = []
+        var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
         return resolutions
     }
@@ -29,7 +29,7 @@ struct ServiceLimiterTests {
         let resolutions = evaluate(&limiter, &counters, at: start)
         #expect(resolutions.map(\.id) == Array(0..<11))
         #expect(resolutions.map(\.answer.remaining) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0])
-        #expect(resolutions.prefix(10).allSatisfy { $0.answer.isTaken })
+        #expect(resolutions.prefix(10).allSatisfy { $0.answer.isAllowed })
         #expect(resolutions[10].answer.retryAfter == 1000)
     }
 
@@ -81,12 +81,12 @@ struct ServiceLimiterTests {
             let verdicts = [
                 (first, counters.evaluate(first.limits, now: start)), (second, counters.evaluate(second.limits, now: start)),
             ]
-            var resolutions: [ServiceLimiter.Resolution] = []
+            var resolutions: [ServiceLimiter.CallResolution] = []
             for (batch, verdict) in isInOrder ? verdicts : verdicts.reversed() {
                 limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &resolutions)
             }
             // The third hundred calls are answered from the refusals of the second hundred.
-            #expect(resolutions.count == 300 && resolutions.filter(\.answer.isTaken).count == 100)
+            #expect(resolutions.count == 300 && resolutions.filter(\.answer.isAllowed).count == 100)
             #expect(!limiter.hasArrivals && limiter.mayFlush)
         }
     }
@@ -116,11 +116,11 @@ struct ServiceLimiterTests {
             _ = limiter.admit(LimitRequest(id: 0, subject: "a"), now: start)
             let asked = limiter.nextBatch(now: start)
             let batch = try #require(asked)
-            let verdict = LimitVerdict(
+            let verdict = BatchVerdict(
                 timeMicroseconds: milliseconds * 1000 + 999,
                 counters: batch.limits.counters.map { _ in .init(count: taken, capacity: 9, resetAfter: resetAfter) },
                 fits: batch.limits.charges.map { _ in .init(count: 1) })
-            var resolutions: [ServiceLimiter.Resolution] = []
+            var resolutions: [ServiceLimiter.CallResolution] = []
             limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &resolutions)
             return Dictionary(uniqueKeysWithValues: batch.limits.counters.map { (definitions[$0.definition].name, $0.endsAt) })
         }
@@ -191,7 +191,7 @@ struct ServiceLimiterTests {
         let verdict = counters.evaluate(batch.limits, now: start)
         limiter = limiter.redefined(
             definitions: [LimitDefinition(name: "1h", limit: 9, window: .seconds(3600)), perSecond], maximumWaiting: 100)
-        var resolutions: [ServiceLimiter.Resolution] = []
+        var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &resolutions)
         #expect(resolutions.count == 4 && resolutions.allSatisfy { $0.answer.limitName == perDay.name })
     }
@@ -213,7 +213,7 @@ struct ServiceLimiterTests {
         var counters = LocalCounters()
         for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
         let resolutions = evaluate(&limiter, &counters, at: start)
-        #expect(resolutions.map(\.answer.isTaken) == [true, true, true, false, false])
+        #expect(resolutions.map(\.answer.isAllowed) == [true, true, true, false, false])
         #expect(resolutions[4].answer.limitName == perDay.name)
         // The day's refusal is remembered for a second. Afterwards the day's limit still binds, and the refused calls
         // took nothing from the second's limit.
@@ -236,7 +236,7 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 3, subject: "bob"), now: start)
         _ = limiter.admit(LimitRequest(id: 4), now: start)
         let resolutions = evaluate(&limiter, &counters, at: start)
-        #expect(resolutions.map(\.answer.isTaken) == [true, true, false, true, true])
+        #expect(resolutions.map(\.answer.isAllowed) == [true, true, false, true, true])
         #expect(resolutions[4].answer.remaining == 6)
         #expect(limiter.admit(LimitRequest(id: 5, subject: "ann"), now: start) != .queued)
         #expect(limiter.admit(LimitRequest(id: 6, subject: "cid"), now: start) == .queued)
@@ -257,7 +257,7 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: deadline), now: start)
         _ = limiter.admit(LimitRequest(id: 2, cost: 1), now: start)
-        #expect(evaluate(&limiter, &counters, at: start).filter(\.answer.isTaken).map(\.id) == [0])
+        #expect(evaluate(&limiter, &counters, at: start).filter(\.answer.isAllowed).map(\.id) == [0])
         // The call would fit, but another call waits for the same counter.
         guard case .answered = limiter.admit(LimitRequest(id: 3), now: start) else {
             Issue.record("a newcomer overtook a waiter")
@@ -268,7 +268,7 @@ struct ServiceLimiterTests {
         #expect(wakeUp == start.advanced(byMilliseconds: 1000))
         let resolutions = evaluate(&limiter, &counters, at: wakeUp ?? start)
         #expect(resolutions.map(\.id) == [1, 4])
-        #expect(resolutions.allSatisfy { $0.answer.isTaken })
+        #expect(resolutions.allSatisfy { $0.answer.isAllowed })
     }
 
     @Test("A waiting call that cannot be granted in time is refused immediately with its retry time")
@@ -322,12 +322,12 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 1500)), now: start)
         _ = evaluate(&limiter, &counters, at: start)
-        var resolutions: [ServiceLimiter.Resolution] = []
+        var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.expire(now: start.advanced(byMilliseconds: 1499), into: &resolutions)
         #expect(resolutions.isEmpty)
         limiter.expire(now: start.advanced(byMilliseconds: 1500), into: &resolutions)
         #expect(resolutions.map(\.id) == [1])
-        #expect(resolutions.first?.answer.isTaken == false)
+        #expect(resolutions.first?.answer.isAllowed == false)
     }
 
     @Test("Under random load no window exceeds its limit, and every call is answered once")
@@ -344,12 +344,12 @@ struct ServiceLimiterTests {
             var now = start
             var open: [Int: LimitRequest] = [:]
             var grants: [(at: Instant, request: LimitRequest)] = []
-            func take(_ id: Int, _ answer: LimitAnswer) {
+            func take(_ id: Int, _ answer: CallDecision) {
                 guard let request = open.removeValue(forKey: id) else {
                     Issue.record("call \(id) was answered twice")
                     return
                 }
-                if answer.isTaken { grants.append((now, request)) }
+                if answer.isAllowed { grants.append((now, request)) }
             }
             for id in 0..<150 {
                 now = now.advanced(byMilliseconds: Int64(random.next() % 120))
@@ -361,7 +361,7 @@ struct ServiceLimiterTests {
                 open[id] = request
                 if case .answered(let answer) = limiter.admit(request, now: now) { take(id, answer) }
                 if random.next() % 2 == 0 {
-                    var expired: [ServiceLimiter.Resolution] = []
+                    var expired: [ServiceLimiter.CallResolution] = []
                     limiter.expire(now: now, into: &expired)
                     for resolution in expired + evaluate(&limiter, &counters, at: now) { take(resolution.id, resolution.answer) }
                 }
@@ -370,7 +370,7 @@ struct ServiceLimiterTests {
                 for resolution in evaluate(&limiter, &counters, at: now) { take(resolution.id, resolution.answer) }
                 guard let next = limiter.nextWakeUp(now: now) else { continue }
                 now = max(now, next)
-                var expired: [ServiceLimiter.Resolution] = []
+                var expired: [ServiceLimiter.CallResolution] = []
                 limiter.expire(now: now, into: &expired)
                 for resolution in expired { take(resolution.id, resolution.answer) }
             }

@@ -17,11 +17,11 @@ struct ShadowLimitTests {
     @discardableResult
     private func take(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, calls: Int, subject: String? = nil, at now: Instant
-    ) -> (resolutions: [ServiceLimiter.Resolution], excess: Int64) {
+    ) -> (resolutions: [ServiceLimiter.CallResolution], excess: Int64) {
         for id in 0..<calls { _ = limiter.admit(LimitRequest(id: id, subject: subject), now: now) }
         guard let batch = limiter.nextBatch(now: now) else { return ([], 0) }
         let verdict = counters.evaluate(batch.limits, now: now)
-        var resolutions: [ServiceLimiter.Resolution] = []
+        var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &resolutions)
         return (resolutions, verdict.counters.reduce(0) { $0 + $1.excess })
     }
@@ -33,7 +33,7 @@ struct ShadowLimitTests {
         var limiter = limiter([real, shadow(3, algorithm)])
         var counters = LocalCounters()
         let (resolutions, excess) = take(&limiter, &counters, calls: 8, at: start)
-        #expect(resolutions.allSatisfy { $0.answer.isTaken && $0.answer.limitName == real.name })
+        #expect(resolutions.allSatisfy { $0.answer.isAllowed && $0.answer.limitName == real.name })
         #expect(excess == 5)
     }
 
@@ -42,7 +42,7 @@ struct ShadowLimitTests {
         var limiter = limiter([shadow(3)])
         var counters = LocalCounters()
         let (resolutions, _) = take(&limiter, &counters, calls: 5, at: start)
-        #expect(resolutions.map(\.answer.isTaken) == [true, true, true, true, true])
+        #expect(resolutions.map(\.answer.isAllowed) == [true, true, true, true, true])
         #expect(resolutions.last?.answer.limit == 3)
         #expect(resolutions.last?.answer.remaining == 0)
     }

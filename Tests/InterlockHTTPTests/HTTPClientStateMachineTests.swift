@@ -27,56 +27,56 @@ struct HTTPClientStateMachineTests {
         if machine.carrier == .stream { machine.headSent(at: now) }
     }
 
-    /// Delivers an answer whose end is the end of its read.
-    private static func answer(_ machine: inout Machine, keepsAlive: Bool = true) {
+    /// Delivers a response whose end is the end of its read.
+    private static func respond(_ machine: inout Machine, keepsAlive: Bool = true) {
         if machine.carrier == .connection {
             #expect(machine.bytesReceived(.address(end), isLarge: false) == .deliver)
         }
-        #expect(machine.answerHead(.final(keepsAlive: keepsAlive)) == .deliver)
-        #expect(machine.answerPart(endingAt: end) == .deliver)
-        #expect(machine.answerEnd() == .deliver)
+        #expect(machine.responseHead(.final(keepsAlive: keepsAlive)) == .deliver)
+        #expect(machine.responsePart(endingAt: end) == .deliver)
+        #expect(machine.responseEnd() == .deliver)
     }
 
     // MARK: Reuse
 
-    @Test("A complete answer frees the connection for another request")
+    @Test("A complete response frees the connection for another request")
     func another() {
         var machine = Self.asked()
         for _ in 0..<3 {
-            Self.answer(&machine)
+            Self.respond(&machine)
             #expect(machine.allReceived() == .none)
             #expect(machine.readCompleted(isActive: true) == .free)
-            #expect(machine.isPooled && machine.isAnswerComplete)
+            #expect(machine.isPooled && machine.isResponseComplete)
             #expect(machine.begin() == .proceed)
-            #expect(!machine.isAnswerComplete)
+            #expect(!machine.isResponseComplete)
             Self.send(&machine)
         }
     }
 
-    @Test("An answer that ends with an empty line ends with its read")
+    @Test("A response that ends with an empty line ends with its read")
     func emptyLine() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
-        #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
-        #expect(machine.answerEnd() == .deliver)
+        #expect(machine.responseHead(.final(keepsAlive: true)) == .deliver)
+        #expect(machine.responseEnd() == .deliver)
         #expect(machine.readCompleted(isActive: true) == .free)
     }
 
-    @Test("A connection closes when its last read continues past the answer")
+    @Test("A connection closes when its last read continues past the response")
     func rest() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.address(Self.end), isLarge: false) == .deliver)
-        #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
-        #expect(machine.answerPart(endingAt: Self.end - 1) == .deliver)
-        #expect(machine.answerEnd() == .deliver)
+        #expect(machine.responseHead(.final(keepsAlive: true)) == .deliver)
+        #expect(machine.responsePart(endingAt: Self.end - 1) == .deliver)
+        #expect(machine.responseEnd() == .deliver)
         #expect(machine.readCompleted(isActive: true) == .close)
         #expect(machine.begin() == .refuse)
     }
 
-    @Test("Bytes between an answer and the end of its read close the connection")
+    @Test("Bytes between a response and the end of its read close the connection")
     func bytesAfterAnswer() {
         var machine = Self.asked()
-        Self.answer(&machine)
+        Self.respond(&machine)
         #expect(machine.bytesReceived(.address(1), isLarge: false) == .close)
         #expect(machine.readCompleted(isActive: true) == .none)
         #expect(machine.begin() == .refuse)
@@ -90,37 +90,37 @@ struct HTTPClientStateMachineTests {
         #expect(machine.begin() == .refuse)
     }
 
-    @Test("A second answer in one read closes the connection, and is not delivered")
+    @Test("A second response in one read closes the connection, and is not delivered")
     func second() {
         var machine = Self.asked()
-        Self.answer(&machine)
-        #expect(machine.answerHead(.final(keepsAlive: true)) == .close)
-        #expect(machine.answerPart(endingAt: Self.end) == .ignore)
-        #expect(machine.answerEnd() == .ignore)
+        Self.respond(&machine)
+        #expect(machine.responseHead(.final(keepsAlive: true)) == .close)
+        #expect(machine.responsePart(endingAt: Self.end) == .ignore)
+        #expect(machine.responseEnd() == .ignore)
     }
 
     @Test("A connection that the server does not keep alive is not reused")
     func notKept() {
         var machine = Self.asked()
-        Self.answer(&machine, keepsAlive: false)
+        Self.respond(&machine, keepsAlive: false)
         #expect(machine.readCompleted(isActive: true) == .close)
     }
 
-    @Test("A connection closes when the answer ends before the request")
+    @Test("A connection closes when the response ends before the request")
     func early() {
         var machine = Self.asked(isSent: false)
-        Self.answer(&machine)
+        Self.respond(&machine)
         #expect(machine.requestPart() == .refuse)
         #expect(machine.requestEnd() == .refuse)
         #expect(machine.flushBegins() == .refuse)
         #expect(machine.readCompleted(isActive: true) == .close)
     }
 
-    @Test("An answer read within a flush is the last one")
+    @Test("A response read within a flush is the last one")
     func flushed() {
         var machine = Self.asked()
         #expect(machine.flushBegins() == .proceed)
-        Self.answer(&machine)
+        Self.respond(&machine)
         machine.flushEnds(at: Self.now)
         #expect(machine.readCompleted(isActive: true) == .close)
     }
@@ -128,7 +128,7 @@ struct HTTPClientStateMachineTests {
     @Test("A closed channel is not free")
     func inactive() {
         var machine = Self.asked()
-        Self.answer(&machine)
+        Self.respond(&machine)
         #expect(machine.readCompleted(isActive: false) == .close)
     }
 
@@ -136,58 +136,58 @@ struct HTTPClientStateMachineTests {
     func offered() {
         var machine = Self.asked()
         machine.upgradeOffered()
-        Self.answer(&machine)
+        Self.respond(&machine)
         #expect(machine.readCompleted(isActive: true) == .close)
     }
 
-    @Test("A stream leaves the pool with its answer and closes in a later tick")
+    @Test("A stream leaves the pool with its response and closes in a later tick")
     func stream() {
         var machine = Self.asked(.stream)
-        Self.answer(&machine)
+        Self.respond(&machine)
         #expect(machine.readCompleted(isActive: true) == .closeLater)
-        #expect(machine.isAnswerComplete && !machine.isPooled)
+        #expect(machine.isResponseComplete && !machine.isPooled)
         #expect(machine.ended(at: Self.now) == .none)
     }
 
-    // MARK: The order of an answer
+    // MARK: The order of a response
 
-    @Test("Informational answers precede the answer, and their bodies are not delivered")
+    @Test("Informational answers precede the response, and their bodies are not delivered")
     func informational() {
         var machine = Self.asked()
         for _ in 0..<3 {
-            #expect(machine.answerHead(.informational) == .deliverInformational)
-            #expect(machine.answerPart(endingAt: Self.end) == .ignore)
+            #expect(machine.responseHead(.informational) == .deliverInformational)
+            #expect(machine.responsePart(endingAt: Self.end) == .ignore)
         }
-        Self.answer(&machine)
+        Self.respond(&machine)
     }
 
-    @Test("A second head within an answer closes the connection")
+    @Test("A second head within a response closes the connection")
     func secondHead() {
         var machine = Self.asked()
-        #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
-        #expect(machine.answerHead(.final(keepsAlive: true)) == .close)
-        #expect(machine.answerEnd() == .ignore)
+        #expect(machine.responseHead(.final(keepsAlive: true)) == .deliver)
+        #expect(machine.responseHead(.final(keepsAlive: true)) == .close)
+        #expect(machine.responseEnd() == .ignore)
         #expect(machine.ended(at: Self.now) == .fail(.failed))
     }
 
     @Test(
-        "A malformed head closes the connection once, and nothing of the answer is delivered",
+        "A malformed head closes the connection once, and nothing of the response is delivered",
         arguments: [.status, .contentLength, .transferCoding] as [HTTPClientStateMachine.ProtocolError])
     func malformed(error: HTTPClientStateMachine.ProtocolError) {
         var machine = Self.asked()
-        #expect(machine.answerHead(.malformed(error)) == .reject(error))
-        #expect(machine.answerHead(.malformed(error)) == .ignore)
-        #expect(machine.answerPart(endingAt: Self.end) == .ignore)
-        #expect(machine.answerEnd() == .ignore)
+        #expect(machine.responseHead(.malformed(error)) == .reject(error))
+        #expect(machine.responseHead(.malformed(error)) == .ignore)
+        #expect(machine.responsePart(endingAt: Self.end) == .ignore)
+        #expect(machine.responseEnd() == .ignore)
         #expect(machine.close() == .none)
         #expect(machine.ended(at: Self.now) == .fail(.failed))
     }
 
-    @Test("An end without a head is no answer")
+    @Test("An end without a head is no response")
     func missingHead() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
-        #expect(machine.answerEnd() == .reject(.missingHead))
+        #expect(machine.responseEnd() == .reject(.missingHead))
         #expect(machine.ended(at: Self.now) == .fail(.failed))
     }
 
@@ -197,14 +197,14 @@ struct HTTPClientStateMachineTests {
     func unsent() {
         var machine = Self.asked(isSent: false)
         #expect(machine.ended(at: Self.now) == .leaveAndFail(.unprocessed))
-        #expect(!machine.isAnswerComplete)
+        #expect(!machine.isResponseComplete)
         #expect(machine.ended(at: Self.now) == .none)
     }
 
     @Test("A reused connection that ends within a second was stale, and any other end is a failure")
     func stale() {
         var kept = Self.asked()
-        Self.answer(&kept)
+        Self.respond(&kept)
         #expect(kept.readCompleted(isActive: true) == .free)
         #expect(kept.begin() == .proceed)
         Self.send(&kept)
@@ -229,13 +229,13 @@ struct HTTPClientStateMachineTests {
         #expect(machine.ended(at: Self.now) == .fail(.unprocessed))
     }
 
-    @Test("A stream excluded by GOAWAY was not processed unless its answer has begun")
+    @Test("A stream excluded by GOAWAY was not processed unless its response has begun")
     func disowned() {
         var machine = Self.asked(.stream)
         var answered = machine
         machine.declaredUnprocessed()
         #expect(machine.ended(at: Self.now) == .leaveAndFail(.unprocessed))
-        #expect(answered.answerHead(.informational) == .deliverInformational)
+        #expect(answered.responseHead(.informational) == .deliverInformational)
         answered.declaredUnprocessed()
         #expect(answered.ended(at: Self.now) == .leaveAndFail(.failed))
     }
@@ -258,15 +258,15 @@ struct HTTPClientStateMachineTests {
         #expect(machine.ended(at: Self.now) == .fail(.failed))
     }
 
-    @Test("After a failed write the decoder's end of the answer is not delivered")
+    @Test("After a failed write the decoder's end of the response is not delivered")
     func failedWrite() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.address(Self.end), isLarge: false) == .deliver)
-        #expect(machine.answerHead(.final(keepsAlive: false)) == .deliver)
+        #expect(machine.responseHead(.final(keepsAlive: false)) == .deliver)
         #expect(machine.writeFailed(.connectionEnd) == .note)
         #expect(machine.writeFailed(.connectionEnd) == .ignore)
         #expect(machine.isPooled)
-        #expect(machine.answerEnd() == .ignore)
+        #expect(machine.responseEnd() == .ignore)
         #expect(machine.allReceived() == .reportAllReceived)
         #expect(machine.readCompleted(isActive: true) == .none)
         #expect(machine.ended(at: Self.now) == .leaveAndFail(.failed))
@@ -285,12 +285,12 @@ struct HTTPClientStateMachineTests {
     @Test("An abandoned request receives neither data nor a failure")
     func abandoned() {
         var machine = Self.asked()
-        #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
+        #expect(machine.responseHead(.final(keepsAlive: true)) == .deliver)
         #expect(machine.abandon() == .close)
-        #expect(!machine.isAnswerComplete)
+        #expect(!machine.isResponseComplete)
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .ignore)
-        #expect(machine.answerPart(endingAt: Self.end) == .ignore)
-        #expect(machine.answerEnd() == .ignore)
+        #expect(machine.responsePart(endingAt: Self.end) == .ignore)
+        #expect(machine.responseEnd() == .ignore)
         #expect(machine.allReceived() == .none && machine.writabilityChanged(true) == .none)
         #expect(machine.readCompleted(isActive: true) == .none)
         #expect(machine.ended(at: Self.now) == .none)
@@ -313,11 +313,11 @@ struct HTTPClientStateMachineTests {
         var machine = Self.asked()
         machine.upgradeOffered()
         #expect(machine.handOver() == .refuse)
-        #expect(machine.answerHead(.switching) == .keepForSwitch)
+        #expect(machine.responseHead(.switching) == .keepForSwitch)
         #expect(machine.handOver() == .refuse)
-        #expect(machine.answerPart(endingAt: Self.end) == .ignore)
-        #expect(machine.answerEnd() == .switchProtocols)
-        #expect(machine.answerEnd() == .ignore)
+        #expect(machine.responsePart(endingAt: Self.end) == .ignore)
+        #expect(machine.responseEnd() == .switchProtocols)
+        #expect(machine.responseEnd() == .ignore)
         #expect(machine.handOver() == .proceed)
         #expect(machine.handOver() == .refuse)
         #expect(machine.ended(at: Self.now) == .none)
@@ -327,8 +327,8 @@ struct HTTPClientStateMachineTests {
     func notTaken() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
-        #expect(machine.answerHead(.switching) == .keepForSwitch)
-        #expect(machine.answerEnd() == .switchProtocols)
+        #expect(machine.responseHead(.switching) == .keepForSwitch)
+        #expect(machine.responseEnd() == .switchProtocols)
         var closed = machine
         #expect(machine.abandon() == .close)
         #expect(closed.close() == .close)

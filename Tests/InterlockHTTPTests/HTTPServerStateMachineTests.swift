@@ -54,9 +54,9 @@ struct HTTPServerStateMachineTests {
         return machine
     }
 
-    private static func answer(_ machine: inout Machine, endsConnection: Bool = false) -> Machine.Action {
-        _ = machine.answerBegins()
-        machine.answerCompleted(endsConnection: endsConnection)
+    private static func respond(_ machine: inout Machine, endsConnection: Bool = false) -> Machine.Action {
+        _ = machine.responseBegins()
+        machine.responseCompleted(endsConnection: endsConnection)
         return machine.advance()
     }
 
@@ -79,8 +79,8 @@ struct HTTPServerStateMachineTests {
         for _ in 0..<3 {
             Self.begin(&machine)
             Self.end(&machine)
-            #expect(machine.answerBegins() == .another)
-            machine.answerCompleted(endsConnection: false)
+            #expect(machine.responseBegins() == .another)
+            machine.responseCompleted(endsConnection: false)
             #expect(machine.advance() == .awaitRequest)
         }
     }
@@ -92,11 +92,11 @@ struct HTTPServerStateMachineTests {
         #expect(machine.take(.end) == .executeRequest)
     }
 
-    @Test("Pipelined requests wait for the answer to the previous one")
+    @Test("Pipelined requests wait for the response to the previous one")
     func pipelined() {
         var machine = Self.complete()
         for part: Machine.Part in [.head, .body(5), .end, .head] { #expect(Self.arrive(part, &machine) == .wait) }
-        #expect(Self.answer(&machine) == .awaitRequest)
+        #expect(Self.respond(&machine) == .awaitRequest)
         #expect(machine.beginDraining() == .proceed)
         #expect(Self.next(.head, &machine) == .take)
         #expect(machine.take(.head) == .begin)
@@ -114,7 +114,7 @@ struct HTTPServerStateMachineTests {
         var machine = Self.complete()
         #expect(Self.arrive(.head, &machine) == .wait)
         #expect(Self.arrive(.end, &machine) == .wait)
-        #expect(Self.answer(&machine) == .awaitRequest)
+        #expect(Self.respond(&machine) == .awaitRequest)
         #expect(machine.beginDraining() == .proceed)
         #expect(Self.next(.head, &machine) == .take)
         #expect(machine.take(.head) == .begin)
@@ -136,11 +136,11 @@ struct HTTPServerStateMachineTests {
         machine.begin(.another, contentLength: nil)
         #expect(Self.next(.end, &machine, mayContinue: false) == .take)
         Self.end(&machine)
-        #expect(Self.answer(&machine) == .awaitRequest)
+        #expect(Self.respond(&machine) == .awaitRequest)
         #expect(Self.next(.head, &machine, mayContinue: false) == .waitForSlice)
     }
 
-    @Test("A request waits until the client reads its answers")
+    @Test("A request waits until the client reads its responses")
     func unread() {
         var machine = Machine(.connection)
         #expect(Self.arrive(.head, &machine, isWritable: false) == .wait)
@@ -160,7 +160,7 @@ struct HTTPServerStateMachineTests {
         #expect(Self.reads(&machine) == .proceed)
         #expect(Self.arrive(.body(Self.large), &machine) == .wait)
         #expect(Self.reads(&machine) == .refuse)
-        #expect(Self.answer(&machine) == .awaitRequest)
+        #expect(Self.respond(&machine) == .awaitRequest)
         #expect(machine.beginDraining() == .proceed)
         #expect(Self.next(.body(Self.large), &machine) == .take)
         #expect(machine.takeRead(isWritable: true) == .proceed)
@@ -181,14 +181,14 @@ struct HTTPServerStateMachineTests {
     @Test("A connection is not reused after a body that was not requested")
     func unasked() {
         var machine = Self.begun(.connection, .afterContinue)
-        #expect(machine.answerBegins() == .afterContinue)
+        #expect(machine.responseBegins() == .afterContinue)
     }
 
     @Test("A connection is reused after a body that was requested or is missing", arguments: [true, false])
     func asked(isAsked: Bool) {
         var machine = Self.begun(.connection, .afterContinue)
         if isAsked { machine.continued() } else { Self.end(&machine) }
-        #expect(machine.answerBegins() == .another)
+        #expect(machine.responseBegins() == .another)
     }
 
     // MARK: Other protocols
@@ -196,9 +196,9 @@ struct HTTPServerStateMachineTests {
     @Test("Nothing is read after an upgrade request, and its connection closes")
     func upgrade() {
         var machine = Self.complete(.connection, .otherProtocol)
-        #expect(machine.answerBegins() == .otherProtocol)
+        #expect(machine.responseBegins() == .otherProtocol)
         #expect(Self.reads(&machine) == .refuse)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(Self.respond(&machine) == .finish)
         #expect(Self.reads(&machine) == .refuse)
         #expect(machine.outputFlushed() == .close)
     }
@@ -212,22 +212,22 @@ struct HTTPServerStateMachineTests {
         #expect(machine.shutDown(isWritable: true) == .close)
     }
 
-    @Test("Neither a stream nor a connection whose answer has begun is handed over")
+    @Test("Neither a stream nor a connection whose response has begun is handed over")
     func notHandedOver() {
         var stream = Self.complete(.stream, to: .relay)
         #expect(stream.handOver() == .refuse)
         var connection = Self.complete(to: .relay)
-        _ = connection.answerBegins()
+        _ = connection.responseBegins()
         #expect(connection.handOver() == .refuse)
     }
 
     // MARK: Ends
 
-    @Test("A connection closes after its last answer is written", arguments: [true, false])
+    @Test("A connection closes after its last response is written", arguments: [true, false])
     func last(endsConnection: Bool) {
         var machine = Self.complete(.connection, endsConnection ? .another : .last)
         #expect(Self.arrive(.head, &machine) == .wait)
-        #expect(Self.answer(&machine, endsConnection: endsConnection) == .finish)
+        #expect(Self.respond(&machine, endsConnection: endsConnection) == .finish)
         #expect(machine.writabilityChanged(true) == .extend)
         #expect(machine.outputFlushed() == .close)
     }
@@ -235,19 +235,19 @@ struct HTTPServerStateMachineTests {
     @Test("Nothing is delivered once the connection closes")
     func closing() {
         var machine = Self.complete(.connection, .last)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(Self.respond(&machine) == .finish)
         for part: Machine.Part in [.head, .body(1), .end] {
             #expect(Self.arrive(part, &machine) == .take)
             #expect(machine.take(part) == .drop(.none))
         }
-        #expect(machine.answerBegins() == .last)
+        #expect(machine.responseBegins() == .last)
         #expect(machine.advance() == .none)
     }
 
-    @Test("The rest of the last request is awaited after its answer")
+    @Test("The rest of the last request is awaited after its response")
     func rest() {
         var machine = Self.receiving(.nobody, .connection, .last)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(Self.respond(&machine) == .finish)
         #expect(machine.outputFlushed() == .closeOutput)
         #expect(machine.take(.body(1)) == .drop(.none))
         #expect(machine.take(.end) == .drop(.close))
@@ -257,7 +257,7 @@ struct HTTPServerStateMachineTests {
     func early(receiver: Machine.Receiver) {
         var machine = Self.receiving(receiver)
         machine.demand(.held)
-        #expect(Self.answer(&machine) == .dropRemainder)
+        #expect(Self.respond(&machine) == .dropRemainder)
         #expect(Self.reads(&machine) == .proceed)
         #expect(machine.take(.body(1)) == .drop(.extend))
         #expect(machine.take(.end) == .drop(.awaitRequest))
@@ -267,17 +267,17 @@ struct HTTPServerStateMachineTests {
     func deadline() {
         var machine = Self.receiving(.relay)
         #expect(machine.timedOut() == .reportAlarm)
-        #expect(Self.answer(&machine) == .dropRemainder)
+        #expect(Self.respond(&machine) == .dropRemainder)
         #expect(machine.timedOut() == .close)
     }
 
     // MARK: Clients that leave
 
-    @Test("A client that sends nothing after its request gets its answer, and the connection closes")
+    @Test("A client that sends nothing after its request gets its response, and the connection closes")
     func halfClosed() {
         var machine = Self.complete()
         #expect(machine.clientLeft() == .reportDeparture)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(Self.respond(&machine) == .finish)
         #expect(machine.outputFlushed() == .close)
     }
 
@@ -285,17 +285,17 @@ struct HTTPServerStateMachineTests {
     func leftWithinBody() {
         var machine = Self.receiving(.relay)
         #expect(machine.clientLeft() == .reportDeparture)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(Self.respond(&machine) == .finish)
         #expect(machine.outputFlushed() == .close)
     }
 
-    @Test("A client that leaves after its answer does not delay the end")
+    @Test("A client that leaves after its response does not delay the end")
     func leftBehind() {
         var machine = Machine(.connection)
         #expect(machine.clientLeft() == .finish)
         #expect(machine.outputFlushed() == .close)
         machine = Self.receiving(.nobody, .connection, .last)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(Self.respond(&machine) == .finish)
         #expect(machine.outputFlushed() == .closeOutput)
         #expect(machine.clientLeft() == .close)
     }
@@ -307,14 +307,14 @@ struct HTTPServerStateMachineTests {
         var machine = Self.complete()
         #expect(Self.arrive(.head, &machine) == .wait)
         #expect(machine.failed(.malformed) == .dropWaiting)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(Self.respond(&machine) == .finish)
     }
 
     @Test("A request with a malformed rest is aborted and ends the connection")
     func malformedRest() {
         var machine = Self.receiving(.collector)
         #expect(machine.failed(.malformed) == .abortRequest)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(Self.respond(&machine) == .finish)
         #expect(machine.outputFlushed() == .closeOutput)
     }
 
@@ -322,7 +322,7 @@ struct HTTPServerStateMachineTests {
     func malformed() {
         var machine = Machine(.connection)
         #expect(machine.failed(.malformed) == .refuse)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(Self.respond(&machine) == .finish)
     }
 
     @Test("Malformed bytes are not answered before requests that wait for the client to read")
@@ -346,7 +346,7 @@ struct HTTPServerStateMachineTests {
     @Test("An endless unwanted body ends the connection and is read in small pieces")
     func endless() {
         var machine = Self.receiving(.relay)
-        #expect(Self.answer(&machine) == .dropRemainder)
+        #expect(Self.respond(&machine) == .dropRemainder)
         #expect(machine.unwanted.readLength == .usual)
         #expect(machine.take(.body(Self.large)) == .drop(.extend))
         #expect(machine.unwanted.readLength == .small)
@@ -355,13 +355,13 @@ struct HTTPServerStateMachineTests {
         #expect(Self.reads(&machine) == .refuse)
     }
 
-    @Test("An endless unwanted body resets its stream after the answer is written")
+    @Test("An endless unwanted body resets its stream after the response is written")
     func endlessStream() {
         var machine = Self.receiving(.relay, .stream)
-        #expect(machine.needsAnswerWritten)
-        #expect(Self.answer(&machine) == .dropRemainder)
+        #expect(machine.needsResponseWritten)
+        #expect(Self.respond(&machine) == .dropRemainder)
         #expect(machine.take(.body(Self.large)) == .drop(.none))
-        #expect(machine.answerWritten() == .reset)
+        #expect(machine.responseWritten() == .reset)
     }
 
     @Test("A stream's short announced body is read to its end")
@@ -370,9 +370,9 @@ struct HTTPServerStateMachineTests {
         #expect(machine.take(.head) == .begin)
         machine.begin(.another, contentLength: 100_000)
         machine.setReceiver(.nobody)
-        #expect(Self.answer(&machine) == .dropRemainder)
+        #expect(Self.respond(&machine) == .dropRemainder)
         #expect(machine.take(.body(100_000)) == .drop(.none))
-        #expect(machine.answerWritten() == .none)
+        #expect(machine.responseWritten() == .none)
         #expect(Self.reads(&machine) == .proceed)
     }
 
@@ -395,8 +395,8 @@ struct HTTPServerStateMachineTests {
     func shutDownWithinRequest() {
         var machine = Self.complete()
         #expect(machine.shutDown(isWritable: true) == .none)
-        #expect(machine.answerBegins() == .last)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(machine.responseBegins() == .last)
+        #expect(Self.respond(&machine) == .finish)
         #expect(machine.shutDown(isWritable: false) == .linger)
     }
 
@@ -421,17 +421,17 @@ struct HTTPServerStateMachineTests {
     func removedWithinBody() {
         var machine = Self.receiving(.collector)
         #expect(machine.callerRemoved() == .abortRequest)
-        #expect(Self.answer(&machine) == .finish)
+        #expect(Self.respond(&machine) == .finish)
         #expect(machine.outputFlushed() == .close)
     }
 
-    @Test("A removed key aborts a relay's answer, and an event stream ends a moment later")
-    func removedWithinAnswer() {
+    @Test("A removed key aborts a relay's response, and an event stream ends a moment later")
+    func removedDuringResponse() {
         var relayed = Self.complete(to: .relay)
-        _ = relayed.answerBegins()
+        _ = relayed.responseBegins()
         #expect(relayed.callerRemoved() == .abortRequest)
         var stream = Self.complete()
-        _ = stream.answerBegins()
+        _ = stream.responseBegins()
         #expect(stream.callerRemoved() == .linger)
     }
 }

@@ -121,7 +121,7 @@ struct ConfigurationSecretsTests {
                     eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
                     logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
                 await coordinator.start()
-                await coordinator.untilReady(atMost: .seconds(1))
+                await coordinator.waitUntilReady(timeout: .seconds(1))
                 let status = await coordinator.status
                 #expect(await !coordinator.isReady)
                 #expect(!status.isRedisUp)

@@ -112,7 +112,7 @@ struct ConfigurationUpstreamTests {
         #expect(expected.certificateAuthorityDigest != nil)
         #expect(read.services.first?.upstream == expected)
         #expect(read.services.first?.concurrency == 7)
-        #expect(read.services.first?.onLimit == LimitPolicy(action: .wait, patience: .seconds(4)))
+        #expect(read.services.first?.onLimit == LimitPolicy(action: .wait, maximumWait: .seconds(4)))
         #expect(read.warnings.isEmpty)
     }
 

@@ -112,14 +112,14 @@ struct ConsoleTests {
             while let cursor = next {
                 try #require(ContinuousClock.now < deadline)
                 let frame = try await api.client.send("GET", "/v1/live?view=locks&cursor=\(cursor)")
-                guard case .object(let page) = frame.json["locks"], case .list(let rows) = page["locks"],
-                    case .text(let nextCursor) = page["cursor"]
+                guard case .object(let page) = frame.json["locks"], case .array(let rows) = page["locks"],
+                    case .string(let nextCursor) = page["cursor"]
                 else { throw HTTPTestClient.NotHTTP(text: frame.body) }
                 // The read budget is used up, so this page has not been read yet.
                 if page["at_ms"] == .null { continue }
                 for case .object(let lock) in rows { seen.insert(lock["name"] ?? .null) }
                 next = nextCursor == "0" ? nil : nextCursor
-                #expect(page["complete"] == .flag(next == nil))
+                #expect(page["complete"] == .bool(next == nil))
             }
             #expect(seen.count == 240)
         }
@@ -255,7 +255,7 @@ struct ConsoleTests {
                 guard case .object(let sidecar) = frame.json["sidecar"], case .object(let redis) = sidecar["redis"],
                     case .object(let lock) = frame.json["lock"]
                 else { return false }
-                return redis["up"] == .flag(false) && lock["failure"] != .null && lock["holders"] == .integer(1)
+                return redis["up"] == .bool(false) && lock["failure"] != .null && lock["holders"] == .integer(1)
             }
         }
     }

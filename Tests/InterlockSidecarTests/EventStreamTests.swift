@@ -9,7 +9,7 @@ struct EventStreamTests {
     @Test("The stream reports a limit that is reached, in the published JSON")
     func limits() async throws {
         try await HTTPTestAPI.with { api in
-            try await api.untilSubscribed()
+            try await api.waitUntilSubscribed()
             try await api.client.follow("GET", "/v1/events") { received in
                 guard let event = HTTPTestClient.event("limit.reached", in: received) else {
                     if received.contains("from now on"), !received.contains("limit.") {
@@ -33,7 +33,7 @@ struct EventStreamTests {
     @Test("Unknown event types keep their names")
     func unknownTypes() async throws {
         try await HTTPTestAPI.with { api in
-            try await api.untilSubscribed()
+            try await api.waitUntilSubscribed()
             try await Self.followEvents(api) { publish in
                 try await publish(#"{"v":1,"type":"weather.changed","origin":"x","db":0,"at_ms":1}"#)
             } until: { received in
@@ -48,7 +48,7 @@ struct EventStreamTests {
         let padding = String(repeating: "x", count: 32 << 10)
         let count = 900
         try await HTTPTestAPI.with { api in
-            try await api.untilSubscribed()
+            try await api.waitUntilSubscribed()
             let otherSubscriber = api.coordinator.events.json.subscribe()
             try await Self.followEvents(api) { publish in
                 for number in 1...count {

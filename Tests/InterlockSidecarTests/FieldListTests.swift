@@ -48,19 +48,20 @@ struct FieldListTests {
         "Responses that require revalidation are not cached, regardless of case and spacing",
         arguments: ["no-cache", "must-revalidate", "max-age=9, No-Cache", "proxy-revalidate", "s-maxage=9,\tmust-revalidate"])
     func validated(value: String) {
-        #expect(!LastGoodAnswers.isStorable(.ok, ["Cache-Control": value]))
+        #expect(!LastGoodResponses.isStorable(.ok, ["Cache-Control": value]))
     }
 
     @Test("Requests with different From fields do not share a cached response")
     func from() {
         let request = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "a@example.com"])
         let other = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "b@example.com"])
-        #expect(LastGoodAnswers.key(of: request) == nil || LastGoodAnswers.key(of: request) != LastGoodAnswers.key(of: other))
+        #expect(
+            LastGoodResponses.key(of: request) == nil || LastGoodResponses.key(of: request) != LastGoodResponses.key(of: other))
     }
 
     @Test("Space around the names in Vary makes no difference")
     func vary() {
-        #expect(LastGoodAnswers.isStorable(.ok, ["Vary": "\tAccept-Encoding "]))
+        #expect(LastGoodResponses.isStorable(.ok, ["Vary": "\tAccept-Encoding "]))
     }
 
     @Test("An unsupported method is not a failure of the service")

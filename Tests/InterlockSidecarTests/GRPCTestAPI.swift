@@ -46,7 +46,7 @@ struct GRPCTestAPI {
                     port = number
                     break
                 }
-                await coordinator.untilReady()
+                await coordinator.waitUntilReady()
                 let result: Result<Void, any Error>
                 do {
                     try await body(GRPCTestAPI(port: port, coordinator: coordinator, access: access))

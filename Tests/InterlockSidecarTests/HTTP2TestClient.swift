@@ -39,7 +39,7 @@ struct HTTP2TestClient {
         }
     }
 
-    struct Answer {
+    struct Response {
         var status = ""
         var fields: [(name: String, value: String)] = []
         var body = ""
@@ -59,7 +59,7 @@ struct HTTP2TestClient {
     private let channel: any Channel
     private var unread = ByteBuffer()
     private var decoder = HPACKDecoder(allocator: ByteBufferAllocator())
-    private var answers: [UInt32: Answer] = [:]
+    private var answers: [UInt32: Response] = [:]
     private var ended: Set<UInt32> = []
     /// The last GOAWAY frame received.
     private(set) var goAway: Frame?
@@ -192,21 +192,21 @@ struct HTTP2TestClient {
             kind: known, flags: flags, stream: stream & 0x7FFF_FFFF, payload: bytes.readSlice(length: length) ?? ByteBuffer())
     }
 
-    /// Returns the answer on a stream once it is complete or reset.
+    /// Returns the response on a stream once it is complete or reset.
     /// - Parameter opensWindow: whether the windows are replenished by the length of the data received.
-    mutating func answer(_ stream: UInt32, opensWindow: Bool = true) async throws -> Answer {
+    mutating func answer(_ stream: UInt32, opensWindow: Bool = true) async throws -> Response {
         while !ended.contains(stream) { try await take(try await frame(), opensWindow: opensWindow) }
-        return answers[stream] ?? Answer()
+        return answers[stream] ?? Response()
     }
 
-    /// Returns the partial answer on a stream once `isEnough` accepts it.
-    mutating func answer(_ stream: UInt32, until isEnough: (Answer) -> Bool) async throws -> Answer {
-        while !isEnough(answers[stream] ?? Answer()) { try await take(try await frame(), opensWindow: false) }
-        return answers[stream] ?? Answer()
+    /// Returns the partial response on a stream once `isEnough` accepts it.
+    mutating func answer(_ stream: UInt32, until isEnough: (Response) -> Bool) async throws -> Response {
+        while !isEnough(answers[stream] ?? Response()) { try await take(try await frame(), opensWindow: false) }
+        return answers[stream] ?? Response()
     }
 
     private mutating func take(_ frame: Frame, opensWindow: Bool) async throws {
-        var answer = answers[frame.stream] ?? Answer()
+        var answer = answers[frame.stream] ?? Response()
         switch frame.kind {
         case .headers:
             var payload = frame.payload

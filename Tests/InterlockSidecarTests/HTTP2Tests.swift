@@ -168,7 +168,7 @@ struct HTTP2Tests {
                 let code = try await client.end()
                 #expect(code ?? Code.enhanceYourCalm == Code.enhanceYourCalm)
             }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
             #expect(proxy.upstream.received.count < 20_000)
             try await proxy.api.expect(200, "GET", "/healthz")
         }
@@ -191,7 +191,7 @@ struct HTTP2Tests {
     }
 
     @Test(
-        "A flood of frames that require an answer ends the connection or delays no other request",
+        "A flood of frames that require a response ends the connection or delays no other request",
         arguments: [HTTP2TestClient.Frame.Kind.ping, .settings])
     func controlFrames(kind: HTTP2TestClient.Frame.Kind) async throws {
         try await HTTPTestAPI.with(firstRequestTimeout: .seconds(60)) { api in
@@ -302,12 +302,12 @@ struct HTTP2Tests {
                 #expect(try await client.answer(1).status == "200")
                 let calls = stride(from: UInt32(3), to: 300, by: 2)
                 try await client.send(calls.map { Client.head("POST", "/proxy/shop/a", stream: $0, ends: false) })
-                try await proxy.untilCallBegins()
+                try await proxy.waitUntilCallBegins()
                 try await client.send(calls.map { Client.reset($0) })
                 try await client.send(Client.head("GET", "/proxy/shop/last", stream: 301))
                 #expect(try await client.answer(301).body == "x")
             }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -315,7 +315,7 @@ struct HTTP2Tests {
     func windowExceeded() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
-            $0.onLimit = LimitPolicy(action: .wait, patience: .seconds(60))
+            $0.onLimit = LimitPolicy(action: .wait, maximumWait: .seconds(60))
         }
         try await ProxyTestAPI.with(configure: configure, upstream: { try await $0.answer("200 OK") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
@@ -332,7 +332,7 @@ struct HTTP2Tests {
                     #expect(client.goAway?.errorCode ?? Code.flowControl == Code.flowControl)
                 }
             }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -364,7 +364,7 @@ struct HTTP2Tests {
                 let answer = try await client.answer(1, opensWindow: false)
                 #expect(answer.status == "504" || answer.body.utf8.count == 2000 && answer.reset != nil)
             }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -387,7 +387,7 @@ struct HTTP2Tests {
                 try await client.send(
                     Client.head("POST", "/proxy/shop/a", [("cookie", "a=1"), ("cookie", "b=2")], stream: 1, ends: false),
                     Client.data("one", stream: 1, ends: false))
-                // The answer begins before the request has ended.
+                // The response begins before the request has ended.
                 _ = try await client.answer(1) { $0.body.hasPrefix("ok") }
                 try await client.send(Client.data("two", stream: 1, ends: true))
                 let answer = try await client.answer(1)
@@ -441,10 +441,10 @@ struct HTTP2Tests {
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(
                     Client.head("GET", "/proxy/shop/a", stream: 1), Client.head("GET", "/proxy/shop/b", stream: 3))
-                try await proxy.untilCallBegins()
+                try await proxy.waitUntilCallBegins()
                 try await client.send(Client.reset(1))
             }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -500,7 +500,7 @@ struct HTTP2Tests {
         ) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(Client.head("POST", "/proxy/shop/a", stream: 1, ends: false))
-                try await proxy.untilCallBegins()
+                try await proxy.waitUntilCallBegins()
                 await proxy.api.shutDown()
                 while client.goAway == nil { _ = try await client.frame() }
                 try await client.send(Client.data("x", stream: 1, ends: true), Client.head("GET", "/healthz", stream: 3))

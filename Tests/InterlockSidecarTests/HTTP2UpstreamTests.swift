@@ -41,7 +41,7 @@ struct HTTP2UpstreamTests {
             $0.upstream?.firstByteTimeout = .milliseconds(200)
         }
         let reply: ScriptedHTTP2Server.Reply = { number, frame in
-            // The first connection goes silent after its first answer.
+            // The first connection goes silent after its first response.
             frame.kind == .headers && (number > 1 || frame.stream == 1) ? [Self.answer(frame.stream)] : []
         }
         try await Self.with(reply, configure: configure) { api, connections in

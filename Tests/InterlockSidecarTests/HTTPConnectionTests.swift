@@ -22,7 +22,7 @@ struct HTTPConnectionTests {
         func channelInactive(context: ChannelHandlerContext) { arrival.fail(ChannelError.ioOnClosedChannel) }
     }
 
-    /// Returns an open connection that has received an answer and therefore occupies a slot.
+    /// Returns an open connection that has received a response and therefore occupies a slot.
     private static func occupySlot(at api: HTTPTestAPI) async throws -> any Channel {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let arrival = loop.makePromise(of: Void.self)

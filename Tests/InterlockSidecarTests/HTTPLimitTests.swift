@@ -11,7 +11,7 @@ struct HTTPLimitTests {
         try await HTTPTestAPI.with { api in
             let first = try await api.client.send("POST", "/v1/limits/catalog/take")
             #expect(first.status == 200)
-            #expect(first.json["limited"] == .flag(false))
+            #expect(first.json["limited"] == .bool(false))
             #expect(first.integer("remaining") == 1)
             #expect(first.integer("retry_after_ms") == -1)
             #expect(first.text("name") == "10s")
@@ -20,19 +20,19 @@ struct HTTPLimitTests {
 
             let overview = try await api.client.send("GET", "/v1/limits/catalog")
             #expect(overview.integer("remaining") == 1)
-            guard case .list(let limits) = overview.json["limits"], case .object(let limit) = limits.first else {
+            guard case .array(let limits) = overview.json["limits"], case .object(let limit) = limits.first else {
                 return #expect(Bool(false), "no limits in \(overview.body)")
             }
             #expect(limits.count == 1)
-            #expect(limit["name"] == .text("10s"))
-            #expect(limit["algorithm"] == .text("fixed"))
+            #expect(limit["name"] == .string("10s"))
+            #expect(limit["algorithm"] == .string("fixed"))
             #expect(limit["remaining"] == .integer(1))
             try await api.expect(200, "POST", "/v1/limits/catalog/take", "{}")
 
             let refused = try await api.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 1}"#)
             #expect(refused.status == 429)
             #expect(refused.text("code") == "limited")
-            #expect(refused.json["limited"] == .flag(true))
+            #expect(refused.json["limited"] == .bool(true))
             let wait = try #require(refused.integer("retry_after_ms"))
             #expect(refused.headers["retry-after"] == "\((wait + 999) / 1000)")
             #expect(refused.headers["ratelimit"]?.hasPrefix(#""10s";r=0;t="#) == true)

@@ -54,7 +54,7 @@ struct HTTPLinkedLockTests {
     @Test("A lease broken by an operator is reported as lost, and the stream ends")
     func broken() async throws {
         try await HTTPTestAPI.with { api in
-            try await api.untilSubscribed()
+            try await api.waitUntilSubscribed()
             let client = api.client
             let response = try await client.exchange(Self.request(Self.body, on: client)) { received in
                 guard HTTPTestClient.event("lease", in: received) != nil, HTTPTestClient.event("lost", in: received) == nil
@@ -74,7 +74,7 @@ struct HTTPLinkedLockTests {
     @Test("The stream lasts until the last of several leases is lost or released")
     func several() async throws {
         try await HTTPTestAPI.with { api in
-            try await api.untilSubscribed()
+            try await api.waitUntilSubscribed()
             let client = api.client
             let body = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
             let response = try await client.exchange(Self.request(body, on: client)) { received in

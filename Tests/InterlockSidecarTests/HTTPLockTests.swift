@@ -145,7 +145,7 @@ struct HTTPLockTests {
             _ = try await api.client.send("POST", "/v1/locks/alpha", #"{"ttl_ms": 10000}"#)
             _ = try await api.client.send("POST", "/v1/locks/beta", #"{"ttl_ms": 10000}"#)
             let page = try await api.client.send("GET", "/v1/locks?match=al*&count=1000")
-            #expect(page.json["names"] == .list([.text("alpha")]))
+            #expect(page.json["names"] == .array([.string("alpha")]))
             #expect(page.text("cursor") == "0")
             let detailed = try await api.client.send("GET", "/v1/locks?match=alpha&count=200&details=true")
             #expect(detailed.body.contains(#""locks":[{"fence":"#), "\(detailed.body)")

@@ -101,7 +101,7 @@ struct HTTPServiceTests {
             let shown = try await api.client.send("GET", "/v1/services/catalog", headers: ops)
             #expect(shown.json == open.json)
             let list = try await api.client.send("GET", "/v1/services", headers: ops)
-            #expect(list.json["services"] == .list([.object(shown.json)]))
+            #expect(list.json["services"] == .array([.object(shown.json)]))
             let auto = try await api.client.send("PUT", path, #"{"state": "auto"}"#, headers: ops)
             #expect(auto.text("state") == "closed")
             #expect(auto.json["forced"] == .null)
@@ -112,7 +112,7 @@ struct HTTPServiceTests {
     @Test("The event stream reports an override")
     func events() async throws {
         try await HTTPTestAPI.with { api in
-            try await api.untilSubscribed()
+            try await api.waitUntilSubscribed()
             let client = api.client
             try await client.follow("GET", "/v1/events") { received in
                 if received.contains("event: breaker\ndata: {") {

@@ -40,7 +40,7 @@ struct HTTPTestAPI {
     }
 
     /// Waits until the coordinator receives the fleet's events, which may be slightly after it is ready.
-    func untilSubscribed() async throws {
+    func waitUntilSubscribed() async throws {
         let client = RedisClient(configuration: redis.configuration)
         try await client.connect()
         let count = AnyCommand(["PUBSUB", "NUMSUB", coordinator.keys.events])

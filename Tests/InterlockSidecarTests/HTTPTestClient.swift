@@ -20,7 +20,7 @@ struct HTTPTestClient: Sendable {
         }
 
         func text(_ member: String) -> String? {
-            guard case .text(let text) = json[member] else { return nil }
+            guard case .string(let text) = json[member] else { return nil }
             return text
         }
 
@@ -31,7 +31,7 @@ struct HTTPTestClient: Sendable {
 
         /// The leases in the list `leases`, each in the form of the reply to a single acquire.
         var leases: [Reply] {
-            guard case .list(let list) = json["leases"] else { return [] }
+            guard case .array(let list) = json["leases"] else { return [] }
             return list.compactMap { element -> Reply? in
                 guard let data = try? JSONEncoder().encode(element) else { return nil }
                 return Reply(status: status, headers: [:], body: String(decoding: data, as: UTF8.self))

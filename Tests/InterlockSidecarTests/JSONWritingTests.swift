@@ -16,19 +16,19 @@ struct JSONWritingTests {
     @Test("Every character is escaped as JSONEncoder escapes it", arguments: 0..<0x180)
     func characters(code: UInt32) throws {
         let scalar = try #require(UnicodeScalar(code))
-        let value = JSONValue.object(["k\(scalar)": .text("a\(scalar)b")])
+        let value = JSONValue.object(["k\(scalar)": .string("a\(scalar)b")])
         #expect(Self.written(value) == String(decoding: try value.json(), as: UTF8.self))
     }
 
     @Test(
         "Every kind of value is written as JSONEncoder writes it",
         arguments: [
-            .null, .flag(true), .flag(false), .integer(.min), .integer(.max), .integer(0), .number(0.1), .number(-1e300),
-            .number(3), .text(""), .text("😀/\u{2028}"), .list([]), .object([:]),
-            .list([.null, .list([.integer(1)]), .object(["b": .text("x"), "a": .flag(true), "é": .null, "A": .null])]),
+            .null, .bool(true), .bool(false), .integer(.min), .integer(.max), .integer(0), .number(0.1), .number(-1e300),
+            .number(3), .string(""), .string("😀/\u{2028}"), .array([]), .object([:]),
+            .array([.null, .array([.integer(1)]), .object(["b": .string("x"), "a": .bool(true), "é": .null, "A": .null])]),
         ] as [JSONValue])
     func kinds(value: JSONValue) throws {
-        #expect(Self.written(.list([value])) == String(decoding: try JSONValue.list([value]).json(), as: UTF8.self))
+        #expect(Self.written(.array([value])) == String(decoding: try JSONValue.array([value]).json(), as: UTF8.self))
     }
 
     @Test(

@@ -58,7 +58,7 @@ struct LiveViewTests {
     // MARK: Rates
 
     private static func list(_ value: JSONValue?) -> [Int64] {
-        guard case .list(let list) = value else { return [] }
+        guard case .array(let list) = value else { return [] }
         return list.compactMap { if case .integer(let number) = $0 { number } else { nil } }
     }
 
@@ -75,11 +75,11 @@ struct LiveViewTests {
         for second in 1...(RateHistory.seconds + 5) {
             rates.sample(Self.counts(granted: Int64(second * 10), taken: Int64(second)))
         }
-        let granted = Self.list(rates.members["locks_granted"])
+        let granted = Self.list(rates.fields["locks_granted"])
         #expect(granted == Array(repeating: 10, count: RateHistory.seconds))
         rates.sample(Self.counts(granted: Int64((RateHistory.seconds + 5) * 10) + 3, taken: 400))
-        #expect(Self.list(rates.members["locks_granted"]).suffix(2) == [10, 3])
-        let taken = Self.list(rates.members(ofService: "search")["calls_taken"])
+        #expect(Self.list(rates.fields["locks_granted"]).suffix(2) == [10, 3])
+        let taken = Self.list(rates.fields(ofService: "search")["calls_taken"])
         #expect(taken.count == RateHistory.serviceSeconds)
         #expect(taken.suffix(2) == [1, 95])
         #expect(rates.minute(ofService: "search")["calls_taken"] == .integer(59 + 95))
@@ -90,9 +90,9 @@ struct LiveViewTests {
         let rates = RateHistory()
         rates.sample(Self.counts(granted: 100, taken: 100))
         rates.sample(Self.counts(granted: 40, taken: 40))
-        #expect(Self.list(rates.members["locks_granted"]) == [100, 0])
+        #expect(Self.list(rates.fields["locks_granted"]) == [100, 0])
         rates.sample(Self.counts(granted: 40, taken: 0, of: "mail"))
-        #expect(Self.list(rates.members(ofService: "search")["calls_taken"]).isEmpty)
+        #expect(Self.list(rates.fields(ofService: "search")["calls_taken"]).isEmpty)
         #expect(rates.minute(ofService: "search")["calls_taken"] == .integer(0))
     }
 
@@ -110,7 +110,7 @@ struct LiveViewTests {
         let rates = RateHistory()
         rates.sample(counts(["search": 2, "mail": 5, "catalog": 0]))
         func row(_ service: String, _ limited: Int64) -> [String: JSONValue] {
-            ["service": .text(service), "calls_limited": .integer(limited), "calls_taken": .integer(7)]
+            ["service": .string(service), "calls_limited": .integer(limited), "calls_taken": .integer(7)]
         }
         #expect(rates.limitedServices(maximum: 10) == [row("mail", 5), row("search", 2)])
         #expect(rates.limitedServices(maximum: 1) == [row("mail", 5)])
@@ -155,8 +155,8 @@ struct LiveViewTests {
     @Test("A limit reached every second does not displace other events")
     func chattyLimit() throws {
         let events = EventHistory()
-        func receive(_ members: String) throws {
-            let received = try #require(ReceivedEvent(Array((#"{"v":1,"origin":"a","db":0,"# + members + "}").utf8)))
+        func receive(_ fields: String) throws {
+            let received = try #require(ReceivedEvent(Array((#"{"v":1,"origin":"a","db":0,"# + fields + "}").utf8)))
             events.received(received.message, received.event) { _ in true }
         }
         try receive(#""type":"lock.broken","lock":"orders","by":"me","at_ms":1"#)
@@ -206,8 +206,8 @@ struct LiveViewTests {
         _ name: String, holders: Int64, label: String? = nil, fence: Int64? = 0, waiters: Int64 = 0, remaining: Int64 = 500
     ) -> JSONValue {
         .object([
-            "name": .text(name), "holders": .integer(holders), "label": label.map { .text($0) } ?? .null,
-            "ttl_ms": .integer(remaining), "at_ms": .integer(1000), "here": .flag(false), "waiters": .integer(waiters),
+            "name": .string(name), "holders": .integer(holders), "label": label.map { .string($0) } ?? .null,
+            "ttl_ms": .integer(remaining), "at_ms": .integer(1000), "here": .bool(false), "waiters": .integer(waiters),
             "fence": fence.map { .integer($0) } ?? .null,
         ])
     }
@@ -221,7 +221,7 @@ struct LiveViewTests {
             return wall
         }
         topic.readIfDue(now: Instant(nanoseconds: 0), wall: time, budget: ReadBudget()) { done in
-            done(.success(["locks": .list(rows), "cursor": .text("0"), "complete": .flag(true)]), 1, 1)
+            done(.success(["locks": .array(rows), "cursor": .string("0"), "complete": .bool(true)]), 1, 1)
         }
         return topic.reading
     }
@@ -236,12 +236,12 @@ struct LiveViewTests {
     }
 
     private static func rows(_ page: [String: JSONValue]) -> [[String: JSONValue]] {
-        guard case .list(let rows) = page["locks"] else { return [] }
+        guard case .array(let rows) = page["locks"] else { return [] }
         return rows.compactMap { if case .object(let row) = $0 { row } else { nil } }
     }
 
     private static func shown(_ rows: [JSONValue], _ grants: [GrantRecord]) -> [[String: JSONValue]] {
-        Self.rows(LockPages.members(Self.page(rows), grants, search: ExactText(""), isFirst: true))
+        Self.rows(LockPages.fields(Self.page(rows), grants, search: ExactText(""), isFirst: true))
     }
 
     @Test("A lock granted, released or added since the page was read is shown up to date")
@@ -252,14 +252,14 @@ struct LiveViewTests {
                 Self.grant("c", at: 1300), Self.grant("gone", at: 1200, ended: 1250), Self.grant("a", at: 1100),
                 Self.grant("b", label: "old", at: 900, ended: 1050), Self.grant("older", at: 500),
             ])
-        #expect(rows.map { $0["name"] } == [.text("a"), .text("b"), .text("c"), .text("older")])
-        #expect(rows[0]["label"] == .text("new"))
+        #expect(rows.map { $0["name"] } == [.string("a"), .string("b"), .string("c"), .string("older")])
+        #expect(rows[0]["label"] == .string("new"))
         #expect(rows[0]["ttl_ms"] == .integer(5000))
         #expect(rows[0]["at_ms"] == .integer(1100))
         #expect(rows[1]["holders"] == .integer(0))
         #expect(rows[1]["label"] == .null)
-        #expect(rows[1]["leases"] == .list([]))
-        #expect(rows.allSatisfy { $0["here"] == .flag(true) })
+        #expect(rows[1]["leases"] == .array([]))
+        #expect(rows.allSatisfy { $0["here"] == .bool(true) })
     }
 
     @Test("A newer grant from Redis replaces an older one of this sidecar")
@@ -267,8 +267,8 @@ struct LiveViewTests {
         let row = Self.row("a", holders: 1, label: "elsewhere", fence: 2000)
         for grant in [Self.grant("a", at: 1005), Self.grant("a", at: 900, ended: 1005)] {
             let rows = Self.shown([row], [grant])
-            #expect(rows[0]["label"] == .text("elsewhere"))
-            #expect(rows[0]["here"] == .flag(false))
+            #expect(rows[0]["label"] == .string("elsewhere"))
+            #expect(rows[0]["here"] == .bool(false))
         }
     }
 
@@ -277,15 +277,15 @@ struct LiveViewTests {
         let row = Self.row("a", holders: 1, label: "other-software", fence: nil)
         let rows = Self.shown([row], [Self.grant("a", at: 300, ended: 400)])
         #expect(rows[0]["holders"] == .integer(1))
-        #expect(rows[0]["label"] == .text("other-software"))
-        #expect(rows[0]["here"] == .flag(false))
+        #expect(rows[0]["label"] == .string("other-software"))
+        #expect(rows[0]["here"] == .bool(false))
     }
 
     @Test("A key may have an arbitrarily large time to live", arguments: [LockMode.exclusive, .shared])
     func overlayOfLongestTTL(mode: LockMode) {
         let row = Self.row("a", holders: 1, label: "new", fence: 900, remaining: .max)
         let rows = Self.shown([row], [Self.grant("a", mode: mode, at: 1100)])
-        #expect(rows[0]["label"] == .text("new"))
+        #expect(rows[0]["label"] == .string("new"))
     }
 
     @Test("A lease extended here is shown with its new expiry")
@@ -296,16 +296,16 @@ struct LiveViewTests {
         #expect(rows[0]["ttl_ms"] == .integer(8100))
         // If the page was read after the last renewal, its values are at least as recent.
         rows = Self.shown([row], [Self.grant("a", at: 900, until: 1490)])
-        #expect(rows[0]["here"] == .flag(false))
+        #expect(rows[0]["here"] == .bool(false))
     }
 
     @Test("Locks outside the search or the page are not added")
     func overlayElsewhere() {
         let reading = Self.page([Self.row("a", holders: 1)])
         let grants = [Self.grant("b", at: 1300)]
-        #expect(Self.rows(LockPages.members(reading, grants, search: ExactText("a"), isFirst: true)).count == 1)
-        #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: false)).count == 1)
-        #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true)).count == 2)
+        #expect(Self.rows(LockPages.fields(reading, grants, search: ExactText("a"), isFirst: true)).count == 1)
+        #expect(Self.rows(LockPages.fields(reading, grants, search: ExactText(""), isFirst: false)).count == 1)
+        #expect(Self.rows(LockPages.fields(reading, grants, search: ExactText(""), isFirst: true)).count == 2)
     }
 
     @Test("Readers that acquired or released the lock since the page was read are counted")
@@ -345,9 +345,9 @@ struct LiveViewTests {
         topic.readIfDue(now: at(1900), wall: { 1 }, budget: budget) { _ in Issue.record("the view reads Redis") }
         #expect(!topic.reading.isDone)
         #expect(topic.reading.isShowable)
-        #expect(topic.reading.members(empty: [:])["failure"] != .null)
-        topic.readIfDue(now: at(2300), wall: { 1 }, budget: budget) { $0(.success(["a": .flag(true)]), 100, 1) }
-        #expect(topic.reading.members(empty: [:]) == ["a": .flag(true), "at_ms": .integer(1), "failure": .null])
+        #expect(topic.reading.fields(empty: [:])["failure"] != .null)
+        topic.readIfDue(now: at(2300), wall: { 1 }, budget: budget) { $0(.success(["a": .bool(true)]), 100, 1) }
+        #expect(topic.reading.fields(empty: [:]) == ["a": .bool(true), "at_ms": .integer(1), "failure": .null])
     }
 
     @Test("All views send at most 25 commands a second to Redis over a minute, and one view at most 5")

@@ -24,7 +24,7 @@ struct MetricsPagesTests {
                 return "\(number)"
             }
             for clientKey in ["first"] + Array(repeating: "gone", count: 9) + Array(repeating: "busy", count: 9) + ["late"] {
-                pages.request(.prometheus, of: clientKey, hasLeft: { clientKey == "gone" }) { page in
+                pages.request(.prometheus, of: clientKey, hasDisconnected: { clientKey == "gone" }) { page in
                     received.withLockedValue { $0[clientKey, default: []].append(String(buffer: page)) }
                 }
             }

@@ -9,8 +9,8 @@ struct ProbeJudgeTests {
         _ expectation: ProbeExpectation, status: Int = 200, headers: [(name: String, value: String)] = [], body: String = "",
         isTruncated: Bool = false
     ) throws -> ProbeFinding {
-        let answer = ProbeAnswer(status: status, headers: headers, body: Array(body.utf8), isTruncated: isTruncated)
-        return try ProbeJudge(expectation).judge(answer)
+        let response = ProbeResponse(status: status, headers: headers, body: Array(body.utf8), isTruncated: isTruncated)
+        return try ProbeJudge(expectation).judge(response)
     }
 
     @Test("By default every status below 400 is good", arguments: [200, 204, 302, 399])

@@ -6,17 +6,17 @@ import NIOConcurrencyHelpers
 
 /// A service that answers probes as a test specifies and records their requests.
 final class ProbedServer: Sendable {
-    enum Answer: Sendable {
-        /// An HTTP answer with the length of its body.
+    enum Response: Sendable {
+        /// An HTTP response with the length of its body.
         case http(Int, headers: [String] = [], body: String = "")
         /// Raw bytes, after which the connection stays open.
         case bytes(String)
-        /// No answer; the connection is closed.
+        /// No response; the connection is closed.
         case close
     }
 
     private struct State {
-        var answer = Answer.http(200, body: "ok")
+        var answer = Response.http(200, body: "ok")
         var requests: [String] = []
         var connections = 0
         var open = 0
@@ -25,10 +25,10 @@ final class ProbedServer: Sendable {
     private let state = NIOLockedValueBox(State())
 
     /// No bytes at all on a connection that stays open.
-    static let silence = Answer.bytes("")
+    static let silence = Response.bytes("")
 
-    /// Sets the answer to all further requests.
-    func answer(_ answer: Answer) {
+    /// Sets the response to all further requests.
+    func answer(_ answer: Response) {
         state.withLockedValue { $0.answer = answer }
     }
 
@@ -79,7 +79,7 @@ final class ProbedServer: Sendable {
         state.withLockedValue { $0.open -= 1 }
     }
 
-    fileprivate func record(_ head: String) -> Answer {
+    fileprivate func record(_ head: String) -> Response {
         state.withLockedValue { state in
             state.requests.append(head)
             return state.answer

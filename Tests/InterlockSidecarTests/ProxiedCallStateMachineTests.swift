@@ -135,7 +135,7 @@ struct ProxiedCallStateMachineTests {
     // MARK: The last result
 
     @Test("A held response reaches the client if its retry gets no permit", arguments: [true, false])
-    func heldAnswer(isComplete: Bool) {
+    func heldResponse(isComplete: Bool) {
         var call = Self.call(at: .holding)
         call.part()
         if isComplete { call.end() }
@@ -152,7 +152,7 @@ struct ProxiedCallStateMachineTests {
     }
 
     @Test("A truncated held response is a failure if its retry gets no permit")
-    func brokenHeldAnswer() {
+    func brokenHeldResponse() {
         var call = Self.call(at: .holding)
         call.fail(.broken)
         call.pass(milliseconds: 10)
@@ -324,7 +324,7 @@ private struct SimulatedCall {
 
     // MARK: Events
 
-    mutating func requestPermit() { perform(machine.permitRequested(policy, patience: 5000, now: now)) }
+    mutating func requestPermit() { perform(machine.permitRequested(policy, maximumWait: 5000, now: now)) }
 
     mutating func grant() {
         granted += 1
@@ -340,15 +340,15 @@ private struct SimulatedCall {
 
     mutating func head(_ status: Int, isGRPC: Bool = false, grpcStatus: Int? = nil, of number: Int? = nil) {
         let number = number ?? machine.tries
-        let answer = ProxiedCallStateMachine.Answer(status: status, isGRPC: isGRPC, grpcStatus: grpcStatus)
-        let (action, report) = machine.answerHead(answer, of: number, now: now, retries: retries)
+        let response = ProxiedCallStateMachine.Response(status: status, isGRPC: isGRPC, grpcStatus: grpcStatus)
+        let (action, report) = machine.responseHead(response, of: number, now: now, retries: retries)
         note(report)
         if action == .relay { relay("head", number) }
     }
 
     mutating func part(of number: Int? = nil) {
         let number = number ?? machine.tries
-        switch machine.answerPart(10, of: number, now: now) {
+        switch machine.responsePart(10, of: number, now: now) {
         case .drop: break
         case .relay: relay("part", number)
         case .hold: heldParts.append(number)
@@ -357,7 +357,7 @@ private struct SimulatedCall {
 
     mutating func end(grpcStatus: Int? = nil, of number: Int? = nil) {
         let number = number ?? machine.tries
-        let (action, report) = machine.answerEnd(of: number, grpcStatus: grpcStatus)
+        let (action, report) = machine.responseEnd(of: number, grpcStatus: grpcStatus)
         note(report)
         if action == .relay { relay("end", number) }
     }
@@ -386,12 +386,12 @@ private struct SimulatedCall {
             causes.append(failure.cause)
             switch consequence {
             case .pause: break
-            case .answer: log.append("failed: \(failure.cause.rawValue)")
+            case .respond: log.append("failed: \(failure.cause.rawValue)")
             case .abort: log.append("broken off")
             }
         case .giveUp(let report, _): note(report)
-        case .answer(let failure): log.append("failed: \(failure.cause.rawValue)")
-        case .answerOverloaded, .refuse: log.append("refused")
+        case .respond(let failure): log.append("failed: \(failure.cause.rawValue)")
+        case .respondOverloaded, .refuse: log.append("refused")
         case .relayHeld(let isComplete):
             relay("head", machine.tries)
             for number in heldParts { relay("part", number) }

@@ -63,7 +63,7 @@ struct ProxyFieldsTests {
 
     @Test("An upstream cannot set the sidecar's fields, and hop-by-hop fields end here")
     func answer() {
-        let fields = ProxyFields.answer([
+        let fields = ProxyFields.response([
             "Interlock-State": "open", "Interlock-Fallback": "fixed", "Connection": "keep-alive, X-Hop", "X-Hop": "1",
             "Keep-Alive": "timeout=5",
             "Transfer-Encoding": "chunked", "Set-Cookie": "a=b", "Content-Length": "3",
@@ -73,7 +73,7 @@ struct ProxyFieldsTests {
 
     @Test("A forwarded page is sandboxed in addition to its upstream's own policy")
     func sandboxed() {
-        let fields = ProxyFields.answer(["Content-Security-Policy": "default-src 'self'"])
+        let fields = ProxyFields.response(["Content-Security-Policy": "default-src 'self'"])
         #expect(fields["content-security-policy"] == ["default-src 'self'", "sandbox"])
     }
 

@@ -85,7 +85,7 @@ struct ProxyRefusalTests {
 
     @Test("A call to a service with on_limit: wait waits, and the response reports how long")
     func waits() async throws {
-        let policy = LimitPolicy(action: .wait, patience: .seconds(30))
+        let policy = LimitPolicy(action: .wait, maximumWait: .seconds(30))
         try await ProxyTestAPI.with(configure: Self.limited(1, per: .milliseconds(200), policy), upstream: Self.ok) { proxy in
             var waited: [Int] = []
             for _ in 0..<4 {
@@ -99,7 +99,7 @@ struct ProxyRefusalTests {
 
     @Test("A call that waits longer than on_limit.patience is refused")
     func maximumWait() async throws {
-        let policy = LimitPolicy(action: .wait, patience: .milliseconds(50))
+        let policy = LimitPolicy(action: .wait, maximumWait: .milliseconds(50))
         try await ProxyTestAPI.with(configure: Self.limited(1, per: .seconds(60), policy), upstream: Self.ok) { proxy in
             try await proxy.api.expect(200, "GET", "/proxy/shop/a")
             try await proxy.api.expect(429, "GET", "/proxy/shop/a")

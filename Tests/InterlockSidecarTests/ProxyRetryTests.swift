@@ -45,7 +45,7 @@ struct ProxyRetryTests {
         try await ProxyTestAPI.with(configure: Self.retries(1), upstream: Self.failing(1, by: Self.close)) { proxy in
             try await proxy.api.expect(200, method, "/proxy/shop/a")
             #expect(proxy.upstream.received.count == 2)
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -89,7 +89,7 @@ struct ProxyRetryTests {
         try await ProxyTestAPI.with(configure: configure, upstream: Self.failing(1, by: Self.close)) { proxy in
             try await proxy.api.expect(502, "GET", "/proxy/shop/a")
             #expect(proxy.upstream.received.count == 1)
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -101,7 +101,7 @@ struct ProxyRetryTests {
         try await ProxyTestAPI.with(configure: Self.retries(1), upstream: upstream) { proxy in
             #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "ok")
             #expect(proxy.upstream.received.count == 2)
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -163,7 +163,7 @@ struct ProxyRetryTests {
             let uploaded = try await proxy.client.send("POST", "/proxy/shop/a", "body")
             #expect(uploaded.status == 502)
             #expect(uploaded.text("cause") == "connect")
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -232,7 +232,7 @@ struct ProxyRetryTests {
             #expect(endless.status == 200)
             #expect(endless.headers["content-length"] == "100")
             #expect(endless.body == "beginning")
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -254,7 +254,7 @@ struct ProxyRetryTests {
             let silent = try await proxy.client.send("GET", "/proxy/shop/silent")
             #expect(silent.status == 504)
             #expect(silent.text("cause") == "total_timeout")
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
             try await proxy.api.expect(200, "GET", "/proxy/shop/ok")
         }
     }

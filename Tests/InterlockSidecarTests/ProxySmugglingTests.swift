@@ -14,7 +14,7 @@ struct ProxySmugglingTests {
         "POST /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\(fields)\r\n\r\n\(body)"
     }
 
-    /// Sends bytes through the proxy. Returns its answers and the requests that reached the upstream.
+    /// Sends bytes through the proxy. Returns its responses and the requests that reached the upstream.
     private func sent(
         _ bytes: String, upstream handler: @escaping TestUpstream.Handler = { try await $0.answer("200 OK", [], "x") }
     ) async throws -> (answer: String, forwarded: [String]) {

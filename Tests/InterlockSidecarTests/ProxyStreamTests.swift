@@ -66,7 +66,7 @@ struct ProxyStreamTests {
                 body: bytes)
             #expect(answer.isComplete)
             #expect(answer.body == bytes)
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -120,11 +120,11 @@ struct ProxyStreamTests {
                     let channel = try await Self.connect(port: port)
                     try await channel.setOption(.autoRead, value: false).get()
                     try await channel.writeAndFlush(ByteBuffer(string: Self.head("GET", [:], proxy.client))).get()
-                    try await proxy.untilCallBegins()
-                    try await proxy.untilOutcomesReported()
+                    try await proxy.waitUntilCallBegins()
+                    try await proxy.waitUntilOutcomesReported()
                     try await channel.close()
                 }
-                try await proxy.untilOutcomesReported()
+                try await proxy.waitUntilOutcomesReported()
             }
             let breaker = try await proxy.api.coordinator.breaker(service: "shop")
             #expect(breaker.state == .closed)
@@ -177,7 +177,7 @@ struct ProxyStreamTests {
                 }
                 #expect(samples.count < megabytes / 2)
             }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -193,7 +193,7 @@ struct ProxyStreamTests {
             let head = Self.head("GET", [:], proxy.client)
             try await proxy.client.whileConnected(sending: head) {
                 try await eventually("the upstream is called") { !proxy.upstream.received.isEmpty }
-                try await proxy.untilOutcomesReported()
+                try await proxy.waitUntilOutcomesReported()
             }
         }
     }
@@ -213,7 +213,7 @@ struct ProxyStreamTests {
                 try await eventually("the upstream is called") { !upstream.received.isEmpty }
             }
             try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
             // A disconnected client says nothing about the service.
             let state = try await proxy.api.coordinator.breaker(service: "shop").state
             #expect(state == .closed)
@@ -232,7 +232,7 @@ struct ProxyStreamTests {
         try await ProxyTestAPI.with(upstream: upstream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.utf8.count > 1000 }
             try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -283,7 +283,7 @@ struct ProxyStreamTests {
             }
             #expect(text.contains("world"))
             #expect(text.hasSuffix("0\r\n\r\n"))
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -302,7 +302,7 @@ struct ProxyStreamTests {
             #expect(answer.head.hasPrefix("HTTP/1.1 413"))
             #expect(answer.isComplete)
             #expect(String(buffer: answer.body) == "large")
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -322,7 +322,7 @@ struct ProxyStreamTests {
             }
             try await eventually("the upstream connection is closed") { isClosed.withLockedValue { $0 } }
             #expect(!received.withLockedValue { $0 }.contains("0\r\n\r\n"))
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 

@@ -28,13 +28,13 @@ struct ProxyTestAPI {
     }
 
     /// Waits until a permit has been granted.
-    func untilCallBegins() async throws {
+    func waitUntilCallBegins() async throws {
         let coordinator = api.coordinator
         try await eventually("a call is in progress") { await coordinator.status.permitsInFlight > 0 }
     }
 
     /// Waits until the outcome of every permit has been reported.
-    func untilOutcomesReported() async throws {
+    func waitUntilOutcomesReported() async throws {
         let coordinator = api.coordinator
         try await eventually("every outcome is reported") { await coordinator.status.permitsInFlight == 0 }
     }

@@ -1,17 +1,17 @@
 import NIOCore
 
-/// Sends a request and reads the answer as bytes, concurrently.
+/// Sends a request and reads the response as bytes, concurrently.
 enum ProxyTestClient {
-    struct Answer {
+    struct Response {
         var head: String
         /// The body without chunk framing.
         var body: ByteBuffer
-        /// Whether the answer is complete: it has the announced length or a last chunk.
+        /// Whether the response is complete: it has the announced length or a last chunk.
         var isComplete: Bool
     }
 
     /// Sends a request on its own connection and reads until the other side closes.
-    static func exchange(port: Int, head: String, body: ByteBuffer) async throws -> Answer {
+    static func exchange(port: Int, head: String, body: ByteBuffer) async throws -> Response {
         let channel = try await RawConnection.connect(to: port)
         var received = try await channel.executeThenClose { inbound, outbound in
             try await withThrowingTaskGroup(of: Void.self) { tasks in
@@ -26,7 +26,7 @@ enum ProxyTestClient {
                 do {
                     for try await var part in inbound { received.writeBuffer(&part) }
                 } catch is IOError {
-                    // The listener closed the connection with bytes unread; the answer received so far counts.
+                    // The listener closed the connection with bytes unread; the response received so far counts.
                 }
                 tasks.cancelAll()
                 return received
@@ -35,7 +35,7 @@ enum ProxyTestClient {
         return try parse(&received)
     }
 
-    private static func parse(_ received: inout ByteBuffer) throws -> Answer {
+    private static func parse(_ received: inout ByteBuffer) throws -> Response {
         let beginning = String(decoding: received.readableBytesView.prefix(16 * 1024), as: Unicode.ASCII.self)
         guard let end = beginning.firstRange(of: "\r\n\r\n") else { throw HTTPTestClient.NotHTTP(text: beginning) }
         let head = String(beginning[..<end.lowerBound])
@@ -44,16 +44,16 @@ enum ProxyTestClient {
         guard isChunked else {
             let lengthField = head.lowercased().split(separator: "\r\n").first { $0.hasPrefix("content-length: ") }
             let length = lengthField.flatMap { Int($0.dropFirst("content-length: ".count)) } ?? 0
-            return Answer(head: head, body: received.slice(), isComplete: received.readableBytes == length)
+            return Response(head: head, body: received.slice(), isComplete: received.readableBytes == length)
         }
         var body = ByteBuffer()
         while let line = received.readLine(), let size = Int(line, radix: 16) {
-            if size == 0 { return Answer(head: head, body: body, isComplete: true) }
+            if size == 0 { return Response(head: head, body: body, isComplete: true) }
             guard var chunk = received.readSlice(length: size) else { break }
             body.writeBuffer(&chunk)
             received.moveReaderIndex(forwardBy: min(2, received.readableBytes))
         }
-        return Answer(head: head, body: body, isComplete: false)
+        return Response(head: head, body: body, isComplete: false)
     }
 }
 

@@ -40,7 +40,7 @@ struct ProxyTests {
             #expect(reply.headers["via"] == "1.1 interlock")
             #expect(reply.headers["cache-control"] == "max-age=9")
             #expect(reply.headers["x-content-type-options"] == nil)
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 

@@ -22,7 +22,7 @@ struct ProxyTimerTests {
 
     private static let opensAfterOneFailure = BreakerSettings(minimumCalls: 1)
 
-    /// Answers with an endless stream that has an event every 10 ms.
+    /// Responds with an endless stream that has an event every 10 ms.
     private static let stream: TestUpstream.Handler = { call in
         try await call.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         while true {
@@ -43,7 +43,7 @@ struct ProxyTimerTests {
                 let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
                 #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("0\r\n\r\n"))
             }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
             #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
         }
     }
@@ -58,7 +58,7 @@ struct ProxyTimerTests {
         }
         try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
             _ = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
             #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
         }
     }
@@ -93,7 +93,7 @@ struct ProxyTimerTests {
         try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
             let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
             #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("0\r\n\r\n"))
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
             #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
         }
     }
@@ -103,7 +103,7 @@ struct ProxyTimerTests {
         let configure = try Self.configured("timeouts: { idle: 5s, total: none }", Self.opensAfterOneFailure)
         try await ProxyTestAPI.with(configure: configure, upstream: Self.stream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.ranges(of: "data: x").count > 50 }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -122,7 +122,7 @@ struct ProxyTimerTests {
                     // The client's own deadline is longer than `slowCall`.
                     try await Task.sleep(for: .milliseconds(200))
                 }
-                try await proxy.untilOutcomesReported()
+                try await proxy.waitUntilOutcomesReported()
             }
             let coordinator = proxy.api.coordinator
             try await eventually("the breaker opens") { try await coordinator.breaker(service: "shop").state == .open }
@@ -153,7 +153,7 @@ struct ProxyTimerTests {
                 }
                 return proxy.upstream.received.count > requestCount
             }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
             #expect(try await coordinator.breaker(service: "shop").fleet.state != .closed)
         }
     }

@@ -53,11 +53,11 @@ struct RESPFenceTests {
         try await RESPTestAPI.with { api in
             let first = try await Self.acquire(at: api)
             #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(1))
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let granted = try await api.send("LOCK.ACQUIRE", "orders", "600", "OWNER", "me", "LINKED").array
             #expect(granted?.count == 3)
             #expect(try await api.send("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
-            try await eventually("three times the ttl has passed") { ContinuousClock.now - began > .milliseconds(1800) }
+            try await eventually("three times the ttl has passed") { ContinuousClock.now - start > .milliseconds(1800) }
             #expect(try await api.coordinator.inspectLock(try ResourceName("orders"))?.holders == 1)
         }
     }

@@ -22,7 +22,7 @@ struct RESPLockModeTests {
                 return ContinuousClock.now - began >= .milliseconds(3 * 600)
             }
             await holder.close()
-            try await Self.untilFree("orders", at: api)
+            try await Self.waitUntilFree("orders", at: api)
         }
     }
 
@@ -34,7 +34,7 @@ struct RESPLockModeTests {
                 + "LOCK.ACQUIRE a 600000 LINKED ALSO 1 b\r\nECHO taken\r\n"
             let answer = try await api.exchange(commands + quit, until: quit.isEmpty ? "taken\r\n" : nil)
             #expect(quit.isEmpty || answer.hasSuffix("+OK\r\n"))
-            for name in ["orders", "a", "b"] { try await Self.untilFree(name, at: api) }
+            for name in ["orders", "a", "b"] { try await Self.waitUntilFree(name, at: api) }
             let holders = try await Self.information("holders", of: "plain", at: api)
             #expect(holders?.integer == 1)
         }
@@ -44,7 +44,7 @@ struct RESPLockModeTests {
     func sidecarShutsDown() async throws {
         try await RESPTestAPI.with { api in
             async let answer = api.exchange("HELLO 3\r\nLOCK.ACQUIRE orders 5000 OWNER me LINKED\r\n")
-            try await Self.untilHeld("orders", at: api)
+            try await Self.waitUntilHeld("orders", at: api)
             await api.shutDown()
             let pushed = try await answer
             #expect(pushed.hasSuffix(Self.push("orders", "shutdown")))
@@ -64,7 +64,7 @@ struct RESPLockModeTests {
             #expect(answer.contains("-ERR Protocol error"))
             let holders = try await Self.information("holders", of: "orders", at: api)
             #expect(holders?.integer == 1)
-            try await Self.untilFree("orders", at: api)
+            try await Self.waitUntilFree("orders", at: api)
         }
     }
 
@@ -73,8 +73,8 @@ struct RESPLockModeTests {
     @Test("RESP3 notifies a client on its connection when an operator breaks its lock", arguments: ["", " LINKED", " SHARED"])
     func broken(options: String) async throws {
         try await RESPTestAPI.with { api in
-            try await Self.untilSubscribed(api)
-            async let answer = Self.untilPush(
+            try await Self.waitUntilSubscribed(api)
+            async let answer = Self.waitUntilPush(
                 port: api.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n")
             try await api.redis.waitUntilTracking(1)
             let isBroken = try await api.send("LOCK.BREAK", "orders")
@@ -88,8 +88,8 @@ struct RESPLockModeTests {
     func deleted(options: String) async throws {
         try await RESPTestAPI.with { api in
             let commands = "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE other 600000 OWNER me\(options) ALSO 1 orders\r\n"
-            async let answer = Self.untilPush(port: api.port, commands)
-            try await Self.untilHeld("orders", at: api)
+            async let answer = Self.waitUntilPush(port: api.port, commands)
+            try await Self.waitUntilHeld("orders", at: api)
             _ = try await Self.redis(of: api, "DEL", "interlock:lock:{orders}")
             let pushed = try await answer
             #expect(pushed.hasSuffix(Self.push("orders", "deleted")))
@@ -99,7 +99,7 @@ struct RESPLockModeTests {
     @Test("RESP3 notifies a client when its lease expires")
     func expired() async throws {
         try await RESPTestAPI.with { api in
-            let pushed = try await Self.untilPush(
+            let pushed = try await Self.waitUntilPush(
                 port: api.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 500 OWNER me\r\n")
             #expect(pushed.hasSuffix(Self.push("orders", "expired")))
         }
@@ -111,7 +111,7 @@ struct RESPLockModeTests {
     func notifiedOnRequest(options: String) async throws {
         try await RESPTestAPI.with { api in
             let opening = "HELLO 3\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n"
-            try await Self.untilSubscribed(api)
+            try await Self.waitUntilSubscribed(api)
             let transcript = try await Self.exchangeTurns(port: api.port, opening) { received, writer in
                 if received.contains("\nme\r\n") || received.contains("$2\r\nme\r\n"), !received.contains("+PONG") {
                     _ = try await api.send("LOCK.BREAK", "orders")
@@ -128,9 +128,9 @@ struct RESPLockModeTests {
     @Test("A RESP2 client that loses a linked lease is disconnected")
     func closedWhenLost() async throws {
         try await RESPTestAPI.with { api in
-            try await Self.untilSubscribed(api)
+            try await Self.waitUntilSubscribed(api)
             async let closed = api.exchange("LOCK.ACQUIRE orders 600000 OWNER me LINKED\r\n")
-            try await Self.untilHeld("orders", at: api)
+            try await Self.waitUntilHeld("orders", at: api)
             _ = try await api.send("LOCK.BREAK", "orders")
             // The call returns when the listener closes the connection.
             let answer = try await closed
@@ -155,7 +155,7 @@ struct RESPLockModeTests {
             let transcript = try await Self.exchangeTurns(port: api.port, opening) { received, writer in
                 if received.contains("over\r\n") { return true }
                 if received.contains("released\r\n") {
-                    try await Self.untilPassed(.seconds(1))
+                    try await Self.waitUntilPassed(.seconds(1))
                     try await writer.write(ByteBuffer(string: "ECHO over\r\n"))
                 } else if received.contains("$2\r\nme\r\n") {
                     try await writer.write(ByteBuffer(string: "LOCK.RELEASE orders me\r\nECHO released\r\n"))
@@ -174,7 +174,7 @@ struct RESPLockModeTests {
             let transcript = try await Self.exchangeTurns(port: api.port, opening) { received, writer in
                 if received.contains("over\r\n") { return true }
                 _ = try await api.send("LOCK.BREAK", "orders")
-                try await Self.untilPassed(.seconds(1))
+                try await Self.waitUntilPassed(.seconds(1))
                 try await writer.write(ByteBuffer(string: "LOCK.RENEW orders me 500\r\nECHO over\r\n"))
                 return false
             }
@@ -261,7 +261,7 @@ struct RESPLockModeTests {
             _ = try await api.send("LOCK.ACQUIRE", "b", "30000")
             let refused = try await api.send("LOCK.ACQUIRE", "c", "30000", "ALSO", "2", "b", "a")
             #expect(refused == .null)
-            for name in ["a", "c"] { try await Self.untilFree(name, at: api) }
+            for name in ["a", "c"] { try await Self.waitUntilFree(name, at: api) }
         }
     }
 
@@ -342,7 +342,7 @@ extension RESPLockModeTests {
     }
 
     /// Sends `bytes` on its own connection and reads to the end of the first push about a lost lease.
-    private static func untilPush(port: Int, _ bytes: String) async throws -> String {
+    private static func waitUntilPush(port: Int, _ bytes: String) async throws -> String {
         try await RawConnection.exchange(port: port, ByteBuffer(string: bytes)) { received in
             guard let start = received.firstRange(of: "lock-lost\r\n") else { return false }
             // The name, the token and the reason each follow their length.
@@ -378,7 +378,7 @@ extension RESPLockModeTests {
     }
 
     /// Waits until the coordinator receives the fleet's events, which may be slightly after it is ready.
-    private static func untilSubscribed(_ api: RESPTestAPI) async throws {
+    private static func waitUntilSubscribed(_ api: RESPTestAPI) async throws {
         try await eventually("the coordinator has subscribed") {
             try await redis(of: api, "PUBSUB", "NUMSUB", api.coordinator.keys.events).array?.last?.integer == 1
         }
@@ -392,15 +392,15 @@ extension RESPLockModeTests {
         return parts[index + 1]
     }
 
-    private static func untilHeld(_ lock: String, at api: RESPTestAPI) async throws {
+    private static func waitUntilHeld(_ lock: String, at api: RESPTestAPI) async throws {
         try await eventually("\(lock) is held") { try await information("holders", of: lock, at: api)?.integer == 1 }
     }
 
-    private static func untilFree(_ lock: String, at api: RESPTestAPI) async throws {
+    private static func waitUntilFree(_ lock: String, at api: RESPTestAPI) async throws {
         try await eventually("\(lock) is free") { try await api.send("LOCK.INFO", lock) == .null }
     }
 
-    private static func untilPassed(_ duration: Duration) async throws {
+    private static func waitUntilPassed(_ duration: Duration) async throws {
         let began = ContinuousClock.now
         try await eventually("\(duration) have passed") { ContinuousClock.now - began >= duration }
     }

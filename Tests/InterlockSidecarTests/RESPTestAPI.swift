@@ -33,15 +33,15 @@ struct RESPTestAPI {
 
     /// Returns the listener's reply to a command given by its words.
     @discardableResult
-    func send(_ words: String...) async throws -> RedisReply { try await send(words) }
+    func send(_ arguments: String...) async throws -> RedisReply { try await send(arguments) }
 
-    func send(_ words: [String]) async throws -> RedisReply {
-        try await client.send(AnyCommand(words), timeout: .seconds(30))
+    func send(_ arguments: [String]) async throws -> RedisReply {
+        try await client.send(AnyCommand(arguments), timeout: .seconds(30))
     }
 
     /// Returns the first word of the error reply; `nil` if the reply is not an error.
-    func errorCode(_ words: String...) async throws -> String? {
-        guard case .error(let error) = try await client.send(AnyCommand(words)) else { return nil }
+    func errorCode(_ arguments: String...) async throws -> String? {
+        guard case .error(let error) = try await client.send(AnyCommand(arguments)) else { return nil }
         return error.message.split(separator: " ").first.map(String.init)
     }
 
@@ -112,7 +112,7 @@ struct RESPTestAPI {
                     port = number
                     break
                 }
-                await coordinator.untilReady()
+                await coordinator.waitUntilReady()
                 var address = RedisConfiguration(address: .host("127.0.0.1", port: port))
                 address.connectTimeout = .seconds(20)
                 address.commandTimeout = .seconds(20)

@@ -86,9 +86,9 @@ struct RateLimitMessagesTests {
         var random = SeededRandom(seed: seed)
         for _ in 0..<200 {
             let statuses = (0..<random.below(4)).map { _ in Self.status(&random) }
-            let decision = DescriptorAnswer(isOverLimit: statuses.contains(where: \.isOverLimit), statuses: statuses)
+            let decision = RequestDecision(isOverLimit: statuses.contains(where: \.isOverLimit), statuses: statuses)
             var buffer = ByteBuffer()
-            RateLimitAnswer(decision).write(to: &buffer)
+            RateLimitResponse(decision).write(to: &buffer)
             let bytes = Array(buffer.readableBytesView)
             let response = try Response(serializedBytes: bytes)
             #expect(try response.serializedBytes() as [UInt8] == bytes)
@@ -119,9 +119,9 @@ struct RateLimitMessagesTests {
     @Test("A refusal states its reason, and omits the remainder when Redis is unreachable")
     func causes() throws {
         let status = DescriptorStatus(isOverLimit: true, bound: .limited(limit: 5, window: .seconds(1)), rule: Self.rules[0])
-        for (cause, count) in [(DescriptorAnswer.Cause.limit, 3), (.local, 3), (.redis, 1)] {
+        for (cause, count) in [(RequestDecision.Cause.limit, 3), (.local, 3), (.redis, 1)] {
             var buffer = ByteBuffer()
-            RateLimitAnswer(DescriptorAnswer(isOverLimit: true, statuses: [status], cause: cause)).write(to: &buffer)
+            RateLimitResponse(RequestDecision(isOverLimit: true, statuses: [status], cause: cause)).write(to: &buffer)
             let response = try Response(serializedBytes: Array(buffer.readableBytesView))
             #expect(response.statuses[0].code == .overLimit && response.statuses[0].hasCurrentLimit == (cause != .redis))
             let fields = response.responseHeadersToAdd
@@ -145,7 +145,7 @@ struct RateLimitMessagesTests {
         #expect(try Self.fields([full, real]) == [#""plain";r=7;t=1"#, #""plain";q=20;w=60"#])
         #expect(try Self.fields([full]) == [])
         var buffer = ByteBuffer()
-        RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: [full])).write(to: &buffer)
+        RateLimitResponse(RequestDecision(isOverLimit: false, statuses: [full])).write(to: &buffer)
         let decoded = try Response(serializedBytes: Array(buffer.readableBytesView)).statuses[0]
         #expect(decoded.code == .ok && !decoded.hasCurrentLimit)
     }
@@ -180,10 +180,10 @@ struct RateLimitMessagesTests {
         #expect(Response.RateLimit.Unit(.seconds(seconds)) == unit)
     }
 
-    /// Returns the values of the answer's header fields.
+    /// Returns the values of the response's header fields.
     private static func fields(_ statuses: [DescriptorStatus]) throws -> [String] {
         var buffer = ByteBuffer()
-        RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: statuses)).write(to: &buffer)
+        RateLimitResponse(RequestDecision(isOverLimit: false, statuses: statuses)).write(to: &buffer)
         return try Response(serializedBytes: Array(buffer.readableBytesView)).responseHeadersToAdd.map(\.value)
     }
 

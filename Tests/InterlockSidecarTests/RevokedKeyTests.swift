@@ -80,14 +80,14 @@ struct RevokedKeyTests {
     func keptConnection() async throws {
         try await HTTPTestAPI.with(keys: Self.keys, idleTimeout: .seconds(20)) { api in
             let access = api.access
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let request = HTTPTestClient.request(
                 "GET", "/v1/services", nil, headers: Self.web, port: api.client.port, closing: false)
             let answer = try await api.client.exchange(request) { received in
                 if received.contains("\r\n\r\n") { Self.remove(access) }
             }
             #expect(answer.hasPrefix("HTTP/1.1 200 "))
-            #expect(ContinuousClock.now - began < .seconds(10))
+            #expect(ContinuousClock.now - start < .seconds(10))
         }
     }
 
@@ -137,7 +137,7 @@ struct RevokedKeyTests {
             }
             #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("\r\n0\r\n\r\n"))
             for await _ in disconnections { break }
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -165,12 +165,12 @@ struct RevokedKeyTests {
             let request = HTTPTestClient.request(
                 "GET", path, nil, headers: Self.web.merging(["Accept": "text/event-stream"]) { $1 }, port: api.client.port,
                 closing: false)
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let answer = try await api.client.exchange(request) { received in
                 if received.contains("\r\n\r\n") { Self.remove(access) }
             }
             #expect(answer.hasPrefix("HTTP/1.1 200 "))
-            #expect(ContinuousClock.now - began < .seconds(10))
+            #expect(ContinuousClock.now - start < .seconds(10))
         }
     }
 
@@ -230,7 +230,7 @@ struct RevokedKeyTests {
                 // The last call is answered, so all calls have begun.
                 try await client.send(quotas + logs + watch)
                 _ = try await client.answer(5) { !$0.body.isEmpty }
-                let began = ContinuousClock.now
+                let start = ContinuousClock.now
                 Self.remove(api.access)
                 for stream: UInt32 in [1, 3, 5] {
                     let answer = try await client.answer(stream)
@@ -238,7 +238,7 @@ struct RevokedKeyTests {
                     #expect(fields.contains { $0.name == "grpc-status" && $0.value == "16" }, "\(stream): \(answer)")
                 }
                 #expect(try await client.end() == 0)
-                #expect(ContinuousClock.now - began < .seconds(10))
+                #expect(ContinuousClock.now - start < .seconds(10))
             }
         }
     }

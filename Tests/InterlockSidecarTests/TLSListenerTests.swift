@@ -97,10 +97,10 @@ struct TLSListenerTests {
     func silent(bytes: String) async throws {
         try await Self.withCertificate { _, certificate in
             try await GRPCTestAPI.with(certificate: certificate, firstRequestTimeout: .milliseconds(300)) { api in
-                let began = ContinuousClock.now
+                let start = ContinuousClock.now
                 let answer = try await RawConnection.exchange(port: api.port, bytes)
                 #expect(answer.isEmpty)
-                #expect(ContinuousClock.now - began < .seconds(10))
+                #expect(ContinuousClock.now - start < .seconds(10))
             }
         }
     }

@@ -15,7 +15,7 @@ struct UpstreamReuseTests {
     }
 
     private static func expectNoFailure(_ proxy: ProxyTestAPI) async throws {
-        try await proxy.untilOutcomesReported()
+        try await proxy.waitUntilOutcomesReported()
         let breaker = try await proxy.api.coordinator.breaker(service: "shop")
         #expect(breaker.state == .closed && breaker.fleet.trips == 0)
     }

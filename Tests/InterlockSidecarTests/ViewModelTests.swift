@@ -31,19 +31,19 @@ struct ViewModelTests {
         let words = Self.completed(
             .locks,
             [
-                "holders": .integer(holders), "waiters": .integer(waiters), "mode": .text(mode), "label": .text("a"),
-                "leases": .list([.object(["label": .text("b")])]),
+                "holders": .integer(holders), "waiters": .integer(waiters), "mode": .string(mode), "label": .string("a"),
+                "leases": .array([.object(["label": .string("b")])]),
             ])
-        #expect(words["holder"] == .text(expected))
+        #expect(words["holder"] == .string(expected))
     }
 
     @Test("A semaphore shows how many of its slots are in use, and marks its grants")
     func semaphores() {
-        let lock: [String: JSONValue] = ["holders": .integer(3), "permits": .integer(5), "mode": .text("semaphore")]
-        #expect(Self.completed(.locks, lock)["mode"] == .text("3 of 5 slots"))
-        #expect(Self.completed(.lock, lock)["held"] == .text("3 of 5 slots"))
-        #expect(Self.completed(.lock, ["holders": .integer(2), "mode": .text("shared")])["held"] == .text("shared, by 2"))
-        #expect(Self.completed(.grants, lock)["mode"] == .text("one of 5 slots"))
+        let lock: [String: JSONValue] = ["holders": .integer(3), "permits": .integer(5), "mode": .string("semaphore")]
+        #expect(Self.completed(.locks, lock)["mode"] == .string("3 of 5 slots"))
+        #expect(Self.completed(.lock, lock)["held"] == .string("3 of 5 slots"))
+        #expect(Self.completed(.lock, ["holders": .integer(2), "mode": .string("shared")])["held"] == .string("shared, by 2"))
+        #expect(Self.completed(.grants, lock)["mode"] == .string("one of 5 slots"))
     }
 
     @Test(
@@ -53,37 +53,39 @@ struct ViewModelTests {
         let words = Self.completed(
             .breakers,
             [
-                "forced": forced.isEmpty ? .null : .text(forced), "cause": .text("failures"), "until_ms": .integer(end),
+                "forced": forced.isEmpty ? .null : .string(forced), "cause": .string("failures"), "until_ms": .integer(end),
                 "forced_until_ms": .integer(forcedEnd),
             ])
-        #expect(words["until"] == (expected.isEmpty ? nil : .text(expected)))
-        #expect(words["why"] == .text(forced.isEmpty ? "failures" : "forced open"))
+        #expect(words["until"] == (expected.isEmpty ? nil : .string(expected)))
+        #expect(words["why"] == .string(forced.isEmpty ? "failures" : "forced open"))
     }
 
     @Test("Rules have their domain's name, and are shadow rules in a shadow domain")
     func domains() {
-        let rule = JSONValue.object(["rule": .text("path"), "shadow": .flag(false), "limit": .integer(0), "name": .text("none")])
-        let domain = JSONValue.object(["domain": .text("edge"), "shadow": .flag(true), "rules": .list([rule])])
-        let part = ViewModel.completed("domains", .object(["domains": .list([domain])]))
+        let rule = JSONValue.object([
+            "rule": .string("path"), "shadow": .bool(false), "limit": .integer(0), "name": .string("none"),
+        ])
+        let domain = JSONValue.object(["domain": .string("edge"), "shadow": .bool(true), "rules": .array([rule])])
+        let part = ViewModel.completed("domains", .object(["domains": .array([domain])]))
         let rows = ViewModel.domains.rows(in: .object(["domains": part]))
         #expect(
             rows?.first?["words"]
                 == .object([
-                    "domain": .text("edge"), "rule": .text("path (none)"), "limit": .text("blocks everything"),
-                    "kind": .text("shadow"),
+                    "domain": .string("edge"), "rule": .string("path (none)"), "limit": .string("blocks everything"),
+                    "kind": .string("shadow"),
                 ]))
     }
 
     @Test("Text from a sidecar stays unchanged")
     func sentWords() {
-        let sent = JSONValue.object(["events": .list([.object(["words": .object(["what": .text("as it was sent")])])])])
+        let sent = JSONValue.object(["events": .array([.object(["words": .object(["what": .string("as it was sent")])])])])
         #expect(ViewModel.completed("events", sent) == sent)
     }
 
     @Test("Rows that were never read are unknown rather than missing")
     func unknownRows() {
         func rows(_ readAt: JSONValue) -> [JSONValue]? {
-            ViewModel.holders.rows(in: .object(["lock": .object(["at_ms": readAt, "leases": .list([])])]))
+            ViewModel.holders.rows(in: .object(["lock": .object(["at_ms": readAt, "leases": .array([])])]))
         }
         #expect(rows(.null) == nil)
         #expect(rows(.integer(5)) == [])
@@ -93,17 +95,17 @@ struct ViewModelTests {
     @Test("Limits from a sidecar come with their refusals, before those per subject")
     func limits() {
         func limit(_ name: String, _ members: [String: JSONValue]) -> JSONValue {
-            .object(members.merging(["name": .text(name), "limit": .integer(20)]) { $1 })
+            .object(members.merging(["name": .string(name), "limit": .integer(20)]) { $1 })
         }
         let read = [
-            limit("1s", ["remaining": .integer(17), "limited": .flag(false), "retry_after_ms": .integer(-1)]),
-            limit("1m", ["remaining": .integer(0), "limited": .flag(true), "retry_after_ms": .integer(900)]),
+            limit("1s", ["remaining": .integer(17), "limited": .bool(false), "retry_after_ms": .integer(-1)]),
+            limit("1m", ["remaining": .integer(0), "limited": .bool(true), "retry_after_ms": .integer(900)]),
         ]
         let known = [
-            limit("each", ["per_subject": .flag(true), "refused": .integer(4)]), limit("1s", ["refused": .integer(2)]),
+            limit("each", ["per_subject": .bool(true), "refused": .integer(4)]), limit("1s", ["refused": .integer(2)]),
         ]
-        let rows = Optional(ViewModel.limitRows(read: .list(read), known: .list(known))).list
-        #expect(rows.map { $0["name"] } == [.text("1s"), .text("1m"), .text("each")])
+        let rows = Optional(ViewModel.limitRows(read: .array(read), known: .array(known))).list
+        #expect(rows.map { $0["name"] } == [.string("1s"), .string("1m"), .string("each")])
         #expect(rows.map { $0["used"] } == [.integer(3), .integer(20), nil])
         #expect(rows.map { $0["refused"] } == [.integer(2), nil, .integer(4)])
         #expect(rows.map { $0["retry_after_ms"] } == [nil, .integer(900), nil])

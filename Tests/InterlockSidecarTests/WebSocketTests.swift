@@ -41,7 +41,7 @@ struct WebSocketTests {
                 #expect(head.ranges(of: "\r\n" + field).count == 1, "\(field) in \(head)")
             }
             // The permit covered only the switch of protocols.
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 
@@ -124,7 +124,7 @@ struct WebSocketTests {
         ) { proxy in
             let answer = try await RawConnection.exchange(port: proxy.client.port, request, until: "upstream_failed")
             #expect(answer.contains(" 502 ") && !answer.contains(" 101 "), "\(answer)")
-            try await proxy.untilOutcomesReported()
+            try await proxy.waitUntilOutcomesReported()
         }
     }
 

@@ -99,9 +99,9 @@ struct BreakerCauseTests {
         try await Fleet.run(services: [Self.service(settings)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let before = await sidecar.status.redisCommands
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             for index in 0..<3000 { try await fleet.report(sidecar, index.isMultiple(of: 2) ? .error : .ok) }
-            let elapsed = ContinuousClock.now - began
+            let elapsed = ContinuousClock.now - start
             let sent = await sidecar.status.redisCommands - before
             // The limit is ten reports a second, plus those that are sent early and the sidecar's own upkeep.
             #expect(sent <= 10 * (elapsed.components.seconds + 1) + 12)

@@ -61,7 +61,7 @@ struct BreakerRecoveryTests {
             try await eventually(within: .seconds(10), "it is half-open") {
                 try await sidecar.breaker(service: "catalog").fleet.state == .halfOpen
             }
-            #expect(try await !sidecar.take(service: "catalog").isTaken)
+            #expect(try await !sidecar.take(service: "catalog").isAllowed)
             // Any command that the limit had sent would have been answered before this call.
             guard case .refused(.limited, _, _) = try await sidecar.acquirePermit(service: "catalog") else {
                 Issue.record("the limit did not refuse")
@@ -79,7 +79,7 @@ struct BreakerRecoveryTests {
             for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
             try await fleet.expect(.halfOpen)
             let before = await sidecar.status.redisCommands
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<1000 {
                     group.addTask {
@@ -88,7 +88,7 @@ struct BreakerRecoveryTests {
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
-            let elapsed = ContinuousClock.now - began
+            let elapsed = ContinuousClock.now - start
             let sent = await sidecar.status.redisCommands - before
             #expect(granted == 1)
             #expect(sent <= 20 * (elapsed.components.seconds + 1) + 12)

@@ -161,7 +161,7 @@ struct BreakerTests {
             try await fleet.expect(.open)
             #expect(try await fleet.sidecars[1].breaker(service: "catalog").fleet.cause == "limit")
             try await fleet.expect(.halfOpen)
-            #expect(try await fleet.sidecars[1].take(service: "catalog").isTaken)
+            #expect(try await fleet.sidecars[1].take(service: "catalog").isAllowed)
             try await fleet.expect(.closed)
             let history = try await fleet.cli("XRANGE", "interlock:breaker:{catalog}:history", "-", "+").array ?? []
             #expect(history.count == 3)

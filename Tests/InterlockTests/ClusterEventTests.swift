@@ -26,10 +26,10 @@ struct ClusterEventTests {
                     let followed = try await coordinators[0].followLease(lease, isLinked: true)
                     try await member.server.waitUntilTracking(1)
                     _ = try await member.server.ask(["DEL", "interlock:lock:{\(name)}"])
-                    let began = ContinuousClock.now
+                    let start = ContinuousClock.now
                     #expect(await followed.losses.first { _ in true } == .deleted)
                     // The next periodic check would come much later.
-                    #expect(ContinuousClock.now - began < .seconds(4))
+                    #expect(ContinuousClock.now - start < .seconds(4))
                     #expect(try await ClusterTests.acquire(name, coordinators[0]) != nil)
                     #expect(try await coordinators[0].breakLock(name, by: "test"))
                 }
@@ -109,10 +109,10 @@ struct ClusterEventTests {
                     try await Self.statistic("eval", "rejected_calls", at: target) > 100
                 }
                 try await fleet.finishMove(of: slot, to: target)
-                let began = ContinuousClock.now
+                let start = ContinuousClock.now
                 #expect(try await late.value != nil)
                 // The next periodic check would come much later.
-                #expect(ContinuousClock.now - began < .seconds(3))
+                #expect(ContinuousClock.now - start < .seconds(3))
             }
         }
     }

@@ -90,8 +90,8 @@ struct ClusterTests {
                     cursor = page.cursor
                 } while cursor != "0"
                 #expect(listed == names)
-                for _ in 0..<3 { #expect(try await coordinators[0].take(service: "catalog").isTaken) }
-                #expect(try await !coordinators[1].take(service: "catalog").isTaken)
+                for _ in 0..<3 { #expect(try await coordinators[0].take(service: "catalog").isAllowed) }
+                #expect(try await !coordinators[1].take(service: "catalog").isAllowed)
                 #expect(try await coordinators[0].fleet().map(\.id) == coordinators.map(\.id).sorted())
             }
         }
@@ -193,7 +193,7 @@ struct ClusterTests {
                 for coordinator in coordinators {
                     try await eventually(within: .seconds(60), "the replica is known as the primary") {
                         let cluster = await coordinator.status.cluster
-                        return cluster?.switches == 1 && cluster?.lastSwitch != nil
+                        return cluster?.switches == 1 && cluster?.lastSwitchDuration != nil
                     }
                 }
                 // Replicated locks stay held by the same holders.
@@ -225,7 +225,7 @@ struct ClusterTests {
                     _ = try await coordinators[0].releaseLock(name, token: held.token)
                     #expect(try await waiter.value != nil)
                 }
-                #expect(try await coordinators[1].take(service: "catalog").isTaken)
+                #expect(try await coordinators[1].take(service: "catalog").isAllowed)
                 #expect(try await coordinators[0].fleet().count == 2)
             }
             for member in await fleet.members {

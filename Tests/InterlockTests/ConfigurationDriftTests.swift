@@ -15,7 +15,7 @@ struct ConfigurationDriftTests {
         return changed
     }
 
-    private static func untilDiffering(_ sidecar: Coordinator, services expected: [String]) async throws {
+    private static func waitUntilDiffering(_ sidecar: Coordinator, services expected: [String]) async throws {
         try await eventually(within: .seconds(20), "the differing services are \(expected)") {
             await sidecar.status.servicesDiffering == expected
         }
@@ -28,13 +28,13 @@ struct ConfigurationDriftTests {
             let ids = fleet.sidecars.map(\.id)
             try await fleet.sidecars[0].reload(services: [Self.after, same])
             for (sidecar, other) in [(0, 1), (1, 0)] {
-                try await Self.untilDiffering(fleet.sidecars[sidecar], services: ["catalog"])
+                try await Self.waitUntilDiffering(fleet.sidecars[sidecar], services: ["catalog"])
                 let list = try await fleet.sidecars[sidecar].fleet()
-                #expect(list.first { $0.id == ids[other] }?.differing == ["catalog"])
-                #expect(list.first { $0.id == ids[sidecar] }?.differing == [])
+                #expect(list.first { $0.id == ids[other] }?.differingServices == ["catalog"])
+                #expect(list.first { $0.id == ids[sidecar] }?.differingServices == [])
             }
             try await fleet.sidecars[1].reload(services: [Self.after, same])
-            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: []) }
+            for sidecar in fleet.sidecars { try await Self.waitUntilDiffering(sidecar, services: []) }
         }
     }
 
@@ -47,9 +47,9 @@ struct ConfigurationDriftTests {
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in
             await fleet.sidecars[0].reload(domains: [domain(limit: 5)])
             await fleet.sidecars[1].reload(domains: [domain(limit: 6)])
-            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: ["domain:catalog"]) }
+            for sidecar in fleet.sidecars { try await Self.waitUntilDiffering(sidecar, services: ["domain:catalog"]) }
             await fleet.sidecars[1].reload(domains: [domain(limit: 5)])
-            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: []) }
+            for sidecar in fleet.sidecars { try await Self.waitUntilDiffering(sidecar, services: []) }
         }
     }
 
@@ -57,9 +57,9 @@ struct ConfigurationDriftTests {
     func otherLeaves() async throws {
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in
             try await fleet.sidecars[0].reload(services: [Self.after])
-            try await Self.untilDiffering(fleet.sidecars[1], services: ["catalog"])
+            try await Self.waitUntilDiffering(fleet.sidecars[1], services: ["catalog"])
             await fleet.sidecars[0].stop()
-            try await Self.untilDiffering(fleet.sidecars[1], services: [])
+            try await Self.waitUntilDiffering(fleet.sidecars[1], services: [])
         }
     }
 
@@ -71,7 +71,7 @@ struct ConfigurationDriftTests {
             try await fleet.sidecars[0].reload(services: [Self.before, ServiceDefinition(name: "mail")])
             try await eventually(within: .seconds(20), "the other has read its configuration") {
                 try await fleet.sidecars[1].fleet().contains {
-                    $0.configuration == ConfigurationDigest([Self.before, ServiceDefinition(name: "mail")]).combined
+                    $0.configurationDigest == ConfigurationDigest([Self.before, ServiceDefinition(name: "mail")]).combined
                 }
             }
             // Each listing is also a heartbeat; its comparison is complete once the next listing returns.
@@ -87,7 +87,7 @@ struct ConfigurationDriftTests {
             try await eventually(within: .seconds(20), "the digest is in Redis again") {
                 try await fleet.breaker("configuration") == Self.before.digest
             }
-            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: []) }
+            for sidecar in fleet.sidecars { try await Self.waitUntilDiffering(sidecar, services: []) }
         }
     }
 
@@ -96,13 +96,13 @@ struct ConfigurationDriftTests {
         let log = EventLog()
         try await Fleet.run(of: 2, services: [Self.before], logger: Logger(label: "test") { _ in log }) { fleet in
             try await fleet.sidecars[0].reload(services: [Self.after])
-            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: ["catalog"]) }
+            for sidecar in fleet.sidecars { try await Self.waitUntilDiffering(sidecar, services: ["catalog"]) }
             let logged = log.events("configuration.")
             try await fleet.cli("FLUSHALL")
             let ids = Set(fleet.sidecars.map(\.id))
             for sidecar in fleet.sidecars {
                 try await eventually(within: .seconds(20), "every sidecar has published its configuration again") {
-                    let members = try await sidecar.fleet().filter { $0.configuration != nil }
+                    let members = try await sidecar.fleet().filter { $0.configurationDigest != nil }
                     return Set(members.map(\.id)) == ids
                 }
                 // The comparison of one list is complete once the next list returns.
@@ -121,10 +121,10 @@ struct ConfigurationDriftTests {
         try await Fleet.run(of: 2, services: [Self.before], logger: Logger(label: "test") { _ in log }) { fleet in
             let sidecar = fleet.sidecars[0]
             try await fleet.sidecars[1].reload(services: [Self.after])
-            for sidecar in fleet.sidecars { try await Self.untilDiffering(sidecar, services: ["catalog"]) }
+            for sidecar in fleet.sidecars { try await Self.waitUntilDiffering(sidecar, services: ["catalog"]) }
             try await fleet.sidecars[1].reload(services: [last])
             try await eventually(within: .seconds(20), "the list has the new digest") {
-                try await sidecar.fleet().contains { $0.configuration == ConfigurationDigest([last]).combined }
+                try await sidecar.fleet().contains { $0.configurationDigest == ConfigurationDigest([last]).combined }
             }
             // Two more listings complete the comparison of the last list and of the digests read for it.
             for _ in 0..<2 { _ = try await sidecar.fleet() }
@@ -137,7 +137,7 @@ struct ConfigurationDriftTests {
     func rejectedByFullRedis() async throws {
         try await Fleet.run(services: [Self.before]) { fleet in
             let sidecar = fleet.sidecars[0]
-            func published() async throws -> String? { try await sidecar.fleet().first?.configuration }
+            func published() async throws -> String? { try await sidecar.fleet().first?.configurationDigest }
             #expect(try await published() == ConfigurationDigest([Self.before]).combined)
             try await fleet.cli("CONFIG", "SET", "maxmemory", "1")
             try await sidecar.reload(services: [Self.after])

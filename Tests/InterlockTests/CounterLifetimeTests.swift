@@ -136,12 +136,12 @@ struct CounterLifetimeTests {
     /// Takes `cost` under one limit, then checks the answer to one call under another.
     private static func checkChange(
         from before: LimitDefinition, taking cost: Int64, to after: LimitDefinition,
-        _ check: (LimitAnswer) -> Void
+        _ check: (CallDecision) -> Void
     ) async throws {
         try await Fleet.run(services: [service(before)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let taken = try await sidecar.take(service: "catalog", cost: cost)
-            #expect(taken.isTaken)
+            #expect(taken.isAllowed)
             try await sidecar.reload(services: [service(after)])
             check(try await sidecar.take(service: "catalog"))
         }
@@ -170,7 +170,7 @@ struct CounterLifetimeTests {
             let window = Duration.seconds(3600)
             let (former, present) = (Self.limit(before, per: window, algorithm), Self.limit(after, per: window, algorithm))
             try await Self.checkChange(from: former, taking: 30, to: present) { answer in
-                #expect(answer.isTaken && answer.remaining == present.capacity - 31, "\(algorithm)")
+                #expect(answer.isAllowed && answer.remaining == present.capacity - 31, "\(algorithm)")
             }
         }
     }
@@ -181,7 +181,7 @@ struct CounterLifetimeTests {
             Self.limit(60, per: .seconds(3600), .gcra(burst: 9)), Self.limit(60, per: .seconds(3600), .gcra(burst: 99))
         )
         try await Self.checkChange(from: before, taking: 10, to: after) { answer in
-            #expect(answer.isTaken && answer.remaining == 89)
+            #expect(answer.isAllowed && answer.remaining == 89)
         }
     }
 
@@ -202,7 +202,7 @@ struct CounterLifetimeTests {
     @Test("A changed rate of CL.THROTTLE applies immediately, and earlier consumption still counts")
     func throttleChanged() async throws {
         try await Fleet.run { fleet in
-            func throttle(_ count: Int64, per period: Int64, _ quantity: Int64) async throws -> ThrottleAnswer {
+            func throttle(_ count: Int64, per period: Int64, _ quantity: Int64) async throws -> ThrottleResult {
                 try await fleet.sidecars[0].throttle(
                     try #require(
                         ThrottleRequest(
@@ -226,8 +226,8 @@ struct CounterLifetimeTests {
             // Both calls run in one script, at the same microsecond.
             async let first = sidecar.take(service: "catalog")
             async let second = sidecar.take(service: "catalog")
-            let answers = try await [first, second].sorted { $0.isTaken && !$1.isTaken }
-            #expect(answers.map(\.isTaken) == [true, false])
+            let answers = try await [first, second].sorted { $0.isAllowed && !$1.isAllowed }
+            #expect(answers.map(\.isAllowed) == [true, false])
             #expect(answers.allSatisfy { $0.resetAfter <= 1000 }, "\(answers)")
             #expect(answers[1].retryAfter ?? .max <= 1000)
             #expect(try await sidecar.peek(service: "catalog").retryAfter ?? 0 <= 1000)

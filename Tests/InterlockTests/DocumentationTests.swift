@@ -89,7 +89,7 @@ struct DocumentationTests {
             }
             #expect(sum == 7)
             let first = try await DocumentedLibraryExamples.take(sidecar)
-            #expect(first?.isTaken == true && first?.limit == "tenant" && first?.remaining == 0)
+            #expect(first?.isAllowed == true && first?.limitName == "tenant" && first?.remaining == 0)
             let second = try await DocumentedLibraryExamples.take(sidecar)
             #expect(second == nil)
             await #expect(throws: ServiceCallError.self) {

@@ -95,7 +95,7 @@ enum DocumentedExamples {
     static func runLifecycle(of coordinator: Coordinator, body: () async throws -> Void) async throws {
         // snippet: life
         await coordinator.start()
-        await coordinator.untilReady()
+        await coordinator.waitUntilReady()
         // end
         try await body()
         // snippet: end-of-life

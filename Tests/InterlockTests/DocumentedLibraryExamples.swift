@@ -23,7 +23,7 @@ enum DocumentedLibraryExamples {
                         LimitDefinition(name: "1s", limit: 10, window: .seconds(1)),
                         LimitDefinition(name: "tenant", limit: 100, window: .seconds(60), isPerSubject: true),
                     ],
-                    onLimit: LimitPolicy(action: .wait, patience: .seconds(2)))
+                    onLimit: LimitPolicy(action: .wait, maximumWait: .seconds(2)))
             ])
         let coordinator = Coordinator(configuration, logger: Logger(label: "shop"))
         let group = ServiceGroup(
@@ -46,8 +46,8 @@ enum DocumentedLibraryExamples {
     static func take(_ coordinator: Coordinator) async throws -> LimitDecision? {
         // snippet: limit
         let decision = try await coordinator.limits.take(from: "catalog", subject: "shop-1", wait: .milliseconds(500))
-        guard decision.isTaken else {
-            print("limit \(decision.limit ?? "-") is reached; try again in \(decision.retryAfter ?? .zero)")
+        guard decision.isAllowed else {
+            print("limit \(decision.limitName ?? "-") is reached; try again in \(decision.retryAfter ?? .zero)")
             return nil
         }
         // end

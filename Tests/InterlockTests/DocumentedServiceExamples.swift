@@ -30,7 +30,7 @@ struct DocumentedServiceExamples {
 
     func refused(_ coordinator: Coordinator) async throws -> [Article]? {
         do {
-            return try await coordinator.services.call("catalog", subject: "shop-1", patience: .milliseconds(500)) {
+            return try await coordinator.services.call("catalog", subject: "shop-1", wait: .milliseconds(500)) {
                 try await page(1, "")
             }
         } catch let error as ServiceCallError {

@@ -252,7 +252,7 @@ struct DomainTests {
             await fleet.server.kill()
             try await eventually("the sidecar has noticed it") { await !fleet.sidecars[0].isReady }
             var over: [Bool] = []
-            var cause: DescriptorAnswer.Cause?
+            var cause: RequestDecision.Cause?
             for _ in 0..<3 {
                 let answer = try #require(try await fleet.sidecars[0].decide("edge", [Self.ask("ip")]))
                 over.append(answer.isOverLimit)
@@ -284,7 +284,7 @@ struct DomainTests {
             await fleet.server.kill()
             try await eventually("the sidecar has noticed it") { await !fleet.sidecars[0].isReady }
             for (requested, cause) in [
-                ([Self.ask("never"), Self.ask("ip")], DescriptorAnswer.Cause.limit), ([Self.ask("ip")], .redis),
+                ([Self.ask("never"), Self.ask("ip")], RequestDecision.Cause.limit), ([Self.ask("ip")], .redis),
             ] {
                 let answer = try #require(try await fleet.sidecars[0].decide("edge", requested))
                 #expect(answer.isOverLimit && answer.cause == cause)

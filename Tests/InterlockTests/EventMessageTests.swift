@@ -26,7 +26,7 @@ struct EventMessageTests {
                     BreakerEvent(
                         service: "catalog",
                         breaker: BreakerSnapshot(state: .halfOpen, generation: 1_795_237_271_176_594) {
-                            ($0.cause, $0.by) = ("failures", "b2")
+                            ($0.cause, $0.changedBy) = ("failures", "b2")
                             ($0.sinceMilliseconds, $0.untilMilliseconds, $0.trips, $0.calls) = (5, 6, 2, 20)
                             ($0.failureRate, $0.slowRate) = (0.5, 0.25)
                         })))
@@ -43,7 +43,7 @@ struct EventMessageTests {
     @Test("A broken lock is read")
     func brokenLock() {
         let event = Self.event(#""type":"lock.broken","lock":"orders","by":"ops""#)
-        #expect(event?.payload == .lock(LockEvent(kind: .broken, lock: "orders", by: "ops")))
+        #expect(event?.payload == .lock(LockEvent(kind: .broken, lock: "orders", brokenBy: "ops")))
     }
 
     @Test("A limit event is read with or without its subject", arguments: LimitEvent.Kind.allCases, ["u 1", nil])
@@ -53,7 +53,7 @@ struct EventMessageTests {
                 + (subject.map { #","subject":"\#($0)""# } ?? ""))
         #expect(
             event?.payload
-                == .limit(LimitEvent(kind: kind, service: "catalog", limit: "1s", subject: subject, used: 8, capacity: 10)))
+                == .limit(LimitEvent(kind: kind, service: "catalog", limitName: "1s", subject: subject, used: 8, limit: 10)))
     }
 
     @Test("The origin of a join or leave event is the sidecar that joins or leaves", arguments: FleetEvent.Kind.allCases)

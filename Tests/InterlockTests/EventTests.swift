@@ -39,7 +39,7 @@ struct EventTests {
             _ = try await fleet.sidecars[0].breakLock(try ResourceName("orders"), by: "ops")
             let event = try #require(await events.next())
             #expect(event.origin == fleet.sidecars[0].id)
-            #expect(event.payload == LockEvent(kind: .broken, lock: "orders", by: "ops"))
+            #expect(event.payload == LockEvent(kind: .broken, lock: "orders", brokenBy: "ops"))
         }
     }
 
@@ -51,7 +51,7 @@ struct EventTests {
                 configuration: InterlockConfiguration(redis: fleet.server.configuration),
                 eventLoop: fleet.sidecars[0].eventLoop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             await other.start()
-            await other.untilReady()
+            await other.waitUntilReady()
             // The event about its own joining may arrive late.
             let joined = await events.first { $0.sidecar == other.id }
             #expect(joined?.kind == .joined)
@@ -73,8 +73,8 @@ struct EventTests {
             while seen.count < 2, let event = await remote.next() {
                 #expect(event.origin == fleet.sidecars[0].id)
                 #expect(event.service == "catalog")
-                #expect(event.limit == "1m")
-                #expect(event.capacity == 10)
+                #expect(event.limitName == "1m")
+                #expect(event.limit == 10)
                 seen.append(event.kind)
             }
             #expect(seen == [.near, .reached])

@@ -39,7 +39,7 @@ extension Fleet {
     }
 
     /// Waits until every sidecar knows all others.
-    func untilFleetIsKnown() async throws {
+    func waitUntilFleetIsKnown() async throws {
         try await eventually(within: .seconds(20), "every sidecar knows the fleet") {
             for sidecar in sidecars where await sidecar.status.fleet.count != sidecars.count { return false }
             return true

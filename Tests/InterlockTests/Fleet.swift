@@ -41,10 +41,10 @@ struct Fleet {
             }
             for sidecar in sidecars {
                 await sidecar.start()
-                await sidecar.untilReady()
+                await sidecar.waitUntilReady()
             }
             let fleet = Fleet(server: server, sidecars: sidecars, redis: redis)
-            try await fleet.untilAllSubscribed()
+            try await fleet.waitUntilAllSubscribed()
             let result: Result<Void, any Error>
             do {
                 try await body(fleet)
@@ -60,12 +60,12 @@ struct Fleet {
 
     /// Returns Redis's reply to a command given by its words.
     @discardableResult
-    func cli(_ words: String...) async throws -> RedisReply {
-        try await redis.send(AnyCommand(words))
+    func cli(_ arguments: String...) async throws -> RedisReply {
+        try await redis.send(AnyCommand(arguments))
     }
 
     /// Waits until all sidecars have subscribed, because messages without a subscriber are lost.
-    func untilAllSubscribed() async throws {
+    func waitUntilAllSubscribed() async throws {
         let channel = sidecars[0].keys.events
         let expected = Int64(sidecars.count)
         try await eventually(within: .seconds(10), "every sidecar has subscribed") {

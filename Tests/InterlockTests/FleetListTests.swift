@@ -14,7 +14,7 @@ struct FleetListTests {
     @Test("Each live sidecar is listed with what it publishes about itself")
     func members() async throws {
         try await Fleet.run(of: 2, services: Self.services) { fleet in
-            try await fleet.untilFleetIsKnown()
+            try await fleet.waitUntilFleetIsKnown()
             let members = try await fleet.sidecars[0].fleet()
             #expect(members.map(\.id) == fleet.sidecars.map(\.id).sorted())
             let digest = ConfigurationDigest(Self.services).combined
@@ -23,7 +23,7 @@ struct FleetListTests {
                 #expect(member.version == "unknown")
                 #expect(member.processID == Int64(getpid()))
                 #expect(try #require(member.startedMilliseconds) > 1_600_000_000_000)
-                #expect(member.configuration == digest)
+                #expect(member.configurationDigest == digest)
             }
         }
     }
@@ -31,7 +31,7 @@ struct FleetListTests {
     @Test("A reload is visible, whatever the order of the services")
     func reloaded() async throws {
         try await Fleet.run(services: Self.services) { fleet in
-            func published() async throws -> String? { try await fleet.sidecars[0].fleet().first?.configuration }
+            func published() async throws -> String? { try await fleet.sidecars[0].fleet().first?.configurationDigest }
             let before = try await published()
             try await fleet.sidecars[0].reload(services: Self.services.reversed())
             #expect(try await published() == before)

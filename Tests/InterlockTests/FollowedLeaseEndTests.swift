@@ -82,8 +82,8 @@ struct FollowedLeaseEndTests {
             }
             let name = try ResourceName("orders")
             try await eventually("it is held") { try await fleet.sidecars[0].inspectLock(name) != nil }
-            let began = ContinuousClock.now
-            try await eventually("it has been extended") { ContinuousClock.now - began > .milliseconds(1200) }
+            let start = ContinuousClock.now
+            try await eventually("it has been extended") { ContinuousClock.now - start > .milliseconds(1200) }
             #expect(try await fleet.sidecars[0].inspectLock(name) != nil)
             reader.cancel()
             try await eventually(within: .seconds(5), "it has lapsed") { try await fleet.sidecars[0].inspectLock(name) == nil }
@@ -114,8 +114,8 @@ struct FollowedLeaseEndTests {
     func streamAlone() async throws {
         try await Fleet.run { fleet in
             let losses = try await Self.follow(in: fleet, ttl: .milliseconds(600), extends: true).followed.losses
-            let began = ContinuousClock.now
-            try await eventually("three ttls have passed") { ContinuousClock.now - began > .milliseconds(1800) }
+            let start = ContinuousClock.now
+            try await eventually("three ttls have passed") { ContinuousClock.now - start > .milliseconds(1800) }
             #expect(try await fleet.sidecars[0].inspectLock(try ResourceName("orders")) != nil)
             #expect(try await fleet.sidecars[0].breakLock(try ResourceName("orders"), by: "ops"))
             #expect(try await Self.firstLoss(losses) == .broken)

@@ -38,7 +38,7 @@ struct FollowedLeaseTests {
             let began = ContinuousClock.now
             let (kept, followed) = try await Self.follow(request, through: sidecar)
             let brief = try #require(try await sidecar.acquireLock(request))
-            try await Self.untilElapsed(.milliseconds(3 * 600), since: began)
+            try await Self.waitUntilElapsed(.milliseconds(3 * 600), since: began)
             let information = try await sidecar.inspectLock(name)
             #expect(information?.holders == 1)
             let lapsed = try await sidecar.releaseLock(name, token: brief.token)
@@ -57,7 +57,7 @@ struct FollowedLeaseTests {
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 1000), through: fleet.sidecars[0])
             for round in 1...6 {
                 try await fleet.cli("CLIENT", "KILL", "TYPE", round % 2 == 0 ? "pubsub" : "normal", "SKIPME", "yes")
-                try await Self.untilElapsed(.milliseconds(500 * round), since: began)
+                try await Self.waitUntilElapsed(.milliseconds(500 * round), since: began)
                 let token = try await fleet.cli("GET", Self.key).text
                 #expect(token == lease.token)
             }
@@ -74,7 +74,7 @@ struct FollowedLeaseTests {
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 5000), through: sidecar)
             try await fleet.server.restart(keepingData: true)
             try await eventually("Redis is back") { await sidecar.status.isRedisUp }
-            try await Self.untilElapsed(.milliseconds(7000), since: began)
+            try await Self.waitUntilElapsed(.milliseconds(7000), since: began)
             let information = try await sidecar.inspectLock(try ResourceName("orders"))
             #expect(information?.fence == lease.fence)
             #expect(information?.holders == 1)
@@ -91,11 +91,11 @@ struct FollowedLeaseTests {
             for _ in 0..<30 {
                 // The lease is renewed every 30 ms, so a renewal is nearly always in progress or due.
                 let (lease, _) = try await Self.follow(try LockRequest("orders", ttl: 90), through: holder)
-                try await Self.untilElapsed(.milliseconds(35), since: ContinuousClock.now)
+                try await Self.waitUntilElapsed(.milliseconds(35), since: ContinuousClock.now)
                 _ = try await holder.releaseLock(name, token: lease.token)
                 let released = ContinuousClock.now
                 let next = try #require(try await other.acquireLock(try LockRequest("orders", ttl: 600_000)))
-                try await Self.untilElapsed(.milliseconds(60), since: released)
+                try await Self.waitUntilElapsed(.milliseconds(60), since: released)
                 let token = try await fleet.cli("GET", Self.key).text
                 #expect(token == next.token)
                 let renewal = try await holder.renewLock(name, token: lease.token, ttl: 90)
@@ -111,7 +111,7 @@ struct FollowedLeaseTests {
             let sidecar = fleet.sidecars[0]
             let (_, followed) = try await Self.follow(try LockRequest("orders", ttl: 500), through: sidecar)
             await sidecar.unfollowLease(followed)
-            try await Self.untilFree(in: fleet)
+            try await Self.waitUntilFree(in: fleet)
         }
     }
 
@@ -124,7 +124,7 @@ struct FollowedLeaseTests {
             let held = ContinuousClock.now - began
             #expect(loss == .expired)
             #expect(held > .milliseconds(300) && held < .seconds(5))
-            try await Self.untilFree(in: fleet)
+            try await Self.waitUntilFree(in: fleet)
         }
     }
 
@@ -239,7 +239,7 @@ struct FollowedLeaseTests {
             #expect(valid != nil)
             let loss = await Self.loss(of: brief)
             #expect(loss == .expired)
-            try await Self.untilElapsed(.milliseconds(600), since: ContinuousClock.now)
+            try await Self.waitUntilElapsed(.milliseconds(600), since: ContinuousClock.now)
             let noLoss = await Self.lossSoFar(of: long)
             #expect(noLoss == nil)
         }
@@ -330,13 +330,13 @@ struct FollowedLeaseTests {
             let (_, first) = try await Self.follow(request, through: sidecar)
             let (_, retry) = try await Self.follow(request, through: sidecar)
             await sidecar.releaseFollowedLease(first.follower)
-            try await Self.untilElapsed(.milliseconds(3 * 600), since: ContinuousClock.now)
+            try await Self.waitUntilElapsed(.milliseconds(3 * 600), since: ContinuousClock.now)
             let token = try await fleet.cli("GET", Self.key).text
             #expect(token == "job-7")
             let loss = await Self.lossSoFar(of: retry)
             #expect(loss == nil)
             await sidecar.releaseFollowedLease(retry.follower)
-            try await Self.untilFree(in: fleet)
+            try await Self.waitUntilFree(in: fleet)
         }
     }
 
@@ -379,11 +379,11 @@ extension FollowedLeaseTests {
         return await reader.value
     }
 
-    private static func untilElapsed(_ duration: Duration, since start: ContinuousClock.Instant) async throws {
+    private static func waitUntilElapsed(_ duration: Duration, since start: ContinuousClock.Instant) async throws {
         try await eventually("\(duration) have passed") { ContinuousClock.now - start >= duration }
     }
 
-    private static func untilFree(in fleet: Fleet) async throws {
+    private static func waitUntilFree(in fleet: Fleet) async throws {
         try await eventually("the lock is free") { try await fleet.cli("EXISTS", key).integer == 0 }
     }
 }

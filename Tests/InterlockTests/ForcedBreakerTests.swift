@@ -14,7 +14,7 @@ struct ForcedBreakerTests {
             let forced = try await fleet.sidecars[0].forceBreaker(
                 service: "catalog", to: .open, forMilliseconds: 1500, reason: "moving the database", by: "ops")
             #expect(forced.fleet.reason == "moving the database")
-            #expect(forced.fleet.by == "\(fleet.sidecars[0].id) ops")
+            #expect(forced.fleet.changedBy == "\(fleet.sidecars[0].id) ops")
             #expect(forced.fleet.forcedUntilMilliseconds - forced.fleet.sinceMilliseconds == 1500)
             try await fleet.expect(.open)
             try await fleet.expect(.closed)

@@ -61,10 +61,10 @@ struct GrantFollowingTests {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[0]
             let name = try ResourceName(Self.name)
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             let lease = try #require(try await sidecar.acquireLock(try Self.request(ttl: 1500, mode: mode)))
             #expect(try await fleet.sidecars[1].renewLock(name, token: lease.token, ttl: 600_000) != nil)
-            try await eventually("its first ttl is over") { ContinuousClock.now - began > .milliseconds(3200) }
+            try await eventually("its first ttl is over") { ContinuousClock.now - start > .milliseconds(3200) }
             #expect(await sidecar.status.locksHeld == 1)
             #expect(await sidecar.grants(of: name).first?.end == nil)
             #expect(try await fleet.sidecars[1].releaseLock(name, token: lease.token))
@@ -77,12 +77,12 @@ struct GrantFollowingTests {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let name = try ResourceName(Self.name)
-            let began = ContinuousClock.now
+            let start = ContinuousClock.now
             var request = try Self.request(ttl: 600, owner: "job-7")
             request.label = "nightly"
             let lease = try #require(try await sidecar.acquireLock(request))
             let followed = try await sidecar.followLease(lease, isLinked: true)
-            try await eventually("three ttls have passed") { ContinuousClock.now - began > .milliseconds(1800) }
+            try await eventually("three ttls have passed") { ContinuousClock.now - start > .milliseconds(1800) }
             #expect(await sidecar.status.locksHeld == 1)
             #expect(await sidecar.grants(of: name).first?.end == nil)
             #expect(try await sidecar.inspectLock(name)?.label == "nightly")

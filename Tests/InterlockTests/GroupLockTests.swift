@@ -59,7 +59,7 @@ struct GroupLockTests {
             }
             let sidecar = fleet.sidecars[index]
             let writer = Task { try await sidecar.acquireLock(try Self.request(.exclusive, wait: 60_000)) }
-            try await Self.untilTicketsAreQueued(1, in: fleet)
+            try await Self.waitUntilTicketsAreQueued(1, in: fleet)
 
             for sidecar in fleet.sidecars {
                 let refused = try await sidecar.acquireLock(try Self.request(.shared))
@@ -68,7 +68,7 @@ struct GroupLockTests {
             let latecomers = fleet.sidecars.map { sidecar in
                 Task { try await sidecar.acquireLock(try Self.request(.shared, wait: 60_000)) }
             }
-            try await Self.untilWaiting(3, in: fleet)
+            try await Self.waitUntilWaiting(3, in: fleet)
 
             for reader in readers {
                 let waiting = await Self.waiting(in: fleet)
@@ -98,7 +98,7 @@ struct GroupLockTests {
                 let sidecar = fleet.sidecars[number % 2]
                 return Task { try await sidecar.acquireLock(try Self.request(.shared, wait: 60_000)) }
             }
-            try await Self.untilWaiting(6, in: fleet)
+            try await Self.waitUntilWaiting(6, in: fleet)
             let isReleased = try await fleet.sidecars[releaser].releaseLock(name, token: writer.token)
             #expect(isReleased)
             for reader in readers {
@@ -170,7 +170,7 @@ struct GroupLockTests {
             #expect(refused == nil)
             let sidecar = fleet.sidecars[1]
             let fourth = Task { try await sidecar.acquireLock(try Self.request(.permits(3), wait: 60_000)) }
-            try await Self.untilTicketsAreQueued(1, in: fleet)
+            try await Self.waitUntilTicketsAreQueued(1, in: fleet)
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: holders[leaver].token)
             #expect(isReleased)
             let granted = try #require(try await fourth.value)
@@ -295,7 +295,7 @@ struct GroupLockTests {
                 try await group.waitForAll()
             }
             #expect((2...3).contains(inside.maximumReaders))
-            try await Self.untilFree(in: fleet)
+            try await Self.waitUntilFree(in: fleet)
         }
     }
 
@@ -324,7 +324,7 @@ struct GroupLockTests {
             }
             #expect(inside.conflicts == 0)
             #expect(inside.maximumReaders > 1)
-            try await Self.untilFree(in: fleet)
+            try await Self.waitUntilFree(in: fleet)
         }
     }
 }
@@ -345,17 +345,17 @@ extension GroupLockTests {
         return count
     }
 
-    private static func untilWaiting(_ count: Int, in fleet: Fleet) async throws {
+    private static func waitUntilWaiting(_ count: Int, in fleet: Fleet) async throws {
         try await eventually("\(count) wait") { await waiting(in: fleet) == count }
     }
 
-    private static func untilTicketsAreQueued(_ count: Int64, in fleet: Fleet) async throws {
+    private static func waitUntilTicketsAreQueued(_ count: Int64, in fleet: Fleet) async throws {
         try await eventually("\(count) tickets are in the queue") {
             try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == count
         }
     }
 
-    private static func untilFree(in fleet: Fleet) async throws {
+    private static func waitUntilFree(in fleet: Fleet) async throws {
         try await eventually("it is free, and no one waits for it") {
             try await fleet.cli("EXISTS", lockKey, holdersKey, "interlock:grants:{orders}", "interlock:queue:{orders}").integer
                 == 0

@@ -27,7 +27,7 @@ struct HandOverTests {
                     isServed.withLockedValue { $0 = true }
                     return lease
                 }
-                try await Self.untilTicketsAreQueued(1, in: fleet)
+                try await Self.waitUntilTicketsAreQueued(1, in: fleet)
                 _ = try await fleet.redis.send(AnyCommand(end))
                 var overtakes = 0
                 try await eventually("the waiter is served") {
@@ -61,8 +61,8 @@ struct HandOverTests {
                         return (index, lease.fence)
                     }
                 }
-                try await Self.untilWaiting(2 * waiters, in: fleet)
-                try await Self.untilTicketsAreQueued(2, in: fleet)
+                try await Self.waitUntilWaiting(2 * waiters, in: fleet)
+                try await Self.waitUntilTicketsAreQueued(2, in: fleet)
                 _ = try await fleet.sidecars[0].releaseLock(name, token: first.token)
                 for try await (sidecar, fence) in group { grants.append((sidecar, fence)) }
             }
@@ -91,7 +91,7 @@ struct HandOverTests {
             let clock = ContinuousClock()
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
-            try await Self.untilTicketsAreQueued(1, in: fleet)
+            try await Self.waitUntilTicketsAreQueued(1, in: fleet)
             let released = clock.now
             let isReleased = try await fleet.sidecars[releaser].releaseLock(name, token: lease.token)
             #expect(isReleased)
@@ -111,11 +111,11 @@ struct HandOverTests {
             for round in 0..<50 {
                 let held = try #require(try await holder.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 20_000)))
                 let leaver = Task { try await first.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
-                try await Self.untilTicketsAreQueued(1, in: fleet)
+                try await Self.waitUntilTicketsAreQueued(1, in: fleet)
                 // The next waiter is behind the leaver, in the same sidecar or in another.
                 let other = fleet.sidecars[1 + round % 2]
                 let next = Task { try await other.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
-                try await Self.untilWaiting(2, in: fleet)
+                try await Self.waitUntilWaiting(2, in: fleet)
 
                 let released = clock.now
                 async let isReleased = holder.releaseLock(name, token: held.token)
@@ -128,7 +128,7 @@ struct HandOverTests {
                 #expect(clock.now - released < .seconds(3))
                 _ = try await other.releaseLock(name, token: granted.token)
             }
-            try await Self.untilFree(in: fleet)
+            try await Self.waitUntilFree(in: fleet)
         }
     }
 
@@ -198,7 +198,7 @@ struct HandOverTests {
             let (entered, counted) = (entries.withLockedValue { $0 }, guarded.withLockedValue { $0 })
             #expect(entered == counted)
             print("\(entered) of 1920 attempts acquired the lock")
-            try await Self.untilFree(in: fleet)
+            try await Self.waitUntilFree(in: fleet)
         }
     }
 
@@ -210,7 +210,7 @@ struct HandOverTests {
             let clock = ContinuousClock()
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 60_000)))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 50_000))
-            try await Self.untilTicketsAreQueued(1, in: fleet)
+            try await Self.waitUntilTicketsAreQueued(1, in: fleet)
             let ended = clock.now
             _ = try await fleet.redis.send(AnyCommand(end))
             let granted = try #require(try await next)
@@ -234,7 +234,7 @@ struct HandOverTests {
             // The stopped sidecar's ticket is ahead of all others.
             try await fleet.cli("ZADD", Self.queueKey, "1", ticket)
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
-            try await Self.untilTicketsAreQueued(2, in: fleet)
+            try await Self.waitUntilTicketsAreQueued(2, in: fleet)
             let released = clock.now
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: lease.token)
             #expect(isReleased)
@@ -243,7 +243,7 @@ struct HandOverTests {
             // The stopped sidecar had its turn first.
             #expect(clock.now - released >= Duration.milliseconds(LockQueue.claimWindowMilliseconds) / 2)
             #expect(clock.now - released < .seconds(3))
-            try await Self.untilTicketsAreQueued(0, in: fleet)
+            try await Self.waitUntilTicketsAreQueued(0, in: fleet)
             try await stopped.close()
         }
     }
@@ -283,17 +283,17 @@ extension HandOverTests {
         return count
     }
 
-    private static func untilWaiting(_ count: Int, in fleet: Fleet) async throws {
+    private static func waitUntilWaiting(_ count: Int, in fleet: Fleet) async throws {
         try await eventually("\(count) wait") { await waiting(in: fleet) == count }
     }
 
-    private static func untilTicketsAreQueued(_ count: Int64, in fleet: Fleet) async throws {
+    private static func waitUntilTicketsAreQueued(_ count: Int64, in fleet: Fleet) async throws {
         try await eventually("\(count) tickets are in the queue") {
             try await fleet.cli("ZCARD", queueKey).integer == count
         }
     }
 
-    private static func untilFree(in fleet: Fleet) async throws {
+    private static func waitUntilFree(in fleet: Fleet) async throws {
         try await eventually(within: .seconds(5), "it is free, and no one waits for it") {
             try await fleet.cli("EXISTS", lockKey, queueKey).integer == 0
         }

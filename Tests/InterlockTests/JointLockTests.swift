@@ -62,7 +62,7 @@ struct JointLockTests {
         try await Fleet.run(of: 2) { fleet in
             let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("c")))
             async let waiting = fleet.sidecars[1].acquireLocks(try Self.request(["c", "a", "b"], wait: 60_000))
-            try await Self.untilCallerWaits(for: "c", in: fleet)
+            try await Self.waitUntilCallerWaits(for: "c", in: fleet)
             let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("c"), token: holder.token)
             #expect(isReleased)
             let leases = try #require(try await waiting)
@@ -123,7 +123,7 @@ struct JointLockTests {
             let sidecar = fleet.sidecars[1]
             let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("b")))
             let caller = Task { try await sidecar.acquireLocks(try Self.request(["b", "a"], wait: 60_000)) }
-            try await Self.untilCallerWaits(for: "b", in: fleet)
+            try await Self.waitUntilCallerWaits(for: "b", in: fleet)
             let isTaken = try await fleet.cli("EXISTS", Self.key("a")).integer
             #expect(isTaken == 1)
             caller.cancel()
@@ -209,7 +209,7 @@ extension JointLockTests {
         return JointLockRequest(names: try names.map { try ResourceName($0) }, template: template)
     }
 
-    private static func untilCallerWaits(for name: String, in fleet: Fleet) async throws {
+    private static func waitUntilCallerWaits(for name: String, in fleet: Fleet) async throws {
         try await eventually("a caller waits for \(name)") {
             try await fleet.cli("ZCARD", "interlock:queue:{\(name)}").integer == 1
         }

@@ -23,7 +23,7 @@ struct LimitAlgorithmRedisTests {
         try await Fleet.run(of: 3, services: [Self.service(Self.perMinute(limit, algorithm))]) { fleet in
             let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for call in 0..<300 {
-                    group.addTask { try await fleet.sidecars[call % 3].take(service: "catalog").isTaken }
+                    group.addTask { try await fleet.sidecars[call % 3].take(service: "catalog").isAllowed }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
@@ -61,9 +61,9 @@ struct LimitAlgorithmRedisTests {
     @Test("A burst is granted immediately, and later calls get the time of the next slot")
     func burst() async throws {
         try await Fleet.run(services: [Self.service(Self.perMinute(6, .gcra(burst: 3)))]) { fleet in
-            var answers: [LimitAnswer] = []
+            var answers: [CallDecision] = []
             for _ in 0..<5 { answers.append(try await fleet.sidecars[0].take(service: "catalog")) }
-            #expect(answers.map(\.isTaken) == [true, true, true, true, false])
+            #expect(answers.map(\.isAllowed) == [true, true, true, true, false])
             #expect(answers.map(\.remaining) == [3, 2, 1, 0, 0])
             #expect(answers[4].limit == 6)
             #expect((1...10_000).contains(answers[4].retryAfter ?? 0))
@@ -93,7 +93,7 @@ struct LimitAlgorithmRedisTests {
             for _ in 0..<60 {
                 let caller = Task { try await sidecar.take(service: "catalog") }
                 caller.cancel()
-                if (try? await caller.value)?.isTaken == true { taken += 1 }
+                if (try? await caller.value)?.isAllowed == true { taken += 1 }
             }
             let expected = 10 - min(taken, 10)
             try await eventually(within: .seconds(10), "unused capacity is refunded") {
@@ -113,7 +113,7 @@ struct LimitAlgorithmRedisTests {
             for _ in 0..<10 { _ = try await sidecar.take(service: "catalog") }
             let peeked = try await sidecar.peek(service: "catalog")
             let answer = try await sidecar.take(service: "catalog")
-            #expect(!peeked.isTaken)
+            #expect(!peeked.isAllowed)
             #expect(peeked.remaining == answer.remaining)
             #expect(abs((peeked.retryAfter ?? 0) - (answer.retryAfter ?? 0)) < 10_000)
         }
@@ -128,7 +128,7 @@ struct LimitAlgorithmRedisTests {
             let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for call in 0..<14 {
                     group.addTask {
-                        try await fleet.sidecars[call % 2].take(service: "catalog", waitMilliseconds: 30_000).isTaken
+                        try await fleet.sidecars[call % 2].take(service: "catalog", waitMilliseconds: 30_000).isAllowed
                     }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
@@ -149,7 +149,7 @@ struct LimitAlgorithmRedisTests {
                     group.addTask {
                         let sidecar = call % 3
                         let answer = try await fleet.sidecars[sidecar].take(service: "catalog", waitMilliseconds: 60_000)
-                        return answer.isTaken ? sidecar : nil
+                        return answer.isAllowed ? sidecar : nil
                     }
                 }
                 // Only half of the callers are served, so that every sidecar still has waiting ones.
@@ -171,7 +171,7 @@ struct LimitAlgorithmRedisTests {
         try await Fleet.run(services: [Self.service(real, shadow)]) { fleet in
             for _ in 0..<8 {
                 let answer = try await fleet.sidecars[0].take(service: "catalog")
-                #expect(answer.isTaken)
+                #expect(answer.isAllowed)
             }
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:shadow").integer == 3)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:real").integer == 8)
@@ -188,7 +188,9 @@ struct LimitAlgorithmRedisTests {
             for _ in 0..<15 { _ = try await fleet.sidecars[0].take(service: "catalog") }
             var reported: Set<String> = []
             for _ in 0..<4 {
-                if let event = await events.next() { reported.insert("\(event.payload.limit) \(event.payload.kind.rawValue)") }
+                if let event = await events.next() {
+                    reported.insert("\(event.payload.limitName) \(event.payload.kind.rawValue)")
+                }
             }
             #expect(reported == ["real limit.near", "real limit.reached", "shadow limit.near", "shadow limit.shadow"])
         }
@@ -201,7 +203,7 @@ struct LimitAlgorithmRedisTests {
             for algorithm in [.fixed, .sliding, .gcra(burst: 2), .fixed] as [LimitAlgorithm] {
                 try await sidecar.reload(services: [Self.service(Self.perMinute(3, algorithm))])
                 let answer = try await sidecar.take(service: "catalog")
-                #expect(answer.isTaken)
+                #expect(answer.isAllowed)
             }
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 2)
         }
@@ -214,7 +216,7 @@ struct LimitAlgorithmRedisTests {
         try await Fleet.run(services: [Self.service(user, count)]) { fleet in
             for subject in ["a", "a:b", "~sliding", "~sliding:a", "count:a", ":a", "a~gcra"] {
                 let answer = try await fleet.sidecars[0].take(service: "catalog", subject: subject)
-                #expect(answer.isTaken, "\(subject)")
+                #expect(answer.isAllowed, "\(subject)")
             }
             let counters = try await fleet.cli("DBSIZE").integer ?? 0
             #expect(counters >= 14)
@@ -244,7 +246,7 @@ struct LimitAlgorithmRedisTests {
             await fleet.server.kill()
             try await eventually(within: .seconds(10), "the sidecar notices it") { await !sidecar.status.isRedisUp }
             var taken = 0
-            for _ in 0..<15 { if try await sidecar.take(service: "catalog").isTaken { taken += 1 } }
+            for _ in 0..<15 { if try await sidecar.take(service: "catalog").isAllowed { taken += 1 } }
             #expect(taken == 10)
         }
     }

@@ -19,7 +19,7 @@ struct LimitTests {
         try await Fleet.run(of: 2, services: [Self.service([Self.tenPerMinute])]) { fleet in
             var taken = 0
             for index in 0..<24 {
-                if try await fleet.sidecars[index % 2].take(service: "catalog").isTaken { taken += 1 }
+                if try await fleet.sidecars[index % 2].take(service: "catalog").isAllowed { taken += 1 }
             }
             #expect(taken == 10)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 10)
@@ -34,7 +34,7 @@ struct LimitTests {
         try await Fleet.run(of: 2, services: [Self.service([limit])]) { fleet in
             let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for call in 0..<400 {
-                    group.addTask { try await fleet.sidecars[call % 2].take(service: "catalog").isTaken }
+                    group.addTask { try await fleet.sidecars[call % 2].take(service: "catalog").isAllowed }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
@@ -83,7 +83,7 @@ struct LimitTests {
                 }
             }
             let largest = try await sidecar.take(service: "catalog", cost: 5)
-            #expect(largest.isTaken)
+            #expect(largest.isAllowed)
         }
     }
 
@@ -93,8 +93,8 @@ struct LimitTests {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute, perUser])]) { fleet in
             let sidecar = fleet.sidecars[0]
             for _ in 0..<3 { _ = try await sidecar.take(service: "catalog", subject: "ann") }
-            #expect(try await sidecar.take(service: "catalog", subject: "ann").isTaken == false)
-            #expect(try await sidecar.take(service: "catalog", subject: "bob").isTaken)
+            #expect(try await sidecar.take(service: "catalog", subject: "ann").isAllowed == false)
+            #expect(try await sidecar.take(service: "catalog", subject: "bob").isAllowed)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:user:ann").integer == 2)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 3)
         }
@@ -110,7 +110,7 @@ struct LimitTests {
                     group.addTask {
                         let cost = Int64(call % 2 + 1)
                         let answer = try await fleet.sidecars[0].take(service: "catalog", cost: cost, subject: "user\(call % 6)")
-                        return answer.isTaken ? cost : 0
+                        return answer.isAllowed ? cost : 0
                     }
                 }
                 return try await group.reduce(0, +)
@@ -132,7 +132,7 @@ struct LimitTests {
             let sidecar = fleet.sidecars[0]
             for _ in 0..<11 { _ = try await sidecar.take(service: "catalog") }
             let before = await sidecar.status.redisCommands
-            for _ in 0..<100 { #expect(try await sidecar.take(service: "catalog").isTaken == false) }
+            for _ in 0..<100 { #expect(try await sidecar.take(service: "catalog").isAllowed == false) }
             // A heartbeat may occur during these hundred calls, but refusals send no commands.
             #expect(await sidecar.status.redisCommands - before < 10)
         }
@@ -144,7 +144,7 @@ struct LimitTests {
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
             for _ in 0..<5 {
                 let answer = try await fleet.sidecars[0].take(service: "catalog", waitMilliseconds: 20_000)
-                #expect(answer.isTaken)
+                #expect(answer.isAllowed)
             }
         }
     }
@@ -154,7 +154,7 @@ struct LimitTests {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             _ = try await fleet.sidecars[0].take(service: "catalog", cost: 10)
             let hopeless = try await fleet.sidecars[0].take(service: "catalog", waitMilliseconds: 1000)
-            #expect(hopeless.isTaken == false)
+            #expect(hopeless.isAllowed == false)
             #expect(hopeless.retryAfter ?? 0 > 30_000)
         }
     }
@@ -165,7 +165,7 @@ struct LimitTests {
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
             let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<12 {
-                    group.addTask { try await fleet.sidecars[0].take(service: "catalog", waitMilliseconds: 30_000).isTaken }
+                    group.addTask { try await fleet.sidecars[0].take(service: "catalog", waitMilliseconds: 30_000).isAllowed }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
@@ -181,7 +181,7 @@ struct LimitTests {
             for _ in 0..<60 {
                 let caller = Task { try await sidecar.take(service: "catalog") }
                 caller.cancel()
-                if (try? await caller.value)?.isTaken == true { taken += 1 }
+                if (try? await caller.value)?.isAllowed == true { taken += 1 }
             }
             let expected = Int64(min(taken, 10))
             try await eventually(within: .seconds(5), "the counter holds what was used") {
@@ -197,7 +197,7 @@ struct LimitTests {
             #expect(try await sidecar.peek(service: "catalog").remaining == 10)
             for _ in 0..<10 { _ = try await sidecar.take(service: "catalog") }
             let answer = try await sidecar.peek(service: "catalog")
-            #expect(answer.isTaken == false)
+            #expect(answer.isAllowed == false)
             #expect(answer.remaining == 0)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 10)
         }
@@ -229,10 +229,10 @@ struct LimitTests {
                     try await fleet.cli("HSET", "interlock:rate:{catalog}:1m~sliding", "total", count)
                 }
                 let peeked = try await sidecar.peek(service: "catalog")
-                #expect(peeked.isTaken == count.hasPrefix("-"), "\(algorithm)")
+                #expect(peeked.isAllowed == count.hasPrefix("-"), "\(algorithm)")
                 #expect((peeked.remaining > 0) == count.hasPrefix("-"), "\(algorithm)")
                 // A counter that the script cannot read as an integer is an error; nothing is granted beyond the limit.
-                if let answer = try? await sidecar.take(service: "catalog") { #expect(answer.isTaken == count.hasPrefix("-")) }
+                if let answer = try? await sidecar.take(service: "catalog") { #expect(answer.isAllowed == count.hasPrefix("-")) }
                 #expect(await sidecar.status.isRedisUp)
             }
         }
@@ -246,7 +246,7 @@ struct LimitTests {
             _ = try await sidecar.take(service: "catalog")
             try await fleet.cli("SET", "interlock:rate:{catalog}:a", "-5", "KEEPTTL")
             try await fleet.cli("SET", "interlock:rate:{catalog}:b", "10", "KEEPTTL")
-            #expect(try await !sidecar.take(service: "catalog").isTaken)
+            #expect(try await !sidecar.take(service: "catalog").isAllowed)
             #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:a").text == "-5")
         }
     }
@@ -278,9 +278,9 @@ struct LimitTests {
             var more = Self.tenPerMinute
             more.limit = 12
             try await sidecar.reload(services: [Self.service([more])])
-            #expect(try await sidecar.take(service: "catalog").isTaken)
-            #expect(try await sidecar.take(service: "catalog").isTaken)
-            #expect(try await sidecar.take(service: "catalog").isTaken == false)
+            #expect(try await sidecar.take(service: "catalog").isAllowed)
+            #expect(try await sidecar.take(service: "catalog").isAllowed)
+            #expect(try await sidecar.take(service: "catalog").isAllowed == false)
             try await sidecar.reload(services: [])
             await #expect(throws: InterlockError.self) { try await sidecar.take(service: "catalog") }
         }
@@ -293,7 +293,7 @@ struct LimitTests {
             let sidecar = fleet.sidecars[0]
             _ = try await sidecar.take(service: "catalog")
             let waiter = Task { try await sidecar.take(service: "catalog", waitMilliseconds: 50_000) }
-            #expect(try await sidecar.take(service: "catalog").isTaken == false)
+            #expect(try await sidecar.take(service: "catalog").isAllowed == false)
             try await sidecar.reload(services: keepsService ? [Self.service([])] : [])
             await #expect(throws: InterlockError.self) { try await waiter.value }
         }
@@ -315,7 +315,7 @@ struct LimitTests {
             let waiter = Task { try await sidecar.take(service: "catalog", waitMilliseconds: 50_000) }
             let started = ContinuousClock.now
             await fleet.server.resume()
-            #expect(try await waiter.value.isTaken)
+            #expect(try await waiter.value.isAllowed)
             #expect(started.duration(to: .now) < .seconds(10))
         }
     }
@@ -329,10 +329,10 @@ struct LimitTests {
             switch policy {
             case .local:
                 var taken = 0
-                for _ in 0..<15 { if try await sidecar.take(service: "catalog").isTaken { taken += 1 } }
+                for _ in 0..<15 { if try await sidecar.take(service: "catalog").isAllowed { taken += 1 } }
                 #expect(taken == 10)
             case .allow:
-                for _ in 0..<15 { #expect(try await sidecar.take(service: "catalog").isTaken) }
+                for _ in 0..<15 { #expect(try await sidecar.take(service: "catalog").isAllowed) }
             case .deny:
                 await #expect(throws: InterlockError.self) { try await sidecar.take(service: "catalog") }
             }

@@ -195,7 +195,7 @@ struct LockTests {
             #expect(granted.fence > lease.fence)
             #expect(try await fleet.sidecars[0].renewLock(name, token: lease.token, ttl: 1000) == nil)
             let event = await events.next()
-            #expect(event?.payload == LockEvent(kind: .broken, lock: "orders", by: "ops"))
+            #expect(event?.payload == LockEvent(kind: .broken, lock: "orders", brokenBy: "ops"))
             try await fleet.cli("SET", "interlock:lock:{forever}", "x")
             try await fleet.cli("LPUSH", "interlock:lock:{list}", "x")
             #expect(try await fleet.sidecars[0].breakLock(try ResourceName("forever"), by: "ops") == false)

@@ -65,7 +65,7 @@ struct MinimalACLTests {
     func everything() async throws {
         let user = (name: "sidecar", password: "secret", command: try Self.documented())
         try await Fleet.run(of: 2, services: Self.services, user: user) { fleet in
-            try await fleet.untilFleetIsKnown()
+            try await fleet.waitUntilFleetIsKnown()
             try await Self.useLocks(fleet)
             try await Self.useLimits(fleet)
             try await Self.useBreakers(fleet)
@@ -86,7 +86,7 @@ struct MinimalACLTests {
             let sidecar = fleet.sidecars[0]
             let error = await #expect(throws: InterlockError.self) { try await sidecar.take(service: "strict") }
             #expect(error?.code == .unavailable)
-            #expect(try await sidecar.take(service: "lenient").isTaken)
+            #expect(try await sidecar.take(service: "lenient").isAllowed)
         }
     }
 
@@ -123,7 +123,7 @@ struct MinimalACLTests {
     private static func useLimits(_ fleet: Fleet) async throws {
         let sidecar = fleet.sidecars[0]
         for _ in 0..<4 { _ = try await sidecar.take(service: "catalog", subject: "alice") }
-        #expect(try await sidecar.peek(service: "catalog", subject: "alice").isTaken == false)
+        #expect(try await sidecar.peek(service: "catalog", subject: "alice").isAllowed == false)
         // A permit that finds no free slot refunds what it took from the limits.
         _ = try await sidecar.acquirePermit(service: "catalog", subject: "bob")
         let rate = try #require(ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 1, count: 1, period: 1))

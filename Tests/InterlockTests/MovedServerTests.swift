@@ -33,7 +33,7 @@ struct MovedServerTests {
         }
 
         /// Waits for the first connection to `server`, then for the others within `maximumMoveTime`.
-        func untilAllMoved(to server: RedisServer) async throws {
+        func waitUntilAllMoved(to server: RedisServer) async throws {
             try await eventually(within: .seconds(20), "the first connection is at the new server") {
                 try await connections(at: server) > 0
             }
@@ -56,11 +56,11 @@ struct MovedServerTests {
                         eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
                         logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
                     await coordinator.start()
-                    await coordinator.untilReady(atMost: .seconds(20))
+                    await coordinator.waitUntilReady(timeout: .seconds(20))
                     let stage = Stage(servers: [first, second], forwarder: forwarder, coordinator: coordinator)
                     let result: Result<Void, any Error>
                     do {
-                        try await stage.untilAllMoved(to: first)
+                        try await stage.waitUntilAllMoved(to: first)
                         try await body(stage)
                         result = .success(())
                     } catch {
@@ -92,7 +92,7 @@ struct MovedServerTests {
     }
 
     /// Waits until the ttl of each of these keys at `server` has increased.
-    private static func untilExtended(_ keys: [String], at server: RedisServer) async throws {
+    private static func waitUntilExtended(_ keys: [String], at server: RedisServer) async throws {
         let script = "local ttls = {} for index, key in ipairs(KEYS) do ttls[index] = redis.call('PTTL', key) end return ttls"
         func ttls() async throws -> [Int64] {
             let reply = try await server.ask(["EVAL", script, "\(keys.count)"] + keys)
@@ -134,14 +134,14 @@ struct MovedServerTests {
                 _ = try await primary.ask(["REPLICAOF", "127.0.0.1", "1"])
                 stage.forwarder.redirect(to: try #require(replica.port))
                 do {
-                    try await stage.untilAllMoved(to: replica)
+                    try await stage.waitUntilAllMoved(to: replica)
                 } catch {
                     // The test continues, to report what happens to the leases.
                     Issue.record("move \(move + 1): \(error); \(try await stage.connections(at: replica)) have moved")
                     break
                 }
                 // A failover blocks writes for up to a second; leases not extended in between would simply expire.
-                try await Self.untilExtended(followed.map { coordinator.keys.lock($0.lease.name) }, at: replica)
+                try await Self.waitUntilExtended(followed.map { coordinator.keys.lock($0.lease.name) }, at: replica)
             }
             // The wait outlasts any lease that is not extended.
             let began = ContinuousClock.now
@@ -160,7 +160,7 @@ struct MovedServerTests {
             let (first, second) = (stage.servers[0], stage.servers[1])
             stage.forwarder.redirect(to: try #require(second.port))
             _ = try await first.ask(["CLIENT", "KILL", "TYPE", "pubsub"])
-            try await stage.untilAllMoved(to: second)
+            try await stage.waitUntilAllMoved(to: second)
             #expect(try await stage.connections(at: first) == 0)
         }
     }
@@ -171,7 +171,7 @@ struct MovedServerTests {
             let (first, second) = (stage.servers[0], stage.servers[1])
             stage.forwarder.redirect(to: try #require(second.port))
             _ = try await first.ask(["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
-            try await stage.untilAllMoved(to: second)
+            try await stage.waitUntilAllMoved(to: second)
             let lease = try #require(try await stage.coordinator.acquireLock(try LockRequest("job", ttl: 600_000)))
             let followed = try await stage.coordinator.followLease(lease, isLinked: false)
             try await second.waitUntilTracking(1)
@@ -195,7 +195,7 @@ struct MovedServerTests {
                 eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             await coordinator.start()
-            await coordinator.untilReady(atMost: .seconds(20))
+            await coordinator.waitUntilReady(timeout: .seconds(20))
             let primary = fleet.servers[0]
             let channel = coordinator.keys.events
             func listeners() async throws -> Int64? {

@@ -126,7 +126,7 @@ struct OutageReportTests {
     @Test("If every sidecar probes, the majority decides")
     func majority() async throws {
         try await Fleet.run(of: 3, services: [Self.service(from: .all)]) { fleet in
-            try await fleet.untilFleetIsKnown()
+            try await fleet.waitUntilFleetIsKnown()
             let down = OutageFinding.down(reason: "refused")
             for _ in 0..<2 {
                 let state = try await fleet.sidecars[0].reportOutage(service: "catalog", down)

@@ -27,7 +27,7 @@ struct PermitTests {
     /// Returns why a permit was refused and when to retry; `nil` if it was granted.
     static func refusal(
         _ sidecar: Coordinator, wait: Int64 = 0
-    ) async throws -> (reason: PermitAnswer.Reason, retryAfter: Int64)? {
+    ) async throws -> (reason: PermitResult.Reason, retryAfter: Int64)? {
         guard
             case .refused(let reason, _, let retryAfter) = try await sidecar.acquirePermit(
                 service: "catalog", waitMilliseconds: wait)
@@ -40,11 +40,11 @@ struct PermitTests {
     }
 
     /// Waits until `expected` calls are waiting for a slot.
-    static func untilWaiting(_ expected: Int, in sidecar: Coordinator) async throws {
+    static func waitUntilWaiting(_ expected: Int, in sidecar: Coordinator) async throws {
         try await eventually(within: .seconds(10), "\(expected) calls wait") { await sidecar.status.permitsWaiting == expected }
     }
 
-    static func untilRemaining(_ expected: Int64, in sidecar: Coordinator) async throws {
+    static func waitUntilRemaining(_ expected: Int64, in sidecar: Coordinator) async throws {
         try await eventually(within: .seconds(10), "\(expected) calls remain in the window") {
             try await sidecar.peek(service: "catalog").remaining == expected
         }
@@ -64,7 +64,7 @@ struct PermitTests {
                 let calls = sidecar.callsOnEventLoop()
                 let reference = try calls.service("catalog").get()
                 for number in 0..<UInt64(2000) {
-                    let completion = Completion<PermitAnswer>(tag: number) { number, answer in
+                    let completion = Completion<PermitResult>(tag: number) { number, answer in
                         if case .refused(.open, _, _) = answer { answered.value.append(number) }
                         return true
                     }
@@ -74,7 +74,7 @@ struct PermitTests {
                 }
                 return answered
             }.get()
-            try await Self.untilWaiting(2000, in: sidecar)
+            try await Self.waitUntilWaiting(2000, in: sidecar)
             _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "operator")
             try await Self.end(first, sidecar)
             let order = try await sidecar.eventLoop.submit { answered.value }.get()
@@ -117,7 +117,7 @@ struct PermitTests {
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
             #expect(granted == 3)
-            try await Self.untilRemaining(7, in: sidecar)
+            try await Self.waitUntilRemaining(7, in: sidecar)
         }
     }
 
@@ -129,7 +129,7 @@ struct PermitTests {
             var waiting: [Task<PermitID, any Error>] = []
             for position in Int64(1)...3 {
                 waiting.append(Task { try await Self.permit(sidecar, wait: 30_000) })
-                try await Self.untilWaiting(Int(position), in: sidecar)
+                try await Self.waitUntilWaiting(Int(position), in: sidecar)
             }
             for waiter in waiting {
                 try await Self.end(current, sidecar)
@@ -147,7 +147,7 @@ struct PermitTests {
             _ = try await Self.permit(sidecar)
             let refusal = try await Self.refusal(sidecar, wait: 100)
             #expect(refusal?.reason == .busy)
-            try await Self.untilRemaining(9, in: sidecar)
+            try await Self.waitUntilRemaining(9, in: sidecar)
         }
     }
 
@@ -168,7 +168,7 @@ struct PermitTests {
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.untilWaiting(1, in: sidecar)
+            try await Self.waitUntilWaiting(1, in: sidecar)
             try await sidecar.reload(services: [Self.service(slots: 2)])
             _ = try await waiter.value
         }
@@ -180,10 +180,10 @@ struct PermitTests {
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.untilWaiting(1, in: sidecar)
+            try await Self.waitUntilWaiting(1, in: sidecar)
             let refusal = try await Self.refusal(sidecar, wait: 30_000)
             #expect(refusal?.reason == .busy)
-            try await Self.untilRemaining(9, in: sidecar)
+            try await Self.waitUntilRemaining(9, in: sidecar)
             try await Self.end(first, sidecar)
             _ = try await waiter.value
         }
@@ -195,12 +195,12 @@ struct PermitTests {
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             let waiter = Task { try await Self.refusal(sidecar, wait: 30_000)?.reason }
-            try await Self.untilWaiting(1, in: sidecar)
+            try await Self.waitUntilWaiting(1, in: sidecar)
             _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "test")
             try await Self.end(first, sidecar)
             let reason = try await waiter.value
             #expect(reason == .open)
-            try await Self.untilRemaining(9, in: sidecar)
+            try await Self.waitUntilRemaining(9, in: sidecar)
         }
     }
 
@@ -233,11 +233,11 @@ struct PermitTests {
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             let leaver = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.untilWaiting(1, in: sidecar)
+            try await Self.waitUntilWaiting(1, in: sidecar)
             let stayer = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.untilWaiting(2, in: sidecar)
+            try await Self.waitUntilWaiting(2, in: sidecar)
             await Self.giveUp(leaver)
-            try await Self.untilWaiting(1, in: sidecar)
+            try await Self.waitUntilWaiting(1, in: sidecar)
             try await Self.end(first, sidecar)
             _ = try await stayer.value
         }
@@ -253,7 +253,7 @@ struct PermitTests {
             try await eventually(within: .seconds(10), "Redis received a command") { await sidecar.status.redisCommands > before }
             await Self.giveUp(leaver)
             await fleet.server.resume()
-            try await Self.untilRemaining(10, in: sidecar)
+            try await Self.waitUntilRemaining(10, in: sidecar)
             _ = try await Self.permit(sidecar)
         }
     }
@@ -286,11 +286,11 @@ struct PermitTests {
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.untilWaiting(1, in: sidecar)
+            try await Self.waitUntilWaiting(1, in: sidecar)
             await sidecar.drain()
             let error = await #expect(throws: InterlockError.self) { try await waiter.value }
             #expect(error?.code == .unavailable)
-            try await Self.untilRemaining(9, in: fleet.sidecars[1])
+            try await Self.waitUntilRemaining(9, in: fleet.sidecars[1])
         }
     }
 
@@ -300,7 +300,7 @@ struct PermitTests {
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await Self.untilWaiting(1, in: sidecar)
+            try await Self.waitUntilWaiting(1, in: sidecar)
             try await sidecar.reload(services: [])
             let error = await #expect(throws: InterlockError.self) { try await waiter.value }
             #expect(error?.code == .unknownService)

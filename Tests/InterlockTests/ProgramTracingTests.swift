@@ -114,7 +114,7 @@ struct ProgramTracingTests {
         let spans = try await Self.spans(services: [Self.service(limit: 1, window: .seconds(3))]) { fleet in
             let services = fleet.sidecars[0].services
             try await services.call("catalog") {}
-            try await services.call("catalog", patience: .seconds(10)) { withSpan("fetch") { _ in } }
+            try await services.call("catalog", wait: .seconds(10)) { withSpan("fetch") { _ in } }
         }
         let second = try #require(spans.last)
         #expect(second.operationName == "interlock.call")
@@ -158,7 +158,7 @@ struct ProgramTracingTests {
                 }
             }
             for await _ in started { break }
-            let waiting = Task { try await services.call("catalog", patience: .seconds(60)) {} }
+            let waiting = Task { try await services.call("catalog", wait: .seconds(60)) {} }
             let sidecar = fleet.sidecars[0]
             try await eventually(within: .seconds(10), "it waits") {
                 try await sidecar.eventLoop.submit {

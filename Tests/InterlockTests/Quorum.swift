@@ -33,8 +33,8 @@ struct Quorum {
                 do {
                     for sidecar in sidecars {
                         await sidecar.start()
-                        await sidecar.untilReady()
-                        try await quorum.untilEveryServerIsReached(by: sidecar)
+                        await sidecar.waitUntilReady()
+                        try await quorum.waitUntilEveryServerIsReached(by: sidecar)
                     }
                     // Messages without a subscriber are lost, so tests begin once all have subscribed.
                     let listening = ["PUBSUB", "NUMSUB", sidecars[0].keys.events]
@@ -63,16 +63,16 @@ struct Quorum {
 
     /// Returns the reply of one server to a command given by its words.
     @discardableResult
-    func cli(_ server: Int, _ words: String...) async throws -> RedisReply {
-        try await Self.cli(servers[server], words)
+    func cli(_ server: Int, _ arguments: String...) async throws -> RedisReply {
+        try await Self.cli(servers[server], arguments)
     }
 
-    private static func cli(_ server: RedisServer, _ words: [String]) async throws -> RedisReply {
+    private static func cli(_ server: RedisServer, _ arguments: [String]) async throws -> RedisReply {
         let client = RedisClient(configuration: server.configuration)
         let result: Result<RedisReply, any Error>
         do {
             try await client.connect()
-            result = .success(try await client.send(AnyCommand(words)))
+            result = .success(try await client.send(AnyCommand(arguments)))
         } catch {
             result = .failure(error)
         }
@@ -92,7 +92,7 @@ struct Quorum {
 
     /// Waits until the sidecar reaches all servers in `indices`, using the fact that an acquire with an explicit owner
     /// returns only once every connected server has answered.
-    func untilEveryServerIsReached(by sidecar: Coordinator, among indices: [Int] = [0, 1, 2]) async throws {
+    func waitUntilEveryServerIsReached(by sidecar: Coordinator, among indices: [Int] = [0, 1, 2]) async throws {
         let name = "reached-\(sidecar.id)"
         try await eventually("the sidecar reaches the servers \(indices)") {
             guard let lease = try? await sidecar.acquireLock(try LockRequest(name, ttl: 20_000, owner: "reaching"))

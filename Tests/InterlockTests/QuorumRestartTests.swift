@@ -14,7 +14,7 @@ struct QuorumRestartTests {
             for round in 0..<10 {
                 let server = round % 3
                 try await quorum.servers[server].restart(keepingData: false)
-                for sidecar in quorum.sidecars { try await quorum.untilEveryServerIsReached(by: sidecar) }
+                for sidecar in quorum.sidecars { try await quorum.waitUntilEveryServerIsReached(by: sidecar) }
                 for sidecar in quorum.sidecars {
                     #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) != nil, "restart \(round)")
                 }

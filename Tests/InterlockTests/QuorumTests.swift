@@ -169,7 +169,7 @@ struct QuorumTests {
                 last = lease.fence
                 #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token))
                 await quorum.servers[absent].resume()
-                try await quorum.untilEveryServerIsReached(by: sidecar)
+                try await quorum.waitUntilEveryServerIsReached(by: sidecar)
             }
         }
     }
@@ -249,7 +249,7 @@ struct QuorumTests {
             #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 1000) == nil)
             #expect(try await sidecar.acquireLock(try LockRequest("orders")) != nil)
             let event = await events.next()
-            #expect(event?.payload == LockEvent(kind: .broken, lock: "orders", by: "ops"))
+            #expect(event?.payload == LockEvent(kind: .broken, lock: "orders", brokenBy: "ops"))
         }
     }
 

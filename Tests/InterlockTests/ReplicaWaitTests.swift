@@ -12,19 +12,19 @@ struct ReplicaWaitTests {
         arguments: [LockMode.exclusive, .shared])
     func withoutReplica(mode: LockMode) async throws {
         try await Fleet.run(locks: LockSettings(waitReplicas: 1)) { fleet in
-            try await Self.untilLocksAreServed(by: fleet)
+            try await Self.waitUntilLocksAreServed(by: fleet)
             var request = try LockRequest("orders", ttl: 600_000)
             request.mode = mode
             let code = await Self.code { _ = try await fleet.sidecars[0].acquireLock(request) }
             #expect(code == .unreplicated)
-            try await Self.untilFree(in: fleet)
+            try await Self.waitUntilFree(in: fleet)
         }
     }
 
     @Test("A waiter whose turn comes without enough replicas gets the reason, and the lock passes to the next one")
     func waiterWithoutReplica() async throws {
         try await Fleet.run(locks: LockSettings(waitReplicas: 1)) { fleet in
-            try await Self.untilLocksAreServed(by: fleet)
+            try await Self.waitUntilLocksAreServed(by: fleet)
             try await fleet.cli("SET", Self.key, "other", "PX", "60000")
             let sidecar = fleet.sidecars[0]
             let waiters = (0..<2).map { _ in
@@ -36,7 +36,7 @@ struct ReplicaWaitTests {
                 let code = await Self.code { _ = try await waiter.value }
                 #expect(code == .unreplicated)
             }
-            try await Self.untilFree(in: fleet)
+            try await Self.waitUntilFree(in: fleet)
         }
     }
 
@@ -139,7 +139,7 @@ struct ReplicaWaitTests {
             for ttl in [1000, 900_000] as [Int64] {
                 let before = try await extensions()
                 let script = RenewScript(keys: keys, token: lease.token, ttl: ttl, isGroup: isGroup, purpose: .replicate)
-                #expect(try await fleet.redis.send(script) == .holds)
+                #expect(try await fleet.redis.send(script) == .held)
                 #expect(try await extensions() > before)
                 #expect(try await fleet.cli("PTTL", Self.key).integer ?? 0 > max(ttl, 590_000) - 10_000)
             }
@@ -179,7 +179,7 @@ struct ReplicaWaitTests {
             let code = await Self.code { _ = try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)) }
             #expect(code == .unreplicated)
             await server.resume()
-            try await Self.untilFree(in: fleet)
+            try await Self.waitUntilFree(in: fleet)
             try await eventually("it is granted") {
                 do {
                     return try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)) != nil
@@ -213,7 +213,7 @@ extension ReplicaWaitTests {
                     let report = try await fleet.redis.send(Info(section: "replication"))
                     return info["master_link_status"] == "up" && report["slave0"]?.contains("state=online") ?? false
                 }
-                try await untilLocksAreServed(by: fleet)
+                try await waitUntilLocksAreServed(by: fleet)
                 let outcome: Result<Void, any Error>
                 do {
                     try await body(fleet, replica, server)
@@ -228,7 +228,7 @@ extension ReplicaWaitTests {
     }
 
     /// Waits for the connection of locks that wait for replicas, which may connect slightly later than the others.
-    private static func untilLocksAreServed(by fleet: Fleet) async throws {
+    private static func waitUntilLocksAreServed(by fleet: Fleet) async throws {
         for sidecar in fleet.sidecars {
             try await eventually("locks are served") {
                 await code { _ = try await sidecar.acquireLock(try LockRequest("nobody-has-it", ttl: 10)) } != .unavailable
@@ -236,7 +236,7 @@ extension ReplicaWaitTests {
         }
     }
 
-    private static func untilFree(in fleet: Fleet) async throws {
+    private static func waitUntilFree(in fleet: Fleet) async throws {
         try await eventually("the lock is free, and no one waits for it") {
             try await fleet.cli("EXISTS", key, "interlock:queue:{orders}", "interlock:holders:{orders}").integer == 0
         }

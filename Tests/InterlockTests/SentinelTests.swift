@@ -29,7 +29,7 @@ struct SentinelTests {
         }
         for coordinator in coordinators {
             await coordinator.start()
-            #expect(await coordinator.untilReady(atMost: .seconds(20)))
+            #expect(await coordinator.waitUntilReady(timeout: .seconds(20)))
         }
         let result: Result<Void, any Error>
         do {
@@ -43,10 +43,10 @@ struct SentinelTests {
     }
 
     /// Waits until all connections have moved away from the server at `port`.
-    private static func untilMoved(_ coordinator: Coordinator, from port: Int) async throws {
+    private static func waitUntilMoved(_ coordinator: Coordinator, from port: Int) async throws {
         try await eventually(within: .seconds(60), "the coordinator has moved to another primary") {
             let status = await coordinator.status
-            return status.isRedisUp && status.primary?.address != "127.0.0.1:\(port)" && status.primary?.lastSwitch != nil
+            return status.isRedisUp && status.primary?.address != "127.0.0.1:\(port)" && status.primary?.lastSwitchDuration != nil
         }
     }
 
@@ -60,7 +60,7 @@ struct SentinelTests {
                 #expect(primary.name == SentinelFleet.primaryName)
                 #expect(primary.sentinels == 3)
                 #expect(primary.switches == 0)
-                #expect(primary.lastSwitch == nil)
+                #expect(primary.lastSwitchDuration == nil)
                 #expect(await coordinators[0].status.replicas == 2)
                 let clients = try await fleet.servers[0].ask(["CLIENT", "LIST"]).text ?? ""
                 #expect(clients.split(separator: "\n").count { $0.contains(" name=interlock/\(coordinators[0].id) ") } == 3)
@@ -78,7 +78,7 @@ struct SentinelTests {
                 let name = try ResourceName("orders")
                 let held = try #require(try await coordinators[0].acquireLock(LockRequest(name: name, ttl: 60_000)))
                 try await fleet.losePrimary(.killed)
-                try await Self.untilMoved(coordinators[0], from: port)
+                try await Self.waitUntilMoved(coordinators[0], from: port)
                 #expect(try await coordinators[0].acquireLock(LockRequest(name: name, ttl: 60_000)) == nil)
                 #expect(try await coordinators[0].releaseLock(name, token: held.token))
             }
@@ -95,7 +95,7 @@ struct SentinelTests {
             try await Self.withCoordinators(fleet, url: url) { coordinators in
                 #expect(try await coordinators[0].acquireLock(try LockRequest("job")) != nil)
                 _ = try await fleet.sentinels[0].ask(["SENTINEL", "FAILOVER", SentinelFleet.primaryName])
-                try await Self.untilMoved(coordinators[0], from: try #require(fleet.servers[0].port))
+                try await Self.waitUntilMoved(coordinators[0], from: try #require(fleet.servers[0].port))
                 _ = try await Self.granted(try LockRequest("job-2"), on: coordinators[0])
             }
             for server in fleet.servers {
@@ -135,7 +135,7 @@ struct SentinelTests {
                 let before = try #require(try await coordinators[0].acquireLock(try LockRequest("fence")))
                 _ = try await coordinators[0].releaseLock(try ResourceName(before.name), token: before.token)
                 await fleet.servers[0].kill()
-                for coordinator in coordinators { try await Self.untilMoved(coordinator, from: port) }
+                for coordinator in coordinators { try await Self.waitUntilMoved(coordinator, from: port) }
                 // Replicated locks stay held by the same holders.
                 #expect(try await coordinators[1].acquireLock(try LockRequest("held")) == nil)
                 #expect(try await coordinators[0].renewLock(try ResourceName(held.name), token: held.token, ttl: 120_000) != nil)
@@ -153,7 +153,7 @@ struct SentinelTests {
                 let port = try #require(fleet.servers[0].port)
                 let held = try #require(try await coordinators[0].acquireLock(try LockRequest("job", ttl: 120_000)))
                 await fleet.servers[0].pause()
-                for coordinator in coordinators { try await Self.untilMoved(coordinator, from: port) }
+                for coordinator in coordinators { try await Self.waitUntilMoved(coordinator, from: port) }
                 await fleet.servers[0].resume()
                 let waiter = Task { try await coordinators[1].acquireLock(try LockRequest("job", wait: 30_000)) }
                 try await eventually(within: .seconds(20), "a caller waits") { await coordinators[1].status.locksWaiting == 1 }

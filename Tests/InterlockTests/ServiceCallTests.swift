@@ -24,10 +24,10 @@ struct ServiceCallTests {
 
     /// Returns the error of a call whose operation must not run.
     private static func refusal(
-        _ services: Services, service: String = "catalog", cost: Int = 1, patience: Duration? = nil
+        _ services: Services, service: String = "catalog", cost: Int = 1, wait: Duration? = nil
     ) async throws -> ServiceCallError {
         let error = await #expect(throws: ServiceCallError.self) {
-            try await services.call(service, cost: cost, patience: patience) {
+            try await services.call(service, cost: cost, wait: wait) {
                 Issue.record("a refused call was made")
             }
         }
@@ -35,7 +35,7 @@ struct ServiceCallTests {
     }
 
     /// Waits until the breaker is open, because reports may still be in flight when a call returns.
-    private static func untilOpen(_ fleet: Fleet) async throws {
+    private static func waitUntilOpen(_ fleet: Fleet) async throws {
         try await eventually(within: .seconds(10), "the breaker is open") {
             try await fleet.sidecars[0].breaker(service: "catalog").state == .open
         }
@@ -68,7 +68,7 @@ struct ServiceCallTests {
             for _ in 0..<4 {
                 await #expect(throws: TestError.self) { try await services.call("catalog") { throw TestError() } }
             }
-            try await Self.untilOpen(fleet)
+            try await Self.waitUntilOpen(fleet)
             let refusal = try await Self.refusal(services)
             #expect(refusal.code == .open)
             #expect(refusal.state == .open)
@@ -89,7 +89,7 @@ struct ServiceCallTests {
             for _ in 0..<4 {
                 _ = try await services.call("catalog", judgedBy: { _ in OutcomeReport(outcome: .error) }) { 503 }
             }
-            try await Self.untilOpen(fleet)
+            try await Self.waitUntilOpen(fleet)
         }
     }
 
@@ -100,7 +100,7 @@ struct ServiceCallTests {
                 try await services.call(
                     "catalog", judgedBy: { _ in OutcomeReport(outcome: .ok, latencyMilliseconds: 6000) }, operation: {})
             }
-            try await Self.untilOpen(fleet)
+            try await Self.waitUntilOpen(fleet)
             let cause = try await fleet.sidecars[0].breaker(service: "catalog").fleet.cause
             #expect(cause == "slow")
         }
@@ -133,7 +133,7 @@ struct ServiceCallTests {
     func cancelledWait() async throws {
         try await Self.run(Self.service(limit: 1)) { services, _ in
             try await services.call("catalog") {}
-            let caller = Task { try await services.call("catalog", patience: .seconds(50)) { Issue.record("it was made") } }
+            let caller = Task { try await services.call("catalog", wait: .seconds(50)) { Issue.record("it was made") } }
             caller.cancel()
             // The cancellation takes effect before or after the limit's decision.
             await #expect {
@@ -150,7 +150,7 @@ struct ServiceCallTests {
             #expect(refusal.code == .limited)
             #expect(refusal.retryAfter.map { $0 > .seconds(10) } == true)
         }
-        let patient = LimitPolicy(action: .wait, patience: .seconds(30))
+        let patient = LimitPolicy(action: .wait, maximumWait: .seconds(30))
         try await Self.run(Self.service(limit: 1, onLimit: patient, window: .milliseconds(200))) { services, _ in
             for _ in 0..<3 { try await services.call("catalog") {} }
         }
@@ -158,7 +158,7 @@ struct ServiceCallTests {
 
     @Test("A call waits for up to its service's patience while a limit keeps the breaker open")
     func tripped() async throws {
-        let policy = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200), patience: .seconds(30))
+        let policy = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200), maximumWait: .seconds(30))
         try await Self.run(Self.service(limit: 1, onLimit: policy, window: .milliseconds(100))) { services, _ in
             for _ in 0..<3 { try await services.call("catalog") {} }
         }
@@ -170,7 +170,7 @@ struct ServiceCallTests {
             try await services.call("catalog") {
                 let refusal = try await Self.refusal(services)
                 #expect(refusal.code == .busy)
-                let timedOut = try await Self.refusal(services, patience: .milliseconds(50))
+                let timedOut = try await Self.refusal(services, wait: .milliseconds(50))
                 #expect(timedOut.code == .busy)
             }
             try await services.call("catalog") {}

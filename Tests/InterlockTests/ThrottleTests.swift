@@ -74,7 +74,7 @@ struct ThrottleTests {
                 ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 4, count: 1, period: 60, quantity: 0))
             let answer = try await fleet.sidecars[0].throttle(inspection)
             #expect(
-                answer == ThrottleAnswer(isLimited: false, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
+                answer == ThrottleResult(isLimited: false, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
             #expect(try await fleet.cli("EXISTS", Self.key).integer == 0)
         }
     }
@@ -86,7 +86,7 @@ struct ThrottleTests {
                 ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 4, count: 1, period: 60, quantity: 6))
             let answer = try await fleet.sidecars[0].throttle(request)
             #expect(
-                answer == ThrottleAnswer(isLimited: true, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
+                answer == ThrottleResult(isLimited: true, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
         }
     }
 

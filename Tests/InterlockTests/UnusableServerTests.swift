@@ -45,8 +45,8 @@ struct UnusableServerTests {
         var code: InterlockError.Code?
         do { _ = try await coordinator.take(service: "strict") } catch { code = (error as? InterlockError)?.code }
         #expect(code == .unavailable, sourceLocation: sourceLocation)
-        let isTaken = try? await coordinator.take(service: "lenient").isTaken
-        #expect(isTaken == true, sourceLocation: sourceLocation)
+        let isAllowed = try? await coordinator.take(service: "lenient").isAllowed
+        #expect(isAllowed == true, sourceLocation: sourceLocation)
         await coordinator.stop()
     }
 
@@ -116,7 +116,7 @@ struct UnusableServerTests {
                 eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             await coordinator.start()
-            #expect(await coordinator.untilReady(atMost: .seconds(10)))
+            #expect(await coordinator.waitUntilReady(timeout: .seconds(10)))
             await coordinator.stop()
         }
     }
@@ -132,7 +132,7 @@ struct UnusableServerTests {
                         host: "test"),
                     eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Logger(label: "test") { _ in log })
                 await coordinator.start()
-                await coordinator.untilReady(atMost: .seconds(10))
+                await coordinator.waitUntilReady(timeout: .seconds(10))
                 var isLogged = true
                 do {
                     try await eventually(within: .seconds(5), "the log reports it") {

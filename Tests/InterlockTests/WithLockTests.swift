@@ -66,7 +66,7 @@ struct WithLockTests {
             let lease = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
             let locks = fleet.sidecars[0].locks
             let caller = Task { try await locks.withLock("orders", wait: .seconds(60)) { $0.fence } }
-            try await Self.untilCallerWaits(in: fleet)
+            try await Self.waitUntilCallerWaits(in: fleet)
             let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: lease.token)
             #expect(isReleased)
             let fence = try await caller.value
@@ -111,7 +111,7 @@ struct WithLockTests {
             let caller = Task {
                 try await locks.withLock("orders", wait: .seconds(60)) { _ in runs.withLockedValue { $0 += 1 } }
             }
-            try await Self.untilCallerWaits(in: fleet)
+            try await Self.waitUntilCallerWaits(in: fleet)
             caller.cancel()
             await #expect(throws: CancellationError.self) { try await caller.value }
             let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: lease.token)
@@ -130,7 +130,7 @@ struct WithLockTests {
             let caller = Task {
                 try await locks.withLock("orders") { _ in
                     runs.withLockedValue { $0 += 1 }
-                    try await Self.untilCancelled()
+                    try await Self.waitUntilCancelled()
                 }
             }
             // The key may exist before the caller learns of its lease.
@@ -151,7 +151,7 @@ struct WithLockTests {
                 try await locks.withLock("orders") { _ in
                     runs.withLockedValue { $0 += 1 }
                     // The body keeps running as if it had to clean up.
-                    try? await Self.untilCancelled()
+                    try? await Self.waitUntilCancelled()
                     return try await redis.send(AnyCommand(["EXISTS", Self.key])).integer
                 }
             }
@@ -171,11 +171,11 @@ struct WithLockTests {
         try await Fleet.run(of: 2) { fleet in
             let other = fleet.sidecars[1]
             try await fleet.sidecars[0].locks.withLock("orders", ttl: .milliseconds(600)) { _ in
-                let began = ContinuousClock.now
+                let start = ContinuousClock.now
                 try await eventually("three ttls have passed") {
                     let refused = try await other.acquireLock(try LockRequest("orders"))
                     #expect(refused == nil)
-                    return ContinuousClock.now - began >= .milliseconds(3 * 600)
+                    return ContinuousClock.now - start >= .milliseconds(3 * 600)
                 }
             }
             try await Self.expectFree(in: fleet)
@@ -190,7 +190,7 @@ struct WithLockTests {
             let caller = Task {
                 try await locks.withLock("orders", ttl: .seconds(600)) { _ in
                     do {
-                        try await Self.untilCancelled()
+                        try await Self.waitUntilCancelled()
                     } catch {
                         wasCancelled.withLockedValue { $0 = true }
                         throw error
@@ -217,11 +217,11 @@ struct WithLockTests {
             let redis = fleet.redis
             let caller = Task {
                 try await locks.withLock("orders", ttl: .seconds(600)) { _ in
-                    try? await Self.untilCancelled()
+                    try? await Self.waitUntilCancelled()
                     return 42
                 }
             }
-            try await Self.untilHeld(in: fleet)
+            try await Self.waitUntilHeld(in: fleet)
             _ = try await redis.send(AnyCommand(["SET", Self.key, "other", "PX", "600000"]))
             let (code, loss) = await Self.failure { _ = try await caller.value }
             #expect(code == .leaseLost)
@@ -299,18 +299,18 @@ extension WithLockTests {
     }
 
     /// Runs until its task is cancelled.
-    private static func untilCancelled() async throws {
+    private static func waitUntilCancelled() async throws {
         let (endless, never) = AsyncStream.makeStream(of: Void.self)
         for await _ in endless {}
         never.finish()
         try Task.checkCancellation()
     }
 
-    private static func untilHeld(in fleet: Fleet) async throws {
+    private static func waitUntilHeld(in fleet: Fleet) async throws {
         try await eventually("the body's lock is held") { try await fleet.cli("EXISTS", key).integer == 1 }
     }
 
-    private static func untilCallerWaits(in fleet: Fleet) async throws {
+    private static func waitUntilCallerWaits(in fleet: Fleet) async throws {
         try await eventually("a caller waits") { try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1 }
     }
 

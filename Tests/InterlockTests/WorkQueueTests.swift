@@ -41,7 +41,7 @@ struct WorkQueueTests {
         }
     }
 
-    private static func untilExecuting(_ item: WorkItem<some Sendable>) async throws {
+    private static func waitUntilExecuting(_ item: WorkItem<some Sendable>) async throws {
         try await eventually("\(item.name) is executing") { item.state == .executing }
     }
 
@@ -88,11 +88,11 @@ struct WorkQueueTests {
             let items = try gates.enumerated().map { index, gate in
                 try work.add("\(index)") { try await gate.pass() }
             }
-            try await Self.untilExecuting(items[0])
-            try await Self.untilExecuting(items[1])
+            try await Self.waitUntilExecuting(items[0])
+            try await Self.waitUntilExecuting(items[1])
             #expect(items.map(\.state) == [.executing, .executing, .ready, .ready])
             gates[1].open()
-            try await Self.untilExecuting(items[2])
+            try await Self.waitUntilExecuting(items[2])
             #expect(items.map(\.state) == [.executing, .finished(.success), .executing, .ready])
             for gate in gates { gate.open() }
         }
@@ -114,7 +114,7 @@ struct WorkQueueTests {
             }
             #expect(fetch.state == .waiting)
             first.open()
-            try await Self.untilExecuting(fetch)
+            try await Self.waitUntilExecuting(fetch)
             second.open()
             for observer in observers {
                 let seen = await observer.value
@@ -182,9 +182,9 @@ struct WorkQueueTests {
             try await fleet.sidecars[0].services.withWork { work in
                 let gate = Gate()
                 let first = try work.add("first", service: "catalog") { try await gate.pass() }
-                try await Self.untilExecuting(first)
-                let second = try work.add("second", service: "catalog", patience: .seconds(50)) {}
-                try await PermitTests.untilWaiting(1, in: fleet.sidecars[0])
+                try await Self.waitUntilExecuting(first)
+                let second = try work.add("second", service: "catalog", wait: .seconds(50)) {}
+                try await PermitTests.waitUntilWaiting(1, in: fleet.sidecars[0])
                 #expect(second.state == .ready)
                 gate.open()
                 try await second.value
@@ -216,7 +216,7 @@ struct WorkQueueTests {
     func cancelRunning() async throws {
         try await Self.services().withWork { work in
             let item = try work.add("item") { try await Gate().pass() }
-            try await Self.untilExecuting(item)
+            try await Self.waitUntilExecuting(item)
             item.cancel()
             let error = try await Self.failure(item)
             #expect(error.code == .cancelled)
@@ -234,7 +234,7 @@ struct WorkQueueTests {
                 return 3
             }
             let next = try work.add("next", after: [item]) { try await item.value + 1 }
-            try await Self.untilExecuting(item)
+            try await Self.waitUntilExecuting(item)
             item.cancel()
             gate.open()
             let value = try await next.value
@@ -248,7 +248,7 @@ struct WorkQueueTests {
             let running = try work.add("running") { try await Gate().pass() }
             let waiting = try work.add("waiting", after: [running]) { Self.unexpectedStart() }
             let ready = try work.add("ready") { Self.unexpectedStart() }
-            try await Self.untilExecuting(running)
+            try await Self.waitUntilExecuting(running)
             work.cancelAll()
             let runningError = try await Self.failure(running)
             let waitingError = try await Self.failure(waiting)
@@ -310,7 +310,7 @@ struct WorkQueueTests {
         let ready = try queue.add("ready") { Self.unexpectedStart() }
         let group = ServiceGroup(services: [queue], logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         let serving = Task { try await group.run() }
-        try await Self.untilExecuting(running)
+        try await Self.waitUntilExecuting(running)
         await group.triggerGracefulShutdown()
         for item in [running, waiting, ready] {
             let error = try await Self.failure(item)
@@ -327,7 +327,7 @@ struct WorkQueueTests {
         let queue = WorkQueue(Self.services())
         let item = try queue.add("item") { try await Gate().pass() }
         let serving = Task { try await queue.run() }
-        try await Self.untilExecuting(item)
+        try await Self.waitUntilExecuting(item)
         serving.cancel()
         let error = try await Self.failure(item)
         #expect(error.code == .shutDown)

@@ -32,14 +32,14 @@ func failureCode(of operation: () async throws -> Void) async -> RedisError.Code
 }
 
 extension RedisClient {
-    /// Sends a command given by its words.
-    func words(_ words: String..., timeout: Duration? = nil) async throws -> RedisReply {
-        try await send(AnyCommand(words), timeout: timeout)
+    /// Sends a command, given by its name and arguments.
+    func sendCommand(_ arguments: String..., timeout: Duration? = nil) async throws -> RedisReply {
+        try await send(AnyCommand(arguments), timeout: timeout)
     }
 
     /// Returns the server's ID for this client's connection. Each connection has a different ID.
     func connectionID() async throws -> Int64? {
-        try await words("CLIENT", "ID").integer
+        try await sendCommand("CLIENT", "ID").integer
     }
 }
 

@@ -11,10 +11,10 @@ struct ClosingTests {
             .silence
         } _: { server in
             try await withClient(server.configuration) { client in
-                async let waiting = failureCode { _ = try await client.words("ECHO", "x") }
+                async let waiting = failureCode { _ = try await client.sendCommand("ECHO", "x") }
                 try await eventually("the command is in flight") { server.commands.count == 1 }
                 await client.close()
-                #expect(await waiting == .answerLost)
+                #expect(await waiting == .replyLost)
                 #expect(await failureCode { try await client.send(Ping()) } == .notConnected)
             }
         }

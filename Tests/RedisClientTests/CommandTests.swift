@@ -15,7 +15,7 @@ struct CommandTests {
                 let fields = [(name: "state", value: "open"), (name: "cause", value: "")]
                 #expect(try await client.send(SetFields(key: "hash", fields: fields)) == 2)
                 #expect(try await client.send(SetFields(key: "hash", fields: fields)) == 0)
-                #expect(try await client.words("HGET", "hash", "state") == .bulk("open"))
+                #expect(try await client.sendCommand("HGET", "hash", "state") == .bulk("open"))
                 #expect(try await client.send(ExpireKey(key: "hash", milliseconds: 60_000)))
                 #expect(try await client.send(ExpireKey(key: "absent", milliseconds: 60_000)) == false)
                 #expect(try await client.send(DeleteKey(key: "hash")))
@@ -31,9 +31,9 @@ struct CommandTests {
     func scan() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
-                for number in 0..<100 { _ = try await client.words("SET", "lock:\(number)", "x") }
-                _ = try await client.words("SET", "other", "x")
-                _ = try await client.words("RPUSH", "lock:list", "x")
+                for number in 0..<100 { _ = try await client.sendCommand("SET", "lock:\(number)", "x") }
+                _ = try await client.sendCommand("SET", "other", "x")
+                _ = try await client.sendCommand("RPUSH", "lock:list", "x")
                 var found: Set<String> = []
                 var cursor = "0"
                 var steps = 0
@@ -66,8 +66,8 @@ struct CommandTests {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
                 let value = String(repeating: "0123456789abcdef", count: 1 << 16)
-                _ = try await client.words("SET", "key", value)
-                #expect(try await client.words("GET", "key") == .bulk(value))
+                _ = try await client.sendCommand("SET", "key", value)
+                #expect(try await client.sendCommand("GET", "key") == .bulk(value))
             }
         }
     }

@@ -14,7 +14,7 @@ struct LoginTests {
             configuration.username = "worker"
             configuration.password = "secret"
             try await withClient(configuration) { client in
-                let user = try await client.words("ACL", "WHOAMI")
+                let user = try await client.sendCommand("ACL", "WHOAMI")
                 #expect(user == .bulk("worker"))
             }
         }
@@ -24,7 +24,7 @@ struct LoginTests {
     func defaultUser() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             try await withClient(server.configuration) { client in
-                let user = try await client.words("ACL", "WHOAMI")
+                let user = try await client.sendCommand("ACL", "WHOAMI")
                 #expect(user == .bulk("default"))
             }
         }
@@ -58,15 +58,15 @@ struct LoginTests {
             var configuration = server.configuration
             configuration.clientName = "interlock/9f2c41d07ab3"
             try await withClient(configuration) { client in
-                let name = try await client.words("CLIENT", "GETNAME")
+                let name = try await client.sendCommand("CLIENT", "GETNAME")
                 #expect(name == .bulk("interlock/9f2c41d07ab3"))
             }
             configuration.username = "worker"
             configuration.password = "secret"
             try await withClient(configuration) { client in
-                let user = try await client.words("ACL", "WHOAMI")
+                let user = try await client.sendCommand("ACL", "WHOAMI")
                 #expect(user == .bulk("worker"))
-                let name = try await client.words("CLIENT", "GETNAME").text ?? ""
+                let name = try await client.sendCommand("CLIENT", "GETNAME").text ?? ""
                 #expect(name.isEmpty)
             }
         }
@@ -78,11 +78,11 @@ struct LoginTests {
             var configuration = server.configuration
             configuration.database = 5
             try await withClient(configuration) { client in
-                _ = try await client.words("SET", "key", "five")
-                _ = try await client.words("SELECT", "0")
-                #expect(try await client.words("GET", "key") == .null)
-                _ = try await client.words("SELECT", "5")
-                #expect(try await client.words("GET", "key") == .bulk("five"))
+                _ = try await client.sendCommand("SET", "key", "five")
+                _ = try await client.sendCommand("SELECT", "0")
+                #expect(try await client.sendCommand("GET", "key") == .null)
+                _ = try await client.sendCommand("SELECT", "5")
+                #expect(try await client.sendCommand("GET", "key") == .bulk("five"))
             }
         }
     }

@@ -11,10 +11,10 @@ struct LostConnectionTests {
             command.text[0] == "SET" ? .close : .text("+OK\r\n")
         } _: { server in
             try await withClient(server.configuration) { client in
-                let code = await failureCode { _ = try await client.words("SET", "key", "value") }
-                #expect(code == .answerLost)
+                let code = await failureCode { _ = try await client.sendCommand("SET", "key", "value") }
+                #expect(code == .replyLost)
                 try await eventually("the client is connected again") {
-                    (try? await client.words("ECHO", "x")) == .status("OK")
+                    (try? await client.sendCommand("ECHO", "x")) == .status("OK")
                 }
             }
             #expect(server.connectionCount >= 2)
@@ -64,7 +64,7 @@ struct LostConnectionTests {
             .bytesThenClose(Array("$5\r\nhel".utf8))
         } _: { server in
             try await withClient(server.configuration) { client in
-                #expect(await failureCode { _ = try await client.words("GET", "key") } == .answerLost)
+                #expect(await failureCode { _ = try await client.sendCommand("GET", "key") } == .replyLost)
             }
             #expect(server.commands.count == 1)
         }
@@ -79,7 +79,7 @@ struct LostConnectionTests {
             await pipeline.connect()
             let results = await pipeline.batch((0..<4).map { AnyCommand(["ECHO", "\($0)"]) }).map(\.result)
             #expect(results.prefix(2) == [.success(.status("first")), .success(.status("second"))])
-            for case .failure(let error) in results { #expect(error.code == .answerLost) }
+            for case .failure(let error) in results { #expect(error.code == .replyLost) }
             #expect(results.count { if case .failure = $0 { true } else { false } } == 2)
             try await pipeline.close()
         }
@@ -94,9 +94,9 @@ struct LostConnectionTests {
             command.connection == 0 ? .text(bytes) : .text("+OK\r\n")
         } _: { server in
             try await withClient(server.configuration) { client in
-                #expect(await failureCode { _ = try await client.words("INCR", "key") } == .answerLost)
+                #expect(await failureCode { _ = try await client.sendCommand("INCR", "key") } == .replyLost)
                 try await eventually("the client is connected again") {
-                    (try? await client.words("ECHO", "x")) == .status("OK")
+                    (try? await client.sendCommand("ECHO", "x")) == .status("OK")
                 }
             }
             #expect(server.commands.count { $0.text[0] == "INCR" } == 1)
@@ -109,9 +109,9 @@ struct LostConnectionTests {
             command.connection == 0 ? .text("+OK\r\n+OK\r\n") : .text("+again\r\n")
         } _: { server in
             try await withClient(server.configuration) { client in
-                #expect(try await client.words("ECHO", "x") == .status("OK"))
+                #expect(try await client.sendCommand("ECHO", "x") == .status("OK"))
                 try await eventually("the client is connected again") {
-                    (try? await client.words("ECHO", "x")) == .status("again")
+                    (try? await client.sendCommand("ECHO", "x")) == .status("again")
                 }
             }
         }
@@ -121,14 +121,14 @@ struct LostConnectionTests {
     func killedServer() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
-                async let waiting = failureCode { _ = try await client.words("BLPOP", "list", "0", timeout: .seconds(50)) }
+                async let waiting = failureCode { _ = try await client.sendCommand("BLPOP", "list", "0", timeout: .seconds(50)) }
                 try await withClient(server.configuration) { other in
                     try await eventually("the command waits in the server") {
                         try await other.send(Info(section: "clients"))["blocked_clients"] == "1"
                     }
                 }
                 await server.kill()
-                #expect(await waiting == .answerLost)
+                #expect(await waiting == .replyLost)
             }
         }
     }
@@ -166,10 +166,10 @@ struct LostConnectionTests {
         try await RedisServer.withServer { server in
             for configuration in [server.configuration, try RedisConfiguration(url: try #require(server.portURL))] {
                 try await withClient(configuration) { client in
-                    _ = try await client.words("SET", "key", "value")
+                    _ = try await client.sendCommand("SET", "key", "value")
                     try await server.restart()
                     try await eventually("the client is connected again") {
-                        (try? await client.words("GET", "key")) == .bulk("value")
+                        (try? await client.sendCommand("GET", "key")) == .bulk("value")
                     }
                 }
             }
@@ -180,10 +180,10 @@ struct LostConnectionTests {
     func restartWithoutData() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
-                _ = try await client.words("SET", "key", "value")
+                _ = try await client.sendCommand("SET", "key", "value")
                 try await server.restart(keepingData: false)
                 try await eventually("the client is connected again") {
-                    (try? await client.words("GET", "key")) == .null
+                    (try? await client.sendCommand("GET", "key")) == .null
                 }
             }
         }

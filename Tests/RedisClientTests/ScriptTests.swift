@@ -19,7 +19,7 @@ struct ScriptTests {
                 let first = try await client.send(EchoScript(key: "key", argument: argument))
                 #expect(first == expected)
                 #expect(try await client.send(EchoScript(key: "key", argument: argument)) == expected)
-                #expect(try await client.words("SCRIPT", "FLUSH") == .status("OK"))
+                #expect(try await client.sendCommand("SCRIPT", "FLUSH") == .status("OK"))
                 #expect(try await client.send(EchoScript(key: "key", argument: argument)) == expected)
             }
         }

@@ -18,7 +18,7 @@ struct ServerConditionTests {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
                 #expect(await write(client) == nil)
-                let reply = try await client.words("CONFIG", "SET", setting[0], setting[1])
+                let reply = try await client.sendCommand("CONFIG", "SET", setting[0], setting[1])
                 #expect(reply == .status("OK"))
                 #expect(await write(client) == .server(condition))
                 #expect(condition.isUnavailability)
@@ -30,7 +30,7 @@ struct ServerConditionTests {
     func wrongType() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
-                _ = try await client.words("SET", "hash", "text")
+                _ = try await client.sendCommand("SET", "hash", "text")
                 #expect(await write(client) == .server(.wrongType))
                 #expect(!ServerCondition.wrongType.isUnavailability)
             }
@@ -99,7 +99,7 @@ struct ServerConditionTests {
     func noScript() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
-                guard case .error(let error) = try await client.words("EVALSHA", EchoScript.code.digest, "0") else {
+                guard case .error(let error) = try await client.sendCommand("EVALSHA", EchoScript.code.digest, "0") else {
                     Issue.record("the server ran a script that it does not have")
                     return
                 }
@@ -114,7 +114,7 @@ struct ServerConditionTests {
             try await withClient(server.configuration) { client in
                 let before = try await client.connectionID()
                 // Nothing listens on port 1, so the primary is unreachable.
-                #expect(try await client.words("REPLICAOF", "127.0.0.1", "1") == .status("OK"))
+                #expect(try await client.sendCommand("REPLICAOF", "127.0.0.1", "1") == .status("OK"))
                 #expect(await write(client) == .server(.readOnly))
                 try await eventually("the client has a new connection") {
                     do {
@@ -123,7 +123,7 @@ struct ServerConditionTests {
                         return false
                     }
                 }
-                #expect(try await client.words("REPLICAOF", "NO", "ONE") == .status("OK"))
+                #expect(try await client.sendCommand("REPLICAOF", "NO", "ONE") == .status("OK"))
                 #expect(await write(client) == nil)
             }
         }
@@ -133,7 +133,7 @@ struct ServerConditionTests {
     func primaryDown() async throws {
         try await RedisServer.withServer(arguments: ["--replica-serve-stale-data", "no"]) { server in
             try await withClient(server.configuration) { client in
-                let reply = try await client.words("REPLICAOF", "127.0.0.1", "1")
+                let reply = try await client.sendCommand("REPLICAOF", "127.0.0.1", "1")
                 #expect(reply == .status("OK"))
                 let code = await failureCode {
                     _ = try await client.send(Scan(cursor: "0", pattern: "*", count: 10, type: "string"))
@@ -148,9 +148,9 @@ struct ServerConditionTests {
         try await RedisServer.withServer(arguments: ["--lua-time-limit", "20"]) { server in
             try await withClient(server.configuration) { client in
                 try await withClient(server.configuration) { other in
-                    async let endless = client.words("EVAL", "while true do end", "0", timeout: .seconds(50))
+                    async let endless = client.sendCommand("EVAL", "while true do end", "0", timeout: .seconds(50))
                     try await eventually("the server is busy") { await write(other) == .server(.busy) }
-                    #expect(try await other.words("SCRIPT", "KILL") == .status("OK"))
+                    #expect(try await other.sendCommand("SCRIPT", "KILL") == .status("OK"))
                     guard case .error(let error) = try await endless else {
                         Issue.record("an endless script ended")
                         return
@@ -170,7 +170,7 @@ struct ServerConditionTests {
         try await RedisServer.withServer(arguments: ["--rdbcompression", "no"]) { server in
             try await withClient(server.configuration) { client in
                 let filling = "for i = 1, 2000 do redis.call('SET', 'key' .. i, string.rep('x', 60000) .. i) end"
-                #expect(try await client.words("EVAL", filling, "0") == .null)
+                #expect(try await client.sendCommand("EVAL", filling, "0") == .null)
                 try await server.restart(addedArguments: slowly, untilReady: false)
                 try await eventually("the server reports that it is loading") {
                     await failureCode { try await client.connect() } == .server(.loading)

@@ -17,7 +17,7 @@ struct SubscriberTests {
             let messages = [("one", "a"), ("two", ""), ("one", "c")]
             try await withClient(server.configuration) { client in
                 for (channel, payload) in messages {
-                    let receivers = try await client.words("PUBLISH", channel, payload)
+                    let receivers = try await client.sendCommand("PUBLISH", channel, payload)
                     #expect(receivers == .integer(1))
                 }
             }
@@ -41,7 +41,7 @@ struct SubscriberTests {
             while event == .down { event = await events.next() }
             #expect(event == .subscribed)
             try await withClient(server.configuration) { client in
-                let receivers = try await client.words("PUBLISH", "two", "after")
+                let receivers = try await client.sendCommand("PUBLISH", "two", "after")
                 #expect(receivers == .integer(1))
             }
             #expect(await events.next() == .message(channel: "two", payload: "after"))
@@ -62,7 +62,7 @@ struct SubscriberTests {
                     // The count includes the PINGs of both logins.
                     return (report.split(separator: ",").first?.split(separator: "=").last.flatMap { Int($0) } ?? 0) >= 5
                 }
-                _ = try await client.words("PUBLISH", "one", "x")
+                _ = try await client.sendCommand("PUBLISH", "one", "x")
             }
             #expect(await events.next() == .message(channel: "one", payload: "x"))
             try await recorder.close()

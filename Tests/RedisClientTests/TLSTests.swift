@@ -20,10 +20,10 @@ struct TLSTests {
             var configuration = try configuration(of: server, host: host)
             configuration.tls?.trustRoots = .file(try #require(server.certificate).certificatePath)
             try await withClient(configuration) { client in
-                let reply = try await client.words("ECHO", "hello")
+                let reply = try await client.sendCommand("ECHO", "hello")
                 #expect(reply == .bulk("hello"))
                 let value = String(repeating: "x", count: 1 << 20)
-                #expect(try await client.words("ECHO", value) == .bulk(value))
+                #expect(try await client.sendCommand("ECHO", value) == .bulk(value))
             }
         }
     }

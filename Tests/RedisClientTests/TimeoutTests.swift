@@ -15,13 +15,13 @@ struct TimeoutTests {
                 let connection = try await client.connectionID()
                 await server.pause()
                 let start = ContinuousClock.now
-                let code = await failureCode { _ = try await client.words("ECHO", "late", timeout: .milliseconds(100)) }
+                let code = await failureCode { _ = try await client.sendCommand("ECHO", "late", timeout: .milliseconds(100)) }
                 #expect(code == .timedOut)
                 #expect(ContinuousClock.now - start >= .milliseconds(100))
                 #expect(ContinuousClock.now - start < soon)
                 await server.resume()
                 for number in 0..<10 {
-                    #expect(try await client.words("ECHO", "\(number)") == .bulk("\(number)"))
+                    #expect(try await client.sendCommand("ECHO", "\(number)") == .bulk("\(number)"))
                 }
                 #expect(try await client.connectionID() == connection)
             }
@@ -34,14 +34,14 @@ struct TimeoutTests {
             .silence
         } _: { server in
             try await withClient(server.configuration) { client in
-                async let longCommand = failureCode { _ = try await client.words("ECHO", "long") }
+                async let longCommand = failureCode { _ = try await client.sendCommand("ECHO", "long") }
                 try await eventually("the command with the long timeout is in flight") { server.commands.count == 1 }
                 let start = ContinuousClock.now
-                let code = await failureCode { _ = try await client.words("ECHO", "short", timeout: .milliseconds(100)) }
+                let code = await failureCode { _ = try await client.sendCommand("ECHO", "short", timeout: .milliseconds(100)) }
                 #expect(code == .timedOut)
                 #expect(ContinuousClock.now - start < soon)
                 await client.close()
-                #expect(await longCommand == .answerLost)
+                #expect(await longCommand == .replyLost)
             }
         }
     }
@@ -52,9 +52,9 @@ struct TimeoutTests {
             command.text[1] == "long" ? .text("+OK\r\n") : .silence
         } _: { server in
             try await withClient(server.configuration) { client in
-                _ = try await client.words("ECHO", "long", timeout: .seconds(30))
+                _ = try await client.sendCommand("ECHO", "long", timeout: .seconds(30))
                 let start = ContinuousClock.now
-                let code = await failureCode { _ = try await client.words("ECHO", "short", timeout: .milliseconds(100)) }
+                let code = await failureCode { _ = try await client.sendCommand("ECHO", "short", timeout: .milliseconds(100)) }
                 #expect(code == .timedOut)
                 #expect(ContinuousClock.now - start < soon)
             }
@@ -70,7 +70,7 @@ struct TimeoutTests {
             configuration.commandTimeout = .milliseconds(50)
             try await withClient(configuration) { client in
                 try await eventually("a second connection answers") {
-                    (try? await client.words("ECHO", "x")) == .status("OK")
+                    (try? await client.sendCommand("ECHO", "x")) == .status("OK")
                 }
                 #expect(server.connectionCount >= 2)
             }

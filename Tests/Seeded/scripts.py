@@ -61,7 +61,7 @@ BUGS = [
         "elapsed >= 0 and elapsed <= tonumber(window) and elapsed < tonumber(ttl)",
         "true",
         ("exclusion", "free-locks"),
-        story="SimulationTests.QuorumRestartStoryTests/restoredEnd\\(",
+        story="SimulationTests.QuorumRestartScenarioTests/restoredEnd\\(",
     ),
     Bug(
         "release-without-token",
@@ -111,7 +111,7 @@ BUGS = [
         "if holder == token then fence, failure = current_fence(ttl) else fence, failure = mint(ttl) end",
         "fence, failure = current_fence(ttl)",
         ("rising-fences",),
-        story="SimulationTests.FenceStoryTests/claimedTwice\\(",
+        story="SimulationTests.FenceScenarioTests/claimedTwice\\(",
     ),
     Bug(
         "fences-by-counter-alone",
@@ -119,7 +119,7 @@ BUGS = [
         "if fence > now - fence_slack and fence < max_exact then",
         "if fence then",
         ("rising-fences",),
-        story="SimulationTests.FenceStoryTests/counterSetBack\\(",
+        story="SimulationTests.FenceScenarioTests/counterSetBack\\(",
     ),
     Bug(
         "fences-restart-at-one",
@@ -127,7 +127,7 @@ BUGS = [
         "if fence > now - fence_slack and fence < max_exact then",
         "if fence == 1 or fence > now - fence_slack and fence < max_exact then",
         ("rising-fences",),
-        story="SimulationTests.FenceStoryTests/wiped\\(",
+        story="SimulationTests.FenceScenarioTests/wiped\\(",
     ),
     Bug(
         "fences-by-clock-alone",
@@ -135,7 +135,7 @@ BUGS = [
         "if fence > now - fence_slack and fence < max_exact then",
         "if not fence then",
         ("rising-fences",),
-        story="SimulationTests.FenceStoryTests/clockSet\\(",
+        story="SimulationTests.FenceScenarioTests/clockSet\\(",
     ),
     Bug(
         "fence-lapses-before-its-time",
@@ -143,7 +143,7 @@ BUGS = [
         "redis.call('SET', KEYS[2], now, 'PXAT', math.floor(now / 1000) + fence_lifetime)",
         "redis.call('SET', KEYS[2], now, 'PX', '3600000')",
         ("rising-fences",),
-        story="SimulationTests.FenceStoryTests/lapse\\(",
+        story="SimulationTests.FenceScenarioTests/lapse\\(",
     ),
     Bug(
         "outdated-clock-trusted",
@@ -151,7 +151,7 @@ BUGS = [
         "  if fence == 1 then\n",
         "  if not fence then\n",
         ("rising-fences",),
-        story="SimulationTests.FenceStoryTests/wipedFarAway\\(",
+        story="SimulationTests.FenceScenarioTests/wipedFarAway\\(",
     ),
     Bug(
         "half-leases",

@@ -76,7 +76,7 @@ BUGS = [
         "        case .no:\n            phase = .renewed(fence: recordedFences.max(), isCertain: false)\n"
         "            return Step(answer: .lost, restores: restores(on: votes.indices, now: now))\n",
         TWO_HOLDERS,
-        story="SimulationTests.QuorumRestartStoryTests/noMajority\\(",
+        story="SimulationTests.QuorumRestartScenarioTests/noMajority\\(",
     ),
     # Cleanup after one attempt ends the lease that a later attempt was granted.
     Bug(
@@ -146,7 +146,7 @@ BUGS = [
     # A lease whose owner chose the token is not released with its connection. It must expire.
     Bug(
         "linked-lease-outlives-its-follower",
-        "LeaseKeeper.swift",
+        "FollowedLeaseRegistry.swift",
         "        guard let entry = followed.removeValue(forKey: id) else { return }\n"
         "        let wasLinked = entry.lease.isAutoExtended\n",
         "        guard let entry = followed.removeValue(forKey: id), id == 0 else { return }\n"
@@ -223,8 +223,8 @@ BUGS = [
     Bug(
         "granted-permit-refunded",
         "ServiceExecutor+Limits.swift",
-        "            return decided(permit, of: service, resolution.answer, charges: charges) ? 1 : 0\n",
-        "            _ = decided(permit, of: service, resolution.answer, charges: charges)\n            return 0\n",
+        "            return limitsDecided(permit, of: service, resolution.answer, charges: charges) ? 1 : 0\n",
+        "            _ = limitsDecided(permit, of: service, resolution.answer, charges: charges)\n            return 0\n",
         ("limits",),
     ),
     Bug(
@@ -350,7 +350,7 @@ BUGS = [
         "?? true { availableFrom = now + delay + Self.maximumReadDuration }",
         "?? true { availableFrom = now }",
         ("rising-fences",),
-        story="SimulationTests.FenceStoryTests/takenOverAtOnce\\(",
+        story="SimulationTests.FenceScenarioTests/takenOverAtOnce\\(",
     ),
     Bug(
         "sentinel-role-forgotten",
@@ -358,7 +358,7 @@ BUGS = [
         "        if directory?.asksForRole ?? false {\n",
         "        if directory?.asksForRole ?? false, configuration.database < 0 {\n",
         (*TWO_HOLDERS, "free-locks", "answers", "recovery"),
-        story="SimulationTests.SentinelStoryTests/writableReplica\\(",
+        story="SimulationTests.SentinelScenarioTests/writableReplica\\(",
     ),
     Bug(
         "sentinel-follows-older-epoch",
@@ -366,7 +366,7 @@ BUGS = [
         "        guard reported.epoch > primary.epoch || reported.epoch == primary.epoch && votes(for: reported) >= majority else {\n",
         "        guard reported != primary else {\n",
         (*TWO_HOLDERS, "free-locks", "limits", "recovery"),
-        story="SimulationTests.SentinelStoryTests/olderEpoch\\(",
+        story="SimulationTests.SentinelScenarioTests/olderEpoch\\(",
     ),
     # A READONLY error moves only the connection that received it.
     Bug(
@@ -375,7 +375,7 @@ BUGS = [
         "        guard isDemoted, peer != nil || runID != nil else { return [] }\n",
         "        guard isDemoted, peer != nil || runID != nil, slots.isEmpty else { return [] }\n",
         ("kept-leases", "free-locks"),
-        story="SimulationTests.MovedServerStoryTests/siblings\\(",
+        story="SimulationTests.MovedServerScenarioTests/siblings\\(",
     ),
     # On a cluster, PUBLISH counts the subscribers at one server only.
     Bug(
@@ -384,7 +384,7 @@ BUGS = [
         '"counts_listeners": "\\(!isOnCluster)"',
         '"counts_listeners": "true"',
         ("free-locks",),
-        story="SimulationTests.ClusterStoryTests/listeningElsewhere\\(",
+        story="SimulationTests.ClusterScenarioTests/listeningElsewhere\\(",
     ),
     Bug(
         "cluster-ask-without-asking",
@@ -392,7 +392,7 @@ BUGS = [
         "        handler.send(Asking(), timeout: timeout) { _ in }\n",
         "",
         ("answers", "recovery", "free-locks"),
-        story="SimulationTests.ClusterStoryTests/asking\\(",
+        story="SimulationTests.ClusterScenarioTests/asking\\(",
     ),
     Bug(
         "linked-lease-outlives-its-connection",

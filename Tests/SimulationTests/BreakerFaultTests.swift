@@ -128,7 +128,7 @@ struct BreakerFaultTests {
         _ = stage.result(of: stage.take("api"))
         _ = stage.result(of: stage.report(first, of: "api", OutcomeReport(outcome: .ok)))
         var reported = Set<Int>()
-        let areAllGranted = stage.run(upTo: 59_000) {
+        let allGranted = stage.run(upTo: 59_000) {
             for (index, answer) in waiting.enumerated() where !reported.contains(index) {
                 guard let permit = answer.value?.permit else { continue }
                 reported.insert(index)
@@ -136,7 +136,7 @@ struct BreakerFaultTests {
             }
             return reported.count == waiting.count
         }
-        #expect(areAllGranted)
+        #expect(allGranted)
         // Each window admits two calls.
         #expect((20_000...32_000).contains(stage.milliseconds))
     }
@@ -159,7 +159,7 @@ struct BreakerFaultTests {
         _ = stage.result(of: stage.report(first, of: "api", report))
         guard case .refused(.open, _, _)? = stage.result(of: second) else { return #expect(Bool(false), "it was permitted") }
         stage.run(milliseconds: 100)
-        #expect(stage.result(of: stage.take("api"))?.isTaken == true)
+        #expect(stage.result(of: stage.take("api"))?.isAllowed == true)
     }
 
     @Test("A trial is returned if its call finds no slot")

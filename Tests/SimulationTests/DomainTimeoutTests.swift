@@ -16,7 +16,7 @@ struct DomainTimeoutTests {
         return Stage(domains: settings)
     }
 
-    private func decide(_ stage: Stage, _ value: String = "a") -> Stage.Answer<DescriptorDecision> {
+    private func decide(_ stage: Stage, _ value: String = "a") -> Stage.Answer<DescriptorResult> {
         stage.startCall(0) { calls, completion in
             let descriptor = RequestedDescriptor(entries: [DescriptorEntry(key: "ip", value: value)])
             _ = calls.decide("edge", [descriptor], completion: completion)
@@ -28,7 +28,7 @@ struct DomainTimeoutTests {
     func silent() throws {
         let stage = Self.stage(.deny)
         stage.path(of: 0).isBlackHole = true
-        var answers: [(at: Int64, answer: Stage.Answer<DescriptorDecision>)] = []
+        var answers: [(at: Int64, answer: Stage.Answer<DescriptorResult>)] = []
         for _ in 0..<20 {
             answers.append((stage.milliseconds, decide(stage)))
             stage.run(milliseconds: 7)

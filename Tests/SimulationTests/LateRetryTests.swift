@@ -9,11 +9,11 @@ import Testing
 struct LateRetryTests {
     private static let key = "interlock:lock:{orders}"
 
-    private static func isLost(_ answer: ReleaseAnswer?) -> Bool {
+    private static func isLost(_ answer: ReleaseResult?) -> Bool {
         if case .lost? = answer { true } else { false }
     }
 
-    private static func isLost(_ answer: RenewAnswer?) -> Bool {
+    private static func isLost(_ answer: RenewResult?) -> Bool {
         if case .lost? = answer { true } else { false }
     }
 

@@ -30,7 +30,7 @@ struct LimitFaultTests {
 
     /// Returns how many of `count` takes are granted.
     private func granted(_ count: Int, on stage: Stage, subject: String? = nil, through sidecar: Int = 0) -> Int {
-        (0..<count).count { _ in stage.result(of: stage.take("api", subject: subject, through: sidecar))?.isTaken == true }
+        (0..<count).count { _ in stage.result(of: stage.take("api", subject: subject, through: sidecar))?.isAllowed == true }
     }
 
     private func cutOff(_ stage: Stage) {
@@ -111,7 +111,7 @@ struct LimitFaultTests {
         stage.run(milliseconds: 500)
         stage.cli("DEL", "interlock:rate:{api}:main~sliding")
         stage.run(milliseconds: 1500)
-        #expect(waiter.value?.isTaken == true)
+        #expect(waiter.value?.isAllowed == true)
     }
 
     @Test(
@@ -302,20 +302,20 @@ struct LimitFaultTests {
             _ = stage.take("api", subject: "s\(number)")
         }
         stage.run(milliseconds: 50)
-        #expect(stage.result(of: stage.take("api", subject: "mine"))?.isTaken == true)
+        #expect(stage.result(of: stage.take("api", subject: "mine"))?.isAllowed == true)
         let waiter = stage.take("api", subject: "mine", wait: 10_000)
-        #expect(stage.result(of: waiter)?.isTaken == true)
+        #expect(stage.result(of: waiter)?.isAllowed == true)
     }
 
     @Test("One tenant's waiting calls leave room in the queue for other tenants")
     func waitingTenant() throws {
         let stage = Stage(services: [Self.service(limit: 1, window: .seconds(5), perSubject: true, waiting: 8)])
-        var answers: [Stage.Answer<TakeAnswer>] = []
+        var answers: [Stage.Answer<TakeResult>] = []
         for _ in 0..<20 { answers.append(stage.take("api", subject: "greedy", wait: 60_000)) }
         stage.run(milliseconds: 50)
-        #expect(stage.result(of: stage.take("api", subject: "other"))?.isTaken == true)
+        #expect(stage.result(of: stage.take("api", subject: "other"))?.isAllowed == true)
         let waiter = stage.take("api", subject: "other", wait: 10_000)
-        #expect(stage.result(of: waiter)?.isTaken == true)
+        #expect(stage.result(of: waiter)?.isAllowed == true)
     }
 
     @Test("One tenant's calls do not fill the queue for slots")
@@ -378,8 +378,8 @@ struct LimitFaultTests {
         var service = Self.service(.gcra(burst: 9), limit: 10, window: .seconds(600))
         service.onLimit = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200))
         let stage = Stage(services: [service])
-        #expect(stage.result(of: stage.take("api", cost: 5))?.isTaken == true)
-        #expect(stage.result(of: stage.take("api", cost: 9))?.isTaken == false)
+        #expect(stage.result(of: stage.take("api", cost: 5))?.isAllowed == true)
+        #expect(stage.result(of: stage.take("api", cost: 9))?.isAllowed == false)
         stage.run(milliseconds: 500)
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
@@ -412,6 +412,6 @@ struct LimitFaultTests {
         stage.run(milliseconds: 100)
         stage.cancel(waiter, of: 0)
         stage.run(milliseconds: 300)
-        #expect(behind.value?.isTaken == true)
+        #expect(behind.value?.isAllowed == true)
     }
 }

@@ -30,7 +30,7 @@ struct QuorumFaultTests {
         let other = stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))
         #expect(other?.isHeld == true)
         stage.run(milliseconds: 100)
-        var renewal: RenewAnswer?
+        var renewal: RenewResult?
         renewal = stage.result(of: stage.renew(lease, ttl: 30_000))
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }
@@ -62,7 +62,7 @@ struct QuorumFaultTests {
         stage.quorum[1].start(with: .none)
         stage.run(milliseconds: 1500)
         #expect(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.isHeld == true)
-        var renewal: RenewAnswer?
+        var renewal: RenewResult?
         renewal = stage.result(of: stage.renew(lease, ttl: 30_000))
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }

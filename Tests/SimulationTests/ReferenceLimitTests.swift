@@ -42,7 +42,7 @@ private struct Reference {
         try #require(answer(descriptors, hits: hits)).isOverLimit
     }
 
-    func answer(_ descriptors: [String], hits: Int64 = 1) -> DescriptorAnswer? {
+    func answer(_ descriptors: [String], hits: Int64 = 1) -> RequestDecision? {
         let requested = descriptors.map { text in
             RequestedDescriptor(
                 entries: text.split(separator: ",").map { entry in
@@ -50,7 +50,7 @@ private struct Reference {
                     return DescriptorEntry(key: String(sides[0]), value: String(sides[1]))
                 }, cost: hits)
         }
-        let decision: DescriptorDecision? = stage.result(
+        let decision: DescriptorResult? = stage.result(
             of: stage.startCall(0) { [domain] calls, completion in
                 _ = calls.decide(domain, requested, completion: completion)
                 return nil

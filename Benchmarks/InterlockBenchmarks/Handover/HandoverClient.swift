@@ -58,7 +58,7 @@ final class HandoverClient {
 
     private func failed(_ error: InterlockError) {
         // `connectionLost` handles a lost connection.
-        if error.code != .answerLost { refused("\(error)") }
+        if error.code != .responseLost { refused("\(error)") }
     }
 
     private func refused(_ reason: String) {

@@ -22,7 +22,7 @@ struct HandoverRecord {
     private var cycles = 0
     private var allCycles = 0
     private var toAnother = 0
-    private var longestWait = TimeAmount.zero
+    private var maximumWait = TimeAmount.zero
     private var errors = 0
     private var firstError: String?
     private var violations = 0
@@ -56,7 +56,7 @@ struct HandoverRecord {
     /// Counts the part of a client's wait that lies within the measured time, even if the wait is not over.
     mutating func waited(since requestedAt: NIODeadline, now: NIODeadline) {
         let (from, to) = (max(requestedAt, begin), min(now, end))
-        if from < to { longestWait = max(longestWait, to - from) }
+        if from < to { maximumWait = max(maximumWait, to - from) }
     }
 
     mutating func failed(_ reason: String) {
@@ -75,7 +75,7 @@ struct HandoverRecord {
             meanCycle: length.inMilliseconds / Double(cycles),
             median: sorted[sorted.count / 2].inMilliseconds,
             percentile99: sorted[sorted.count * 99 / 100].inMilliseconds,
-            maximum: maximum.inMilliseconds, longestWait: longestWait.inMilliseconds,
+            maximum: maximum.inMilliseconds, maximumWait: maximumWait.inMilliseconds,
             errors: errors, firstError: firstError, violations: violations, fencesInOrder: fencesInOrder)
     }
 }
@@ -95,7 +95,7 @@ struct HandoverFigures: Figures {
     var percentile99: Double
     var maximum: Double
     /// The longest time that any client waited within the measured time, including waits that did not end.
-    var longestWait: Double
+    var maximumWait: Double
     /// The number of failed calls, lost connections, and clients that still waited when the run was stopped.
     var errors: Int
     var firstError: String?
@@ -112,7 +112,7 @@ struct HandoverFigures: Figures {
         case median = "p50_ms"
         case percentile99 = "p99_ms"
         case maximum = "max_ms"
-        case longestWait = "longest_wait_ms"
+        case maximumWait = "longest_wait_ms"
         case firstError = "first_error"
         case fencesInOrder = "fences_in_order"
     }

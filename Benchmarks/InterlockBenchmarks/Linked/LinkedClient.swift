@@ -49,7 +49,7 @@ final class LinkedClient {
                 case .success(nil): return run.failed(BenchmarkFailure("\(call.name) is held by another client"))
                 case .failure(let error): return run.failed(error)
                 }
-                if answered == locks.count { run.clientHasAcquired() } else { acquireMore() }
+                if answered == locks.count { run.clientAcquired() } else { acquireMore() }
             }
         }
     }
@@ -64,7 +64,7 @@ final class LinkedClient {
                 case .success(let validity): if validity == nil { lost += 1 }
                 case .failure(let error): return run.failed(error)
                 }
-                if answered == locks.count { run.clientHasChecked(lost: lost) } else { checkMore() }
+                if answered == locks.count { run.clientChecked(lost: lost) } else { checkMore() }
             }
         }
     }

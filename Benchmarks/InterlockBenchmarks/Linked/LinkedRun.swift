@@ -44,7 +44,7 @@ final class LinkedRun {
         promise = eventLoop.makePromise()
     }
 
-    func clientHasAcquired() {
+    func clientAcquired() {
         finishedClients += 1
         guard finishedClients == clients.count else { return }
         do {
@@ -58,7 +58,7 @@ final class LinkedRun {
         }
     }
 
-    func clientHasChecked(lost: Int) {
+    func clientChecked(lost: Int) {
         self.lost += lost
         finishedClients += 1
         guard finishedClients == clients.count else { return }

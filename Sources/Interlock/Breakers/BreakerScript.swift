@@ -61,7 +61,7 @@ struct BreakerScript: ScriptCommand {
         guard let parts = reply.array, parts.count == 3, let result = parts[0].integer, let time = parts[1].integer,
             let fields = parts[2].fields
         else { throw reply.unexpected(for: script.name) }
-        return BreakerReply(isDone: result == 1, redisTime: time, snapshot: BreakerSnapshot(hash: fields))
+        return BreakerReply(tookEffect: result == 1, redisTime: time, snapshot: BreakerSnapshot(hash: fields))
     }
 
     private var call: String {
@@ -141,13 +141,13 @@ struct BreakerScript: ScriptCommand {
 /// The reply of a breaker's script.
 package struct BreakerReply: Hashable, Sendable {
     /// Whether the operation took effect.
-    package var isDone: Bool
+    package var tookEffect: Bool
     /// The time at Redis, as Unix time in milliseconds.
     package var redisTime: Int64
     package var snapshot: BreakerSnapshot
 
-    package init(isDone: Bool, redisTime: Int64, snapshot: BreakerSnapshot) {
-        self.isDone = isDone
+    package init(tookEffect: Bool, redisTime: Int64, snapshot: BreakerSnapshot) {
+        self.tookEffect = tookEffect
         self.redisTime = redisTime
         self.snapshot = snapshot
     }
@@ -168,7 +168,7 @@ extension BreakerSnapshot {
         [
             ("state", state.rawValue), ("cause", cause), ("since", "\(sinceMilliseconds)"), ("until", "\(untilMilliseconds)"),
             ("generation", "\(generation)"), ("trips", "\(trips)"), ("failure_rate", "\(failureRate)"),
-            ("slow_rate", "\(slowRate)"), ("calls", "\(calls)"), ("by", by), ("forced", forced?.rawValue ?? ""),
+            ("slow_rate", "\(slowRate)"), ("calls", "\(calls)"), ("by", changedBy), ("forced", forced?.rawValue ?? ""),
             ("forced_until", "\(forcedUntilMilliseconds)"), ("reason", reason), ("streak", "\(streak)"),
             ("consecutive", "\(consecutive)"), ("successes", "0"),
         ]

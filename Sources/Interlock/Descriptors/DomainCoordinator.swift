@@ -8,7 +8,7 @@ internal import RedisClient
 final class DomainCoordinator {
     private final class Domain {
         struct Caller {
-            var completion: Completion<DescriptorDecision>
+            var completion: Completion<DescriptorResult>
             var requested: [RequestedDescriptor]
             /// Whether the call only peeks and is excluded from the metrics.
             var isExcludedFromMetrics = false
@@ -42,7 +42,7 @@ final class DomainCoordinator {
     private let timeoutMilliseconds: Int64
     private var domains: [ExactText: Domain] = [:]
     private var domainsToFlush: [Domain] = []
-    private var resolutions: [DomainLimiter.Resolution] = []
+    private var resolutions: [DomainLimiter.RequestResolution] = []
 
     init(runtime: CoordinatorRuntime, domains: [RateLimitDomain], timeout: Duration) {
         self.runtime = runtime
@@ -56,7 +56,7 @@ final class DomainCoordinator {
     /// - Returns: whether the domain is configured; if not, the completion is not called.
     func ask(
         _ name: String, _ requested: [RequestedDescriptor], isExcludedFromMetrics: Bool = false,
-        completion: Completion<DescriptorDecision>
+        completion: Completion<DescriptorResult>
     ) -> Bool {
         guard let domain = domains[ExactText(name)] else { return false }
         let now = runtime.time.now()
@@ -122,7 +122,7 @@ final class DomainCoordinator {
     func policy(of domain: String) -> OutagePolicy? { domains[ExactText(domain)]?.limiter.domain.whenRedisIsDown }
 
     /// Forgets cached refusals, because Redis may have lost their counters.
-    func redisIsBack() { for domain in domains.values { domain.limiter.forgetRefusals() } }
+    func redisReconnected() { for domain in domains.values { domain.limiter.forgetRefusals() } }
 
     func refreshGauges() {
         let now = runtime.time.now()
@@ -161,7 +161,7 @@ final class DomainCoordinator {
             let isAwaited = domain.limiter.end(batch)
             switch result {
             case .success(let verdict):
-                if let counters = domain.localCounters, counters.haveLapsed(at: now) { domain.localCounters = nil }
+                if let counters = domain.localCounters, counters.isExpired(at: now) { domain.localCounters = nil }
                 if isAwaited { apply(domain, batch, verdict, sentAt: sentAt, now: now) }
             case .failure(let error) where isAwaited:
                 if error.isUnavailability { decideLocally(domain, batch, now: now) } else { fail(domain, batch, error) }
@@ -174,7 +174,7 @@ final class DomainCoordinator {
     private func scheduleNextFlush(_ domain: Domain) { if domain.limiter.hasArrivals { scheduleFlush(of: domain) } }
 
     private func apply(
-        _ domain: Domain, _ batch: DescriptorBatch, _ verdict: LimitVerdict, cause: DescriptorAnswer.Cause = .limit,
+        _ domain: Domain, _ batch: DescriptorBatch, _ verdict: BatchVerdict, cause: RequestDecision.Cause = .limit,
         sentAt: Instant, now: Instant
     ) {
         var results = resolutions
@@ -185,7 +185,7 @@ final class DomainCoordinator {
         resolutions = results
     }
 
-    private func deliver(_ domain: Domain, _ id: Int, _ answer: DescriptorAnswer) {
+    private func deliver(_ domain: Domain, _ id: Int, _ answer: RequestDecision) {
         guard let caller = domain.callers.remove(id) else { return }
         if !caller.isExcludedFromMetrics { domain.metrics.count(answer, of: caller.requested) }
         caller.completion(.decided(answer))

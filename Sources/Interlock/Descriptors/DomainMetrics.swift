@@ -67,7 +67,7 @@ final class DomainMetrics {
     }
 
     /// - Parameter asks: the descriptors that were decided, in the order of the statuses.
-    func count(_ answer: DescriptorAnswer, of requested: [RequestedDescriptor]) {
+    func count(_ answer: RequestDecision, of requested: [RequestedDescriptor]) {
         for (status, ask) in zip(answer.statuses, requested) {
             guard let rule = status.rule else {
                 unmatched.increment()

@@ -24,7 +24,7 @@ package struct DescriptorDecisions: Sendable {
     package var shadow = 0
 }
 
-extension LimitAnswer {
+extension CallDecision {
     init(_ status: DescriptorStatus, of rule: DescriptorIndex.Rule, isShadow: Bool) {
         let name = rule.rule.name ?? rule.path
         switch status.bound {

@@ -8,8 +8,8 @@ internal import RedisClient
 final class QuotaCoordinator {
     /// The maximum delay of an assignment on its way to a data plane, in milliseconds. Redis counts a quota for this
     /// much longer than the quota's lifetime, so that no data plane uses a quota that Redis no longer counts.
-    static let delayMilliseconds: Int64 = 5000
-    static var retentionMilliseconds: Int64 { QuotaRate.lifetimeSeconds * 1000 + delayMilliseconds }
+    static let assignmentTimeoutMilliseconds: Int64 = 5000
+    static var retentionMilliseconds: Int64 { QuotaRate.lifetimeSeconds * 1000 + assignmentTimeoutMilliseconds }
     /// The maximum number of data planes of one bucket.
     static let maximumDataPlanes = 200
 

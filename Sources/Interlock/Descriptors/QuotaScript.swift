@@ -14,7 +14,7 @@ struct QuotaScript: ScriptCommand {
         /// The data plane's name for this bucket.
         var dataPlane: String
         var rate: QuotaRate
-        var needs: Int64
+        var demand: Int64
     }
 
     var keys: KeySpace
@@ -34,7 +34,7 @@ struct QuotaScript: ScriptCommand {
         numbers.append(maximumDataPlanes)
         for bucket in buckets {
             numbers.append(bucket.rate.tokens)
-            numbers.append(bucket.needs)
+            numbers.append(bucket.demand)
         }
         encoder.append(numbers.bytes)
         for bucket in buckets { encoder.append(bucket.dataPlane) }

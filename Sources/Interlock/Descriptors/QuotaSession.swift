@@ -7,7 +7,7 @@ internal import RedisClient
 /// coordinator's event loop.
 package final class QuotaSession {
     private struct Bucket {
-        var needs = QuotaNeeds()
+        var demand = QuotaDemand()
         var reportedAt: Instant?
         /// The time covered by `requests`, in milliseconds; 0 if there was no earlier report.
         var elapsed: Int64 = 0
@@ -176,18 +176,18 @@ package final class QuotaSession {
             case .rate(let limit, _)? = match.rule.rule.limit
         else { return nil }
         let rate = QuotaRate(limit)
-        bucket.needs.report(requests: bucket.requests, over: bucket.elapsed, of: rate)
+        bucket.demand.report(requests: bucket.requests, over: bucket.elapsed, of: rate)
         (bucket.requests, bucket.elapsed) = (0, 0)
         // Redis keeps the quota from the time of its answer, which may be late.
         bucket.retainedUntil = now.advanced(
-            byMilliseconds: QuotaCoordinator.retentionMilliseconds + QuotaCoordinator.delayMilliseconds)
+            byMilliseconds: QuotaCoordinator.retentionMilliseconds + QuotaCoordinator.assignmentTimeoutMilliseconds)
         buckets[bucketID] = bucket
         var fullName = CounterName()
         for entry in bucketID { fullName.append(key: entry.key, value: entry.value) }
         // If several buckets share a counter, this data plane has a separate quota for each.
         return QuotaScript.Bucket(
             name: match.counter, limit: ":" + limit.name, dataPlane: dataPlane + "/" + TextDigest.of(fullName.text), rate: rate,
-            needs: bucket.needs.tokens(of: rate))
+            demand: bucket.demand.tokens(of: rate))
     }
 
     private func send(_ batch: [QuotaScript.Bucket], of bucketIDs: [[DescriptorEntry]], at sentAt: Instant) {
@@ -204,7 +204,7 @@ package final class QuotaSession {
             case .success(let quotas):
                 let took = coordinator.runtime.time.now().millisecondsRoundedUp(since: sentAt)
                 // A late quota would be used after Redis has stopped counting it.
-                let isInTime = took < QuotaCoordinator.delayMilliseconds / 2
+                let isInTime = took < QuotaCoordinator.assignmentTimeoutMilliseconds / 2
                 if isInTime { answer(bucketIDs, batch, quotas) } else { leaveUnassigned(bucketIDs) }
             case .failure(let error):
                 if error.isUnavailability { answerWithoutRedis(bucketIDs) } else { leaveUnassigned(bucketIDs) }

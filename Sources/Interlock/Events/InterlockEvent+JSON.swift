@@ -15,10 +15,10 @@ extension LimitEvent {
     func json(origin: String, database: Int) -> String {
         var fields = [
             #""v":1"#, #""type":"\#(kind.rawValue)""#, #""origin":"# + JSONText.quoted(origin), #""db":\#(database)"#,
-            #""service":"# + JSONText.quoted(service), #""limit":"# + JSONText.quoted(limit),
+            #""service":"# + JSONText.quoted(service), #""limit":"# + JSONText.quoted(limitName),
         ]
         if let subject { fields.append(#""subject":"# + JSONText.quoted(subject)) }
-        fields += [#""used":\#(used)"#, #""capacity":\#(capacity)"#, #""at_ms":"#]
+        fields += [#""used":\#(used)"#, #""capacity":\#(limit)"#, #""at_ms":"#]
         return "{" + fields.joined(separator: ",")
     }
 }

@@ -74,10 +74,10 @@ extension ServiceExecutor {
     }
 
     /// Adapts the breaker to the service's reloaded definition.
-    func redefined(_ service: GuardedService, haveLimitsChanged: Bool) {
+    func definitionChanged(_ service: GuardedService, limitsChanged: Bool) {
         let snapshot = service.gate.breaker.snapshot
         // The changed limits may have room, so a breaker that a limit opened is closed.
-        let isOver = service.gate.definition.breaker.isMetricsOnly || (haveLimitsChanged && service.gate.breaker.isOpenByLimit)
+        let isOver = service.gate.definition.breaker.isMetricsOnly || (limitsChanged && service.gate.breaker.isOpenByLimit)
         if isOver, snapshot.forced == nil, snapshot.state != .closed {
             run(.close(.auto, expect: snapshot.generation), on: service) { _ in }
         }
@@ -136,7 +136,7 @@ extension ServiceExecutor {
             [
                 "service": service.name, "from": before.state.rawValue, "to": snapshot.state.rawValue,
                 "cause": BreakerSnapshot.oneLine(snapshot.cause), "reason": BreakerSnapshot.oneLine(snapshot.reason),
-                "by": BreakerSnapshot.oneLine(snapshot.by), "generation": "\(snapshot.generation)",
+                "by": BreakerSnapshot.oneLine(snapshot.changedBy), "generation": "\(snapshot.generation)",
             ])
     }
 
@@ -165,17 +165,17 @@ extension ServiceExecutor {
         }
     }
 
-    private func halfOpen(_ service: GuardedService, isAgain: Bool = false) {
+    private func halfOpen(_ service: GuardedService, isRetry: Bool = false) {
         let until = service.gate.breaker.snapshot.untilMilliseconds
         run(.halfOpen(expect: service.gate.breaker.snapshot.generation), on: service) { [self] result in
-            guard case .success(let reply) = result, !reply.isDone, !isAgain else { return }
+            guard case .success(let reply) = result, !reply.tookEffect, !isRetry else { return }
             // Redis rejected the change because another sidecar had corrected the end of the open time after a clock
             // jump. By this sidecar's clock the corrected end has passed too, so try once more.
             let now = runtime.time.now()
             guard service.gate.breaker.snapshot.state == .open, service.gate.breaker.snapshot.untilMilliseconds != until,
                 let end = service.gate.breaker.openUntil, end <= now
             else { return }
-            halfOpen(service, isAgain: true)
+            halfOpen(service, isRetry: true)
         }
     }
 

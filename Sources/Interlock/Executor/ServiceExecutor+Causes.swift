@@ -18,12 +18,12 @@ extension ServiceExecutor {
     }
 
     /// Closes the breaker if only a limit opened it, because the limits have room again.
-    func limitHasRoom(_ service: GuardedService, isAgain: Bool = false) {
+    func limitRecovered(_ service: GuardedService, isRetry: Bool = false) {
         guard service.gate.beginClosingAfterLimit(now: runtime.time.now()) else { return }
         run(.close(.limit, expect: service.gate.breaker.snapshot.generation), on: service) { [self] result in
             service.gate.breakerChangeEnded()
             // The breaker may have half-opened in the meantime, under a new generation: try once more.
-            if case .success(let reply) = result, !reply.isDone, !isAgain { limitHasRoom(service, isAgain: true) }
+            if case .success(let reply) = result, !reply.tookEffect, !isRetry { limitRecovered(service, isRetry: true) }
         }
     }
 

@@ -27,7 +27,7 @@ extension ServiceExecutor {
             reportLimited(service, by: answer, cost: cost)
             deliverRefusal(service, .init(id: id, answer: answer, requestIndex: nil, calls: 0..<count), cost: cost)
         case .unlimited:
-            unlimited(service, id: id, count: count, subject: subject)
+            completeUnlimited(service, id: id, count: count, subject: subject)
         }
         return id
     }
@@ -44,18 +44,18 @@ extension ServiceExecutor {
         service.waitFailure = error
         service.wakeUp?.cancel()
         service.wakeUp = nil
-        for id in service.gate.limiter.removeWaiting() { failed(service, id: id, error) }
+        for id in service.gate.limiter.removeWaiting() { failCall(service, id: id, error) }
         // Calls that do not wait may have queued behind them.
         if service.gate.limiter.hasArrivals { scheduleFlush(of: service) }
     }
 
     /// Drops remembered refusals when Redis is back, because it may have lost their counters.
-    func redisIsBack(_ service: GuardedService) {
+    func redisReconnected(_ service: GuardedService) {
         service.gate.limiter.forgetRefusals()
         reconsiderLimits(of: service)
     }
 
-    private func reportLimited(_ service: GuardedService, by answer: LimitAnswer, cost: Int64) {
+    private func reportLimited(_ service: GuardedService, by answer: CallDecision, cost: Int64) {
         guard let retryAfter = answer.retryAfter,
             service.gate.definition.limits.contains(where: { $0.name == answer.limitName && !$0.isPerSubject })
         else { return }
@@ -115,7 +115,7 @@ extension ServiceExecutor {
             runtime.metrics.limitTime.recordNanoseconds(now.nanoseconds - sentAt.nanoseconds)
             switch result {
             case .success(let verdict):
-                if let counters = service.localCounters, counters.haveLapsed(at: now) { service.localCounters = nil }
+                if let counters = service.localCounters, counters.isExpired(at: now) { service.localCounters = nil }
                 apply(service, batch, verdict, sentAt: sentAt, now: now)
             case .failure(let error):
                 decideLocally(service, batch, reason: error, now: now)
@@ -134,12 +134,12 @@ extension ServiceExecutor {
     /// Grants queued calls whose limits a reload has removed.
     private func answerUnlimited(_ service: GuardedService) {
         for request in service.gate.limiter.removeUnlimited() {
-            unlimited(service, id: request.id, count: request.count, subject: request.subject)
+            completeUnlimited(service, id: request.id, count: request.count, subject: request.subject)
         }
     }
 
     private func apply(
-        _ service: GuardedService, _ batch: ServiceBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant
+        _ service: GuardedService, _ batch: ServiceBatch, _ verdict: BatchVerdict, sentAt: Instant, now: Instant
     ) {
         limitsAskedAt = sentAt
         defer { limitsAskedAt = nil }
@@ -158,9 +158,9 @@ extension ServiceExecutor {
                 return batch.charges(
                     ofRequestAt: requestIndex, calls: 1, by: verdict, service: service.name, keys: runtime.keys)
             }
-            guard resolution.answer.isTaken, let requestIndex = resolution.requestIndex else {
+            guard resolution.answer.isAllowed, let requestIndex = resolution.requestIndex else {
                 limited += resolution.calls.count
-                service.metrics.refused(resolution.calls.count, by: resolution.answer.limitName)
+                service.metrics.countRefusal(resolution.calls.count, by: resolution.answer.limitName)
                 if resolution.requestIndex == nil { service.metrics.remembered.increment(by: resolution.calls.count) }
                 continue
             }
@@ -182,8 +182,8 @@ extension ServiceExecutor {
     }
 
     /// Reports to the breaker whether the limits of the whole service had room for the batch.
-    private func reportUsage(_ service: GuardedService, _ batch: ServiceBatch, _ verdict: LimitVerdict) {
-        var areAllGranted = true
+    private func reportUsage(_ service: GuardedService, _ batch: ServiceBatch, _ verdict: BatchVerdict) {
+        var allGranted = true
         var limitedFor: Int64?
         var granted: Int64 = 0
         for run in batch.limits.runs where !verdict.fits.isEmpty {
@@ -191,21 +191,21 @@ extension ServiceExecutor {
             let decided = verdict.decision(on: run, of: batch.limits)
             granted += Int64(decided.granted) * cost
             guard decided.granted < run.count else { continue }
-            areAllGranted = false
+            allGranted = false
             guard !batch.limits.definition(of: decided.binding).isPerSubject else { continue }
             let pause = Self.pause(forCost: cost, (decided.retryAfterMicroseconds + 999) / 1000)
             limitedFor = min(limitedFor ?? pause, pause)
         }
         if let limitedFor {
             limitReached(service, retryAfter: limitedFor)
-        } else if areAllGranted || (granted > 0 && batch.hasCapacity(after: granted, by: verdict)) {
-            limitHasRoom(service)
+        } else if allGranted || (granted > 0 && batch.hasCapacity(after: granted, by: verdict)) {
+            limitRecovered(service)
         }
     }
 
-    private func deliverRefusal(_ service: GuardedService, _ resolution: ServiceLimiter.Resolution, cost: Int64) {
+    private func deliverRefusal(_ service: GuardedService, _ resolution: ServiceLimiter.CallResolution, cost: Int64) {
         service.metrics.limited.increment(by: resolution.calls.count)
-        service.metrics.refused(resolution.calls.count, by: resolution.answer.limitName)
+        service.metrics.countRefusal(resolution.calls.count, by: resolution.answer.limitName)
         _ = deliver(service, resolution, cost: cost)
     }
 
@@ -213,7 +213,7 @@ extension ServiceExecutor {
     /// - Parameter cost: the cost of each call.
     /// - Returns: the number of calls that accepted the decision. The rest of a grant is refunded.
     private func deliver(
-        _ service: GuardedService, _ resolution: ServiceLimiter.Resolution, cost: @autoclosure () -> Int64,
+        _ service: GuardedService, _ resolution: ServiceLimiter.CallResolution, cost: @autoclosure () -> Int64,
         charges: () -> [CounterCharge] = { [] }
     ) -> Int {
         let known = resolution.isLast ? service.callers.remove(resolution.id) : service.callers[resolution.id]
@@ -228,15 +228,15 @@ extension ServiceExecutor {
             let count = resolution.calls.count
             let answer =
                 count == 1
-                ? TakeAnswer.decided(resolution.answer)
+                ? TakeResult.decided(resolution.answer)
                 : .decidedBatch(resolution.answer, count: count, step: resolution.step)
             return completion(answer, offset: resolution.calls.lowerBound) ? count : 0
         case .permit(let permit):
-            return decided(permit, of: service, resolution.answer, charges: charges) ? 1 : 0
+            return limitsDecided(permit, of: service, resolution.answer, charges: charges) ? 1 : 0
         }
     }
 
-    private func failed(_ service: GuardedService, id: Int, count: Int = 1, _ error: InterlockError) {
+    private func failCall(_ service: GuardedService, id: Int, count: Int = 1, _ error: InterlockError) {
         guard let caller = service.callers.remove(id) else { return }
         service.metrics.failed.increment(by: count)
         switch caller {
@@ -245,14 +245,14 @@ extension ServiceExecutor {
         }
     }
 
-    private func unlimited(_ service: GuardedService, id: Int, count: Int = 1, subject: String?) {
-        let completion: Completion<TakeAnswer>
+    private func completeUnlimited(_ service: GuardedService, id: Int, count: Int = 1, subject: String?) {
+        let completion: Completion<TakeResult>
         switch service.callers.remove(id) {
         case nil: return
         case .take(let taker): completion = taker
         case .permit(let permit):
             // If no limit applies, the limits grant the call.
-            _ = decided(permit, of: service, .unlimited) { [] }
+            _ = limitsDecided(permit, of: service, .unlimited) { [] }
             return
         }
         for call in 0..<count { completion(.failed(.noLimit(of: service)), offset: call) }
@@ -273,7 +273,7 @@ extension ServiceExecutor {
         guard reason.isUnavailability, service.gate.definition.whenRedisIsDown != .deny else {
             service.gate.limiter.abandon(batch)
             for request in batch.requests {
-                failed(service, id: request.id, count: request.count, InterlockError(reason))
+                failCall(service, id: request.id, count: request.count, InterlockError(reason))
             }
             return
         }
@@ -297,7 +297,7 @@ extension ServiceExecutor {
         service.wakeUp = runtime.deadlines.schedule(at: next) { [unowned self, weak service] in
             guard let service else { return }
             let now = runtime.time.now()
-            var expired: [ServiceLimiter.Resolution] = []
+            var expired: [ServiceLimiter.CallResolution] = []
             service.gate.limiter.expire(now: now, into: &expired)
             // The cost matters only for calls that can never be granted, and those do not wait.
             for resolution in expired { deliverRefusal(service, resolution, cost: 1) }
@@ -341,7 +341,7 @@ extension ServiceExecutor {
     // MARK: Rates that callers specify
 
     /// Runs `CL.THROTTLE`. It is unavailable while Redis is down, because the sidecar keeps no state of such rates.
-    func throttle(_ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>) {
+    func throttle(_ request: ThrottleRequest, completion: Completion<Result<ThrottleResult, InterlockError>>) {
         let script = ThrottleScript(key: runtime.keys.throttle(request.key.text), request: request)
         runtime.pipeline.send(script) { completion($0.mapError(InterlockError.init)) }
     }
@@ -349,7 +349,7 @@ extension ServiceExecutor {
     // MARK: Reading
 
     /// Passes the decision that a call of cost 1 would get to `completion`. Takes nothing.
-    func peek(_ service: GuardedService, subject: String?, completion: Completion<TakeAnswer>) {
+    func peek(_ service: GuardedService, subject: String?, completion: Completion<TakeResult>) {
         list(service, subject: subject) { result in
             switch result {
             case .failure(let error):
@@ -387,14 +387,14 @@ extension ServiceExecutor {
                     zip(applicable, counters).map { index, counter in
                         LimitState(
                             definition: definitions[index],
-                            answer: LimitAnswer(peeking: definitions[index], counter))
+                            answer: CallDecision(peeking: definitions[index], counter))
                     }
                 }.mapError(InterlockError.init))
         }
     }
 }
 
-extension LimitAnswer {
+extension CallDecision {
     fileprivate init(peeking definition: LimitDefinition, _ counter: PeekScript.Counter) {
         let remaining = max(0, definition.capacity - counter.taken)
         let isGranted = remaining >= 1 || definition.isShadow
@@ -414,8 +414,8 @@ extension LimitEvent {
             case .shadow: .shadow
             }
         self.init(
-            kind: kind, service: service.name, limit: service.gate.definition.limits[notice.definition].name,
-            subject: notice.subject, used: notice.used, capacity: notice.capacity)
+            kind: kind, service: service.name, limitName: service.gate.definition.limits[notice.definition].name,
+            subject: notice.subject, used: notice.used, limit: notice.capacity)
     }
 }
 
@@ -430,7 +430,7 @@ extension InterlockError {
     }
 
     /// Returns the error for a call that costs more than a limit can ever grant at once, so that waiting cannot help.
-    static func neverGranted(cost: Int64, by answer: LimitAnswer, of service: GuardedService) -> InterlockError {
+    static func neverGranted(cost: Int64, by answer: CallDecision, of service: GuardedService) -> InterlockError {
         var reason = "the limit is \(answer.limit)"
         if let definition = service.gate.definition.limits.first(where: { $0.name == answer.limitName }) {
             let limit = "the limit \(definition.name) of the service \"\(service.name)\""

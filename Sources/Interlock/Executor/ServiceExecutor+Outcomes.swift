@@ -80,7 +80,7 @@ extension ServiceExecutor {
             sendSums(of: service) {}
         case .sendAt(let instant):
             runtime.deadlines.schedule(at: instant) { [unowned self] in
-                execute(service.gate.breaker.plannedReportIsDue(now: runtime.time.now()), for: service)
+                execute(service.gate.breaker.handlePlannedReport(now: runtime.time.now()), for: service)
             }
         case .vote(let cause):
             trippedLocally(service, cause)

@@ -23,7 +23,7 @@ final class ServiceExecutor {
     var servicesToFlush: [GuardedService] = []
     /// The number of services whose limiter is backed up; see `ServiceLimiter.isBackedUp`.
     var backedUpServices = 0
-    var resolutions: [ServiceLimiter.Resolution] = []
+    var resolutions: [ServiceLimiter.CallResolution] = []
     /// The time at which the batch being delivered now was sent to Redis or decided without it; `nil` between
     /// deliveries.
     var limitsAskedAt: Instant?
@@ -44,10 +44,10 @@ final class ServiceExecutor {
     /// Requests a permit. Returns a number with which to cancel the call; `nil` if it was answered or cannot wait.
     func acquirePermit(
         _ service: GuardedService, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
-        completion: Completion<PermitAnswer>
+        completion: Completion<PermitResult>
     ) -> UInt64? {
         if let refusal = service.gate.refusal(of: subject, mayWait: waitMilliseconds > 0, now: now) {
-            service.metrics.refused(refusal.reason)
+            service.metrics.countRefusal(refusal.reason)
             let state = service.gate.breaker.actingState(now: now)
             completion(.refused(refusal.reason, state: state, retryAfter: refusal.retryAfter))
             return nil
@@ -133,7 +133,7 @@ final class ServiceExecutor {
         case .returnTrial(let id, let generation):
             returnTrial(id, of: service, generation: generation)
         case .closeAfterLimit:
-            limitHasRoom(service)
+            limitRecovered(service)
         case .wakeForSlots(let instant):
             setSlotAlarm(of: service, at: instant)
         case .wakeForPause(let instant):
@@ -186,9 +186,9 @@ final class ServiceExecutor {
             id: id.description, lifetime: lifetime, known: service.gate.breaker.snapshot.generation)
         run(operation, on: service) { [self] result in
             let now = runtime.time.now()
-            let answer: ServiceGate.TrialAnswer
+            let answer: ServiceGate.TrialResult
             switch result {
-            case .success(let reply): answer = reply.isDone ? .granted : .refused
+            case .success(let reply): answer = reply.tookEffect ? .granted : .refused
             case .failure(let error):
                 guard error.isUnavailability, service.gate.definition.whenRedisIsDown != .deny else {
                     service.gate.trialRequestFailed()
@@ -210,10 +210,10 @@ final class ServiceExecutor {
     }
 
     /// Applies the decision of the limits to a call. Returns `false` if the amounts taken must be refunded.
-    func decided(
-        _ call: GateCall, of service: GuardedService, _ answer: LimitAnswer, charges: () -> [CounterCharge]
+    func limitsDecided(
+        _ call: GateCall, of service: GuardedService, _ answer: CallDecision, charges: () -> [CounterCharge]
     ) -> Bool {
-        guard !call.isOver else { return !answer.isTaken }
+        guard !call.isOver else { return !answer.isAllowed }
         call.limitsKey = nil
         let now = runtime.time.now()
         switch answer.outcome {
@@ -223,7 +223,7 @@ final class ServiceExecutor {
             let steps = service.gate.limitsRefused(call, retryAfter: retryAfter, now: now)
             execute(steps, of: service, now: now)
         case .neverSatisfiable:
-            service.metrics.refused(.limited)
+            service.metrics.countRefusal(.limited)
             fail(call, of: service, .neverGranted(cost: call.cost, by: answer, of: service))
         }
         return true
@@ -249,9 +249,9 @@ final class ServiceExecutor {
     }
 
     private func refuse(
-        _ call: GateCall, of service: GuardedService, _ reason: PermitAnswer.Reason, retryAfter: Int64, now: Instant
+        _ call: GateCall, of service: GuardedService, _ reason: PermitResult.Reason, retryAfter: Int64, now: Instant
     ) {
-        service.metrics.refused(reason)
+        service.metrics.countRefusal(reason)
         let state = service.gate.breaker.actingState(now: now)
         answer(call, of: service, .refused(reason, state: state, retryAfter: retryAfter))
     }
@@ -263,7 +263,7 @@ final class ServiceExecutor {
         answer(call, of: service, .failed(error))
     }
 
-    private func answer(_ call: GateCall, of service: GuardedService, _ answer: PermitAnswer) {
+    private func answer(_ call: GateCall, of service: GuardedService, _ answer: PermitResult) {
         end(call)
         service.permitCallers.remove(call.callerKey)?.completion(answer)
         ended(call, of: service, wasGranted: false)

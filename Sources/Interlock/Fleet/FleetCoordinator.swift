@@ -56,7 +56,7 @@ final class FleetCoordinator {
     }
 
     /// Call when a server is connected again. Publishes this sidecar's description and reads the server's `INFO`.
-    func redisIsBack(at server: RedisConfiguration.Address) {
+    func redisReconnected(at server: RedisConfiguration.Address) {
         // No heartbeat could be seen during the outage, so every known sidecar gets a full lifetime to report again.
         let now = runtime.time.now()
         for member in lastSeen.keys { lastSeen[member] = now }
@@ -210,7 +210,7 @@ final class FleetCoordinator {
                     case .failure(let error): failure = failure ?? error
                     case .success(let fields):
                         var member = FleetMember(id: id, fields: fields)
-                        member.differing = differences.filter { $0.sidecars.contains(id) }.map(\.service)
+                        member.differingServices = differences.filter { $0.sidecars.contains(id) }.map(\.service)
                         list.append(member)
                     }
                     unanswered -= 1
@@ -278,6 +278,6 @@ extension FleetMember {
             // Any client can write to this field, so values outside the calendar's range are ignored.
             return overflow || !EpochMilliseconds.calendar.contains(milliseconds) ? nil : milliseconds
         }
-        configuration = fields[FleetCoordinator.Field.configuration]
+        configurationDigest = fields[FleetCoordinator.Field.configuration]
     }
 }

@@ -7,7 +7,7 @@ final class JointAcquisition {
     private let request: JointLockRequest
     private let locks: LockCoordinator
     private let time: TimeSource
-    private let completion: Completion<JointLockAnswer>
+    private let completion: Completion<JointLockResult>
     private let startedAt: Instant
     /// The locks in the order in which they are acquired.
     private let names: [ResourceName]
@@ -18,7 +18,7 @@ final class JointAcquisition {
     var onEnd: (() -> Void)?
 
     init(
-        _ request: JointLockRequest, locks: LockCoordinator, time: TimeSource, completion: Completion<JointLockAnswer>
+        _ request: JointLockRequest, locks: LockCoordinator, time: TimeSource, completion: Completion<JointLockResult>
     ) {
         self.request = request
         self.locks = locks
@@ -69,7 +69,7 @@ final class JointAcquisition {
         releaseAll()
     }
 
-    private func received(_ answer: LockAnswer) -> Bool {
+    private func received(_ answer: LockResult) -> Bool {
         inFlight = nil
         guard !isOver else { return false }
         switch answer {
@@ -103,7 +103,7 @@ final class JointAcquisition {
         onEnd?()
     }
 
-    private func end(_ answer: JointLockAnswer) {
+    private func end(_ answer: JointLockResult) {
         isOver = true
         releaseAll()
         completion(answer)

@@ -49,8 +49,8 @@ final class LocalQueue {
     /// Returns the ticket for a script. It outlives the waits, so that a sidecar keeps its position while it is briefly
     /// busy.
     func ticket(hasOthers: Bool, now: Instant) -> AcquireScript.Ticket {
-        let longestWait = decisions.latestDeadline.millisecondsRoundedUp(since: now)
+        let maximumWait = decisions.latestDeadline.millisecondsRoundedUp(since: now)
         return AcquireScript.Ticket(
-            token: ticket, lifetime: max(longestWait, 2 * LockQueue.recheckMilliseconds), hasOthers: hasOthers)
+            token: ticket, lifetime: max(maximumWait, 2 * LockQueue.recheckMilliseconds), hasOthers: hasOthers)
     }
 }

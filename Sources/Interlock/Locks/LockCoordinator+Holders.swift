@@ -5,7 +5,7 @@ internal import RedisClient
 
 /// The operations of holders and operators on a held lock.
 extension LockCoordinator {
-    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>) {
+    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewResult>) {
         if let violation = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
             completion(.failed(violation))
             return
@@ -33,10 +33,10 @@ extension LockCoordinator {
 
     private func renewed(
         _ result: Result<TokenState, RedisError>, _ script: RenewScript, _ name: String, sentAt: Instant,
-        _ completion: Completion<RenewAnswer>
+        _ completion: Completion<RenewResult>
     ) {
         switch result {
-        case .success(.holds):
+        case .success(.held):
             replicate(script) { [self] replicated in
                 confirmRenewal(script, of: name, sentAt: sentAt, replicated, completion)
             }
@@ -51,7 +51,7 @@ extension LockCoordinator {
     /// Answers a renewal with the time for which its holder can rely on the lease.
     private func confirmRenewal(
         _ script: RenewScript, of name: String, sentAt: Instant, _ replicated: ReplicationOutcome,
-        _ completion: Completion<RenewAnswer>
+        _ completion: Completion<RenewResult>
     ) {
         let (ttl, token, fence) = (script.ttl, script.token, script.fence)
         let now = runtime.time.now()
@@ -59,7 +59,7 @@ extension LockCoordinator {
         switch replicated {
         case .enough where deadline > now:
             leases.renewed(name, token: token, fence: fence, deadline: deadline)
-            keeper.moved(name, token: token, fence: fence, to: deadline)
+            followedLeases.moved(name, token: token, fence: fence, to: deadline)
             completion(.renewed(validMilliseconds: LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now)))
         case .enough, .lost:
             leases.ended(name, token: token, fence: fence, .lost, now: now)
@@ -71,18 +71,18 @@ extension LockCoordinator {
                 return
             }
             // The holder has shortened the lease.
-            if previous <= deadline { keeper.shortened(name, token: token, fence: fence, to: previous) }
+            if previous <= deadline { followedLeases.shortened(name, token: token, fence: fence, to: previous) }
             completion(.renewed(validMilliseconds: (previous.nanoseconds - now.nanoseconds) / 1_000_000))
         }
     }
 
-    func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
+    func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseResult>) {
         guard !LockMode.isReserved(token: token) else {
             completion(.lost)
             return
         }
         // Whatever the result, renewing the lease stops.
-        keeper.released(name.text, token: token, fence: fence)
+        followedLeases.released(name.text, token: token, fence: fence)
         passOn(name.text, token: token, fence: fence, over: runtime.pipeline) { [self] result in
             switch result {
             case .success(let isReleased):
@@ -91,7 +91,7 @@ extension LockCoordinator {
                     name.text, token: token, fence: fence, isReleased ? .released : .lost, now: runtime.time.now())
                 // A client may pipeline the acquire and the release of a lease. Following then begins only after the
                 // first call of `released` above.
-                if isReleased { keeper.released(name.text, token: token, fence: fence) }
+                if isReleased { followedLeases.released(name.text, token: token, fence: fence) }
                 completion(isReleased ? .released : .lost)
             case .failure(let error):
                 completion(.failed(InterlockError(error)))
@@ -99,7 +99,7 @@ extension LockCoordinator {
         }
     }
 
-    func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
+    func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseResult>) {
         let script = BreakScript(keys: keys(name.text), by: by, fence: fence, origin: runtime.id, database: runtime.database)
         let sentAt = runtime.time.now()
         runtime.pipeline.send(script) { [self] result in
@@ -109,7 +109,7 @@ extension LockCoordinator {
                     runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
                     leases.broken(name.text, at: sentAt)
                     // Redis may report the deletion long before the event that gives the reason arrives.
-                    keeper.broken(name.text)
+                    followedLeases.broken(name.text)
                     wake(name.text)
                 }
                 completion(isBroken ? .released : .lost)

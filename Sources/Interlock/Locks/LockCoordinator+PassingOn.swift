@@ -137,9 +137,9 @@ extension LockCoordinator {
     }
 
     /// Retries for every waiter, because Redis is back.
-    func redisIsBack() {
+    func redisReconnected() {
         releaseLeftovers()
         wakeAll()
-        keeper.redisIsBack()
+        followedLeases.redisReconnected()
     }
 }

@@ -39,13 +39,13 @@ extension LockCoordinator: LeaseReviewer {
     /// Call when another sidecar reports a broken lock. The lock may have been granted again, so its state is read from
     /// Redis.
     func broken(_ name: String) {
-        keeper.broken(name)
+        followedLeases.broken(name)
         if leases.suspect(name) { reviewSoon() }
     }
 
     func review() {
         let sentAt = runtime.time.now()
-        let due = leases.due(now: sentAt) { keeper.follows($0.name, token: $0.token) }
+        let due = leases.due(now: sentAt) { followedLeases.follows($0.name, token: $0.token) }
         let size = runtime.keys.isOnCluster ? 1 : Self.maximumLocksPerCommand
         for start in stride(from: 0, to: due.count, by: size) {
             let grants = due[start..<min(start + size, due.count)].map { (keys: keys($0.name), lease: $0) }

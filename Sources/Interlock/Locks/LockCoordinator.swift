@@ -14,7 +14,7 @@ final class LockCoordinator {
     let pipeline: any RedisSender
     private let replication: ReplicaWait
     let watch: KeyWatch
-    let keeper: LeaseKeeper
+    let followedLeases: FollowedLeaseRegistry
     let wakeChannels: WakeChannels
     private let counts: WaiterCounts
     private let scripts: LockScripts
@@ -51,18 +51,19 @@ final class LockCoordinator {
         self.watch = watch
         wakeChannels = WakeChannels(keys: runtime.keys, id: runtime.id)
         counts = WaiterCounts(runtime: runtime, scripts: scripts)
-        keeper = LeaseKeeper(runtime: runtime, scripts: scripts, watch: watch, maximumHold: settings.maximumHold)
-        keeper.onLost = { [unowned self] name, token, fence in
+        followedLeases = FollowedLeaseRegistry(
+            runtime: runtime, scripts: scripts, watch: watch, maximumHold: settings.maximumHold)
+        followedLeases.onLost = { [unowned self] name, token, fence in
             leases.ended(name, token: token, fence: fence, .lost, now: runtime.time.now())
         }
-        keeper.onExtended = { [unowned self] name, token, fence, deadline in
+        followedLeases.onExtended = { [unowned self] name, token, fence, deadline in
             leases.renewed(name, token: token, fence: fence, deadline: deadline)
         }
-        keeper.replicate = { [unowned self] in replicate($0, then: $1) }
+        followedLeases.replicate = { [unowned self] in replicate($0, then: $1) }
     }
 
     var waiting: Int { waiters.count }
-    func held(now: Instant) -> Int { leases.count(now: now) }
+    func heldLeaseCount(now: Instant) -> Int { leases.count(now: now) }
     var history: GrantHistory { leases.history }
     /// The number of commands sent on connections other than the runtime's.
     var commandsOnOtherConnections: Int64 {
@@ -80,7 +81,7 @@ final class LockCoordinator {
     // MARK: Acquire
 
     /// Acquires a lock, or waits for it. Returns an ID that `cancel` takes.
-    func acquire(_ request: LockRequest, completion: Completion<LockAnswer>) -> WaiterID {
+    func acquire(_ request: LockRequest, completion: Completion<LockResult>) -> WaiterID {
         lastID += 1
         let id = lastID
         if let violation = settings.violation(in: request) {
@@ -195,7 +196,7 @@ final class LockCoordinator {
         script.purpose = .replicate
         pipeline.send(script) { [self] result in
             switch result {
-            case .success(.holds):
+            case .success(.held):
                 awaitReplicas("the renewal in time; the lease keeps its previous end") { done($0.map { .tooFew($0) } ?? .enough) }
             case .success(.lost), .success(.heldByGroup): done(.lost)
             case .failure(let error): done(.tooFew(InterlockError(error)))
@@ -224,7 +225,7 @@ final class LockCoordinator {
         scheduleReview()
         if lease.hasOwnerToken {
             // The lease may already be followed on behalf of an earlier call of the same owner.
-            keeper.grantedAgain(lease, until: deadline)
+            followedLeases.grantedAgain(lease, until: deadline)
         }
         if let slots = lease.permits, let requested = request.mode.permits { note(requested, slots: slots, of: lease.name) }
         guard waiter.completion(.granted(lease)) else {
@@ -359,7 +360,7 @@ final class LockCoordinator {
             let finding: LockQueue.Finding =
                 switch result {
                 case .success(.absent): .free
-                case .success(.lasts(let ttl)): .held(ttl: ttl)
+                case .success(.present(let ttl)): .held(ttl: ttl)
                 case .failure: .unknown
                 }
             perform(queue.decisions.checked(finding, now: runtime.time.now()), on: queue)
@@ -405,13 +406,13 @@ final class LockCoordinator {
             if serve(waiter) { fail(waiter, .heldInAnotherMode(waiter.request, mode)) }
             endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.failed(waiter.id), on: queue)
-        case .failure(let error) where error.isRetryable || error.code == .answerLost:
+        case .failure(let error) where error.isRetryable || error.code == .replyLost:
             queue.failure = error
             // If this attempt was granted, the next attempt with the same token finds the grant.
             if error.isOutcomeUnknown { markAsPossibleHolder(waiter) }
             endOverdueWaits(waiter, in: queue, hasCommandInFlight: queue.decisions.isSuccessor(waiter.id))
             // A cluster that rejected the script may accept it at any moment, without notice.
-            perform(queue.decisions.unanswered(waiter.id, isRefused: error.code != .answerLost, now: now), on: queue)
+            perform(queue.decisions.unanswered(waiter.id, isRefused: error.code != .replyLost, now: now), on: queue)
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
             if error.mayHaveGranted || waiter.mayHold { releaseGrant(waiter) }
@@ -480,7 +481,7 @@ final class LockCoordinator {
         for queue in queuesInOrder where isAffected(runtime.keys.lock(queue.name)) {
             perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
         }
-        keeper.recheckLeases { isAffected(runtime.keys.lock($0)) }
+        followedLeases.recheckLeases { isAffected(runtime.keys.lock($0)) }
     }
 
     /// Retries for the locks whose keys satisfy `isAffected` and have moved to another server. Leases are checked when
@@ -492,7 +493,7 @@ final class LockCoordinator {
     /// Call when Redis reports that a lock's key has changed.
     func keyChanged(_ key: String) {
         guard let name = runtime.keys.lockName(ofKey: key) else { return }
-        keeper.changed(name)
+        followedLeases.changed(name)
         guard let queue = queue(name) else { return }
         perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
     }

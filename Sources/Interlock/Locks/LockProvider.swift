@@ -9,18 +9,18 @@ protocol LockProvider: AnyObject {
     var history: GrantHistory { get }
 
     /// Returns the number of leases that were granted here and are still valid. O(n).
-    func held(now: Instant) -> Int
+    func heldLeaseCount(now: Instant) -> Int
 
     /// Acquires a lock, or waits for it. Returns an ID that `cancel` takes.
-    func acquire(_ request: LockRequest, completion: Completion<LockAnswer>) -> UInt64
+    func acquire(_ request: LockRequest, completion: Completion<LockResult>) -> UInt64
 
     /// Cancels a wait. The completion is no longer called, and a grant that arrives later is released.
     func cancel(_ id: UInt64)
 
     /// - Parameter fence: the fence of the only grant to renew or end; `nil` for the token's current grant.
-    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>)
-    func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
-    func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
+    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewResult>)
+    func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseResult>)
+    func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseResult>)
     /// Call when a message reports that a lock was broken.
     func broken(_ name: String)
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>)
@@ -47,7 +47,7 @@ extension InterlockError {
 extension LockSettings {
     /// Validates a request without asking Redis. Returns the error; `nil` if the request is valid.
     func violation(in request: LockRequest) -> InterlockError? {
-        let shortest = max(minimumTTL.wholeMilliseconds, LeaseValidity.shortestTTL)
+        let shortest = max(minimumTTL.wholeMilliseconds, LeaseValidity.absoluteMinimumTTL)
         let longest = maximumTTL.wholeMilliseconds
         guard request.ttl >= shortest, request.ttl <= longest else {
             // A number this small is usually meant in seconds.

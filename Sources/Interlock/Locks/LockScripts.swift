@@ -210,13 +210,13 @@ struct AcquireScript: ScriptCommand {
             return .granted(
                 Grant(
                     fence: value, group: parts.count > 2 ? parts[2].text : nil,
-                    nextEnd: nextEnd.flatMap { $0 < 0 ? nil : min($0, ScriptNumber.largestExact) }))
+                    nextEnd: nextEnd.flatMap { $0 < 0 ? nil : min($0, ScriptNumber.maximumExact) }))
         case 3:
             return .heldInAnotherMode(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
         default:
             let position = parts.count > 2 ? parts[2].integer : nil
             return .held(
-                ttl: value == -1 ? nil : max(0, min(value, ScriptNumber.largestExact)),
+                ttl: value == -1 ? nil : max(0, min(value, ScriptNumber.maximumExact)),
                 position: position.flatMap { $0 < 0 ? nil : Int($0) })
         }
     }
@@ -224,14 +224,14 @@ struct AcquireScript: ScriptCommand {
 
 /// Whether a token holds a lock, as reported by the scripts that check it.
 enum TokenState {
-    case holds
+    case held
     case lost
     /// A group holds the lock; only the scripts of groups can tell whether the token is in it.
     case heldByGroup
 
     init(_ reply: RedisReply, script: String) throws(RedisError) {
         switch reply.integer {
-        case 1: self = .holds
+        case 1: self = .held
         case 0: self = .lost
         case -1: self = .heldByGroup
         default: throw reply.unexpected(for: script)
@@ -340,7 +340,7 @@ struct ReleaseScript: ScriptCommand {
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
         if reply.integer != nil {
             switch try TokenState(reply, script: script.name) {
-            case .holds: return .released(isFirst: false)
+            case .held: return .released(isFirst: false)
             case .lost: return .lost
             case .heldByGroup: return .heldByGroup
             }

@@ -15,7 +15,7 @@ final class LockWaiter {
     let id: LockQueue.WaiterID
     let request: LockRequest
     let token: String
-    let completion: Completion<LockAnswer>
+    let completion: Completion<LockResult>
     let startedAt: Instant
     var state = State.waiting
     /// Whether an unanswered command may have granted it the lock.
@@ -25,7 +25,7 @@ final class LockWaiter {
     var timeout: Deadlines.Entry?
 
     init(
-        id: LockQueue.WaiterID, request: LockRequest, token: String, completion: Completion<LockAnswer>, startedAt: Instant
+        id: LockQueue.WaiterID, request: LockRequest, token: String, completion: Completion<LockResult>, startedAt: Instant
     ) {
         self.id = id
         self.request = request

@@ -32,7 +32,7 @@ extension ServiceBatch {
     /// Returns the amounts that `calls` calls of the request at `requestIndex` took, to be refunded; empty if Redis did
     /// not decide.
     package func charges(
-        ofRequestAt requestIndex: Int, calls: Int, by verdict: LimitVerdict, service: String, keys: KeySpace
+        ofRequestAt requestIndex: Int, calls: Int, by verdict: BatchVerdict, service: String, keys: KeySpace
     ) -> [CounterCharge] {
         guard verdict.timeMicroseconds > 0 else { return [] }
         return counters(ofRequestAt: requestIndex).compactMap { index in
@@ -50,7 +50,7 @@ extension ServiceBatch {
 
     /// See `CounterCharge.windowTime`.
     private static func windowTime(
-        _ algorithm: LimitAlgorithm, _ judged: LimitVerdict.Counter, _ verdict: LimitVerdict
+        _ algorithm: LimitAlgorithm, _ judged: BatchVerdict.Counter, _ verdict: BatchVerdict
     ) -> Int64 {
         switch algorithm {
         case .fixed: verdict.timeMicroseconds / 1000 + judged.resetAfter

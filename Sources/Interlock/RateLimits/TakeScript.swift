@@ -78,7 +78,7 @@ struct TakeScript: ScriptCommand {
         return numbers
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> LimitVerdict {
+    func decode(_ reply: RedisReply) throws(RedisError) -> BatchVerdict {
         guard case .bulk(let bytes) = reply, var numbers = PackedNumberReader(bytes), let verdict = verdict(&numbers),
             numbers.isAtEnd
         else { throw reply.unexpected(for: Self.source.name) }
@@ -86,16 +86,16 @@ struct TakeScript: ScriptCommand {
     }
 
     /// Returns `nil` if the numbers are not a verdict on this batch.
-    private func verdict(_ numbers: inout PackedNumberReader) -> LimitVerdict? {
-        guard let time = numbers.next(), let areAllGranted = numbers.next() else { return nil }
-        var verdict = LimitVerdict(timeMicroseconds: time, counters: [])
+    private func verdict(_ numbers: inout PackedNumberReader) -> BatchVerdict? {
+        guard let time = numbers.next(), let allGranted = numbers.next() else { return nil }
+        var verdict = BatchVerdict(timeMicroseconds: time, counters: [])
         verdict.counters.reserveCapacity(batch.counters.count)
         for counter in batch.counters {
             guard let count = numbers.next(), let resetAfter = numbers.next() else { return nil }
             let capacity = batch.definitions[counter.definition].capacity
-            verdict.counters.append(LimitVerdict.Counter(count: count, capacity: capacity, resetAfter: resetAfter))
+            verdict.counters.append(BatchVerdict.Counter(count: count, capacity: capacity, resetAfter: resetAfter))
         }
-        guard areAllGranted == 0 else { return verdict }
+        guard allGranted == 0 else { return verdict }
         for index in verdict.counters.indices {
             guard let excess = numbers.next() else { return nil }
             verdict.counters[index].excess = excess
@@ -104,11 +104,11 @@ struct TakeScript: ScriptCommand {
         for run in batch.runs {
             guard let fitsAll = numbers.next() else { return nil }
             for _ in run.charges {
-                var fit = LimitVerdict.Fit(count: run.count)
+                var fit = BatchVerdict.Fit(count: run.count)
                 if fitsAll == 0 {
                     guard let count = numbers.next(), (0...Int64(run.count)).contains(count), let wait = numbers.next()
                     else { return nil }
-                    fit = LimitVerdict.Fit(count: Int(count), retryAfterMicroseconds: wait)
+                    fit = BatchVerdict.Fit(count: Int(count), retryAfterMicroseconds: wait)
                 }
                 verdict.fits.append(fit)
             }

@@ -19,10 +19,10 @@ struct ThrottleScript: ScriptCommand {
         encoder.append(request.quantity)
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> ThrottleAnswer {
+    func decode(_ reply: RedisReply) throws(RedisError) -> ThrottleResult {
         let numbers = reply.array?.compactMap(\.integer) ?? []
         guard numbers.count == 5 else { throw reply.unexpected(for: Self.source.name) }
-        return ThrottleAnswer(
+        return ThrottleResult(
             isLimited: numbers[0] != 0, limit: numbers[1], remaining: numbers[2], retryAfterSeconds: numbers[3],
             resetAfterSeconds: numbers[4])
     }

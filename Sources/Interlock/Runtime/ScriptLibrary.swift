@@ -47,7 +47,7 @@ enum ScriptLibrary {
     ]
 
     /// The values that every script may need, by name.
-    static let constants = ["max_exact": "\(ScriptNumber.largestExact)"]
+    static let constants = ["max_exact": "\(ScriptNumber.maximumExact)"]
 
     /// Returns the file, preceded by the constants and fragments that it needs, each once.
     static func source(of name: String, constants: [String: String]) -> [UInt8] {

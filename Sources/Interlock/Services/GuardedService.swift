@@ -6,13 +6,13 @@ internal import InterlockCore
 final class GuardedService {
     /// The receiver of a limiter's decision.
     enum Caller {
-        case take(Completion<TakeAnswer>)
+        case take(Completion<TakeResult>)
         case permit(GateCall)
     }
 
     /// The receiver of a permit.
     struct PermitCaller {
-        let completion: Completion<PermitAnswer>
+        let completion: Completion<PermitResult>
         /// The amounts taken from limits that the call keeps while it waits for a trial permit.
         var charges: [CounterCharge] = []
     }

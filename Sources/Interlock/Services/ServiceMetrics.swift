@@ -23,7 +23,7 @@ final class ServiceMetrics {
     private var shadows: Set<String> = []
     /// Refusals by the name of the limit; bounded by the configured limits.
     private var limitsRefused: [String: Tally] = [:]
-    private let refusals: [PermitAnswer.Reason: Counter]
+    private let refusals: [PermitResult.Reason: Counter]
     private let states: [BreakerSnapshot.State: Gauge]
     private let forcedStates: [BreakerSnapshot.Forced: Gauge]
     private let outcomes: [Outcome: Tally]
@@ -44,7 +44,7 @@ final class ServiceMetrics {
         slotsInUse = Gauge(label: "interlock_service_slots_in_use", dimensions: [("service", service)])
         permitsWaiting = Gauge(label: "interlock_permits_waiting", dimensions: [("service", service)])
         refusals = Dictionary(
-            uniqueKeysWithValues: PermitAnswer.Reason.allCases.map { reason in
+            uniqueKeysWithValues: PermitResult.Reason.allCases.map { reason in
                 (
                     reason,
                     Counter(
@@ -79,13 +79,13 @@ final class ServiceMetrics {
         for (candidate, gauge) in forcedStates { gauge.record(candidate == forced ? 1 : 0) }
     }
 
-    func refused(_ reason: PermitAnswer.Reason) {
+    func countRefusal(_ reason: PermitResult.Reason) {
         permitsRefused.increment()
         refusals[reason]?.increment()
     }
 
     /// Counts the calls that a limit refused.
-    func refused(_ calls: Int, by limit: String?) {
+    func countRefusal(_ calls: Int, by limit: String?) {
         guard let limit else { return }
         if let known = limitsRefused[limit] { return known.increment(by: calls) }
         let tally = Tally(label: "interlock_limit_refusals_total", dimensions: [("service", service), ("limit", limit)])
@@ -97,7 +97,7 @@ final class ServiceMetrics {
     func refusals(by limit: String) -> Int64 { limitsRefused[limit]?.count ?? 0 }
 
     /// Counts the calls that shadow limits would have refused.
-    func countShadowRefusals(_ verdict: LimitVerdict, _ batch: LimitBatch) {
+    func countShadowRefusals(_ verdict: BatchVerdict, _ batch: LimitBatch) {
         for (judged, counter) in zip(verdict.counters, batch.counters) where judged.excess > 0 {
             let limit = batch.definitions[counter.definition].name
             shadows.insert(limit)

@@ -19,7 +19,7 @@ package protocol StepSpan: AnyObject {
 
 extension StepSpan {
     /// Ends the span of a step whose caller no longer wants the answer.
-    package func givenUp() {
+    package func abandon() {
         fail(StepTrace.givenUpReason)
         end(at: nil)
     }

@@ -39,12 +39,12 @@ package final class StepTrace {
     }
 
     /// Ends the span of a step whose caller no longer wants the answer.
-    package func givenUp() { span.givenUp() }
+    package func abandon() { span.abandon() }
 
     /// The text with which a span reports that its caller gave up.
     package static let givenUpReason = "given up"
 
-    package func answered(_ answer: LockAnswer) {
+    package func answered(_ answer: LockResult) {
         switch answer {
         case .granted(let lease):
             decided("granted", waitedUntil: lease.askedAt)
@@ -55,7 +55,7 @@ package final class StepTrace {
         span.end(at: nil)
     }
 
-    package func answered(_ answer: JointLockAnswer) {
+    package func answered(_ answer: JointLockResult) {
         switch answer {
         case .granted(let leases):
             // Locks are acquired one after another, so the wait counts until the last one was requested.
@@ -67,17 +67,17 @@ package final class StepTrace {
         span.end(at: nil)
     }
 
-    package func answered(_ answer: TakeAnswer) {
+    package func answered(_ answer: TakeResult) {
         switch answer {
         case .decided(let answer), .decidedBatch(let answer, _, _):
-            decided(answer.isTaken ? "taken" : "limited", waitedUntil: limitsAskedAt)
+            decided(answer.isAllowed ? "taken" : "limited", waitedUntil: limitsAskedAt)
             if let name = answer.limitName { span.set("interlock.limit", name) }
         case .failed(let error): failed(error)
         }
         span.end(at: nil)
     }
 
-    package func answered(_ answer: PermitAnswer) {
+    package func answered(_ answer: PermitResult) {
         let sentAt = limitsAskedAt
         switch answer {
         case .granted(_, let state):

@@ -4,7 +4,7 @@ import InterlockCore
 import SidecarListeners
 
 /// A breaker as a sidecar sees it.
-struct BreakerDetails: Answer, Sendable {
+struct BreakerDetails: CommandOutput, Sendable {
     let status: BreakerStatus
 
     init(_ status: BreakerStatus) {
@@ -12,7 +12,7 @@ struct BreakerDetails: Answer, Sendable {
     }
 
     var json: JSONValue {
-        JSONValue.object(ServiceReply.members(status, probe: nil)).adding("probe", status.probe?.json).withoutNulls
+        JSONValue.object(ServiceReply.fields(status, probe: nil)).adding("probe", status.probe?.json).withoutNulls
     }
 
     func encode(to encoder: any Encoder) throws { try json.encode(to: encoder) }
@@ -26,7 +26,7 @@ struct BreakerDetails: Answer, Sendable {
             "forced": forcedText,
             "cause": fleet.cause,
             "reason": fleet.reason,
-            "by": fleet.by,
+            "by": fleet.changedBy,
             "opened locally": status.ownCause ?? "no",
             "probe": status.probe?.summary ?? "none",
             "since": ReadableText.moment(epochMilliseconds: fleet.sinceMilliseconds),
@@ -49,7 +49,7 @@ struct BreakerDetails: Answer, Sendable {
 extension ProbeStatus {
     fileprivate var json: JSONValue {
         .object([
-            "prober": .text(prober), "finding": JSONValue(finding), "reason": JSONValue(reason),
+            "prober": .string(prober), "finding": JSONValue(finding), "reason": JSONValue(reason),
             "at_ms": JSONValue(atMilliseconds), "duration_ms": JSONValue(duration?.wholeMilliseconds),
             "failures": .integer(failures), "successes": .integer(successes),
         ])

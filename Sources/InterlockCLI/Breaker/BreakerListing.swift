@@ -2,7 +2,7 @@ import InterlockCommandLine
 import InterlockCore
 
 /// The breakers of all services.
-struct BreakerListing: Answer {
+struct BreakerListing: CommandOutput {
     var services: [BreakerDetails]
 
     var table: String {

@@ -56,19 +56,19 @@ extension LimitCommand {
             let (limit, ended) = try await sidecar.withClient("limit take \(service)") { client in
                 let limit = try await client.limits.take(
                     from: service, cost: cost, subject: subject, wait: wait.duration)
-                return (limit, limit.isTaken ? nil : await WaitSummary(wait.duration, at: client))
+                return (limit, limit.isAllowed ? nil : await WaitSummary(wait.duration, at: client))
             }
             let details = LimitDetails(limit, of: service)
             try Terminal.show(details, asJSON: output.json)
-            guard !limit.isTaken else { return }
+            guard !limit.isAllowed else { return }
             guard limit.retryAfter != nil else {
                 // An older sidecar does not report this case itself.
-                throw Failure(
-                    "limit take \(service): a call of cost \(cost) can never be granted: the limit is \(limit.capacity)", .invalid
+                throw CommandFailure(
+                    "limit take \(service): a call of cost \(cost) can never be granted: the limit is \(limit.limit)", .invalid
                 )
             }
-            let name = limit.limit.map { "the limit \($0)" } ?? "the limit"
-            throw Failure(
+            let name = limit.limitName.map { "the limit \($0)" } ?? "the limit"
+            throw CommandFailure(
                 "\(name) of \(service) is used up: retry in \(details.retryAfter)\(Self.advice(ended))", .no)
         }
 
@@ -127,7 +127,7 @@ extension LimitCommand {
                 }
                 let binding = try await client.limits.peek(at: service, subject: subject)
                 // An older sidecar omits the name, and does not support `LIMIT.LIST` either.
-                let all = binding.limit == nil ? [] : try await client.limits.list(of: service, subject: subject)
+                let all = binding.limitName == nil ? [] : try await client.limits.list(of: service, subject: subject)
                 return LimitListing(binding, of: service, all: all)
             }
             try Terminal.show(listing, asJSON: output.json)

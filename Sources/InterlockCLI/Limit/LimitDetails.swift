@@ -3,7 +3,7 @@ import InterlockCore
 import SidecarListeners
 
 /// The decision of the limits, with the numbers of the limit that has the least remaining capacity.
-struct LimitDetails: Answer, Sendable {
+struct LimitDetails: CommandOutput, Sendable {
     let service: String
     let decision: LimitDecision
 
@@ -16,10 +16,10 @@ struct LimitDetails: Answer, Sendable {
     /// sidecar does not report it.
     var json: JSONValue {
         JSONValue.object([
-            "service": .text(service), "limited": .flag(!decision.isTaken), "limit": JSONValue(decision.capacity),
+            "service": .string(service), "limited": .bool(!decision.isAllowed), "limit": JSONValue(decision.limit),
             "remaining": JSONValue(decision.remaining),
             "retry_after_ms": .integer(decision.retryAfter?.wholeMilliseconds ?? -1),
-            "reset_after_ms": .integer(decision.resetAfter.wholeMilliseconds), "name": JSONValue(decision.limit),
+            "reset_after_ms": .integer(decision.resetAfter.wholeMilliseconds), "name": JSONValue(decision.limitName),
         ]).withoutNulls
     }
 
@@ -33,9 +33,9 @@ struct LimitDetails: Answer, Sendable {
     var table: String {
         Table([
             "service": service,
-            "limited": decision.isTaken ? "no" : "yes",
-            "limit": "\(decision.capacity)",
-            "name": decision.limit ?? "",
+            "limited": decision.isAllowed ? "no" : "yes",
+            "limit": "\(decision.limit)",
+            "name": decision.limitName ?? "",
             "remaining": "\(decision.remaining)",
             "retry after": retryAfter,
             "reset after": ReadableText.span(milliseconds: decision.resetAfter.wholeMilliseconds),
@@ -44,7 +44,7 @@ struct LimitDetails: Answer, Sendable {
 }
 
 /// The limits of a service that apply to a call, and their combined decision.
-struct LimitListing: Answer, Sendable {
+struct LimitListing: CommandOutput, Sendable {
     var binding: LimitDetails
     var limits: [LimitState]
 
@@ -54,8 +54,8 @@ struct LimitListing: Answer, Sendable {
     }
 
     func encode(to encoder: any Encoder) throws {
-        let limits = limits.map { JSONValue.object($0.members).withoutNulls }
-        try binding.json.adding("limits", .list(limits)).encode(to: encoder)
+        let limits = limits.map { JSONValue.object($0.fields).withoutNulls }
+        try binding.json.adding("limits", .array(limits)).encode(to: encoder)
     }
 
     var table: String {
@@ -65,7 +65,7 @@ struct LimitListing: Answer, Sendable {
             let decision = limit.decision
             let kind = [limit.algorithm] + (limit.isPerSubject ? ["per subject"] : []) + (limit.isShadow ? ["shadow"] : [])
             table.add([
-                decision.limit ?? "", "\(decision.capacity)", DurationText.shortest(limit.window), "\(decision.remaining)",
+                decision.limitName ?? "", "\(decision.limit)", DurationText.shortest(limit.window), "\(decision.remaining)",
                 LimitDetails(decision, of: binding.service).retryAfter,
                 ReadableText.span(milliseconds: decision.resetAfter.wholeMilliseconds), kind.joined(separator: ", "),
             ])

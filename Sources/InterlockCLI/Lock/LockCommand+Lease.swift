@@ -60,7 +60,7 @@ extension LockCommand {
             let grant: LockGrant
             do {
                 grant = LockGrant(try await acquire())
-            } catch let failure as Failure where output.json {
+            } catch let failure as CommandFailure where output.json {
                 Terminal.show(try JSONOutput.text(LockRefusal(name: name, failure)))
                 throw failure
             }
@@ -71,7 +71,7 @@ extension LockCommand {
             try await sidecar.withClient("lock acquire \(name)") { client in
                 let lease = try await client.locks.acquire(
                     name, ttl: ttl.duration, wait: wait.duration, mode: sharing.mode, owner: owner, label: label)
-                guard let lease else { throw Failure(refusal(await WaitSummary(wait.duration, at: client)), .no) }
+                guard let lease else { throw CommandFailure(refusal(await WaitSummary(wait.duration, at: client)), .no) }
                 return lease
             }
         }
@@ -148,7 +148,7 @@ extension LockCommand {
                 try await client.locks.renew(name, token: token, ttl: ttl.duration, fence: fence)
             }
             guard let validity else {
-                throw Failure(
+                throw CommandFailure(
                     "the token does not hold the lock \(name): the lease expired or was broken, or the token or fence is "
                         + "wrong; stop the work that it protects, then acquire the lock again", .no)
             }
@@ -193,7 +193,7 @@ extension LockCommand {
             }
             guard wasHeld else {
                 let suffix = fence.map { " with the fence \($0)" } ?? ""
-                throw Failure(
+                throw CommandFailure(
                     "the lock \(name) is not held by that token\(suffix): the lease expired or was broken, or the token or "
                         + "fence is wrong", .no)
             }

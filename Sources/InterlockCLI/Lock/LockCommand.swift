@@ -46,7 +46,7 @@ extension LockCommand {
         func run() async throws {
             guard let lock = try await sidecar.withClient("lock show \(name)", { try await $0.locks.information(about: name) })
             else {
-                throw Failure("the lock \(name) is not held, and no one is waiting for it", .no)
+                throw CommandFailure("the lock \(name) is not held, and no one is waiting for it", .no)
             }
             try Terminal.show(LockDetails(lock), asJSON: output.json)
         }
@@ -160,7 +160,7 @@ extension LockCommand {
 
         func run() async throws {
             guard try await sidecar.withClient("lock break \(name)", { try await $0.locks.breakLock(name, fence: fence) }) else {
-                throw Failure("the lock \(name) is not held" + (fence.map { " with the fence \($0)" } ?? ""), .no)
+                throw CommandFailure("the lock \(name) is not held" + (fence.map { " with the fence \($0)" } ?? ""), .no)
             }
             Terminal.show("The lock \(name) is broken.")
         }

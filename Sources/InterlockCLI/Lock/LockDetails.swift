@@ -5,7 +5,7 @@ import InterlockCore
 import SidecarListeners
 
 /// A lock without its token, which may be shown to anyone.
-struct LockDetails: Answer, Sendable {
+struct LockDetails: CommandOutput, Sendable {
     let lock: LockInformation
 
     init(_ lock: LockInformation) {
@@ -13,10 +13,10 @@ struct LockDetails: Answer, Sendable {
     }
 
     func encode(to encoder: any Encoder) throws {
-        var members = LockReply.members(lock)
-        let queue = members.removeValue(forKey: "queue")
+        var fields = LockReply.fields(lock)
+        let queue = fields.removeValue(forKey: "queue")
         // A sidecar with an unreported number of waiters keeps its null; other nulls are omitted.
-        try JSONValue.object(members).withoutNulls.adding("queue", queue).encode(to: encoder)
+        try JSONValue.object(fields).withoutNulls.adding("queue", queue).encode(to: encoder)
     }
 
     /// The remaining time of the lease, as text.
@@ -70,7 +70,7 @@ struct LockDetails: Answer, Sendable {
 }
 
 /// The last grants through a sidecar.
-struct GrantListing: Answer {
+struct GrantListing: CommandOutput {
     var grants: [GrantDetails]
 
     var table: String {
@@ -78,7 +78,7 @@ struct GrantListing: Answer {
         for details in grants {
             let (grant, mode) = (details.grant, details.grant.mode)
             table.add([
-                grant.name, grant.label, mode.permits.map { "\(mode.word) \($0)" } ?? mode.word, "\(grant.fence)",
+                grant.name, grant.label, mode.permits.map { "\(mode.rawName) \($0)" } ?? mode.rawName, "\(grant.fence)",
                 ReadableText.moment(epochMilliseconds: grant.grantedMilliseconds),
                 ReadableText.span(milliseconds: grant.waited.wholeMilliseconds), details.ending,
             ])
@@ -97,7 +97,7 @@ struct GrantDetails: Encodable, Sendable {
 
     func encode(to encoder: any Encoder) throws {
         try JSONValue.object([
-            "name": .text(grant.name), "label": .text(grant.label), "mode": .text(grant.mode.word),
+            "name": .string(grant.name), "label": .string(grant.label), "mode": .string(grant.mode.rawName),
             "permits": JSONValue(grant.mode.permits), "fence": .integer(grant.fence),
             "granted_ms": .integer(grant.grantedMilliseconds), "waited_ms": .integer(grant.waited.wholeMilliseconds),
             "ended_ms": JSONValue(grant.endedMilliseconds), "end": JSONValue(grant.end),
@@ -112,7 +112,7 @@ struct GrantDetails: Encodable, Sendable {
 }
 
 /// A lease that was granted.
-struct LockGrant: Answer {
+struct LockGrant: CommandOutput {
     /// The parts of a grant that scripts can print by themselves.
     enum Part: String, CaseIterable, ExpressibleByArgument {
         case token, fence
@@ -168,7 +168,7 @@ struct LockRefusal: Encodable {
         case isAcquired = "acquired"
     }
 
-    init(name: String, _ failure: Failure) {
+    init(name: String, _ failure: CommandFailure) {
         self.name = name
         code =
             switch failure.status {
@@ -184,7 +184,7 @@ struct LockRefusal: Encodable {
 }
 
 /// A lease that was renewed.
-struct LockRenewal: Answer {
+struct LockRenewal: CommandOutput {
     var name: String
     var validMilliseconds: Int64
 

@@ -2,7 +2,7 @@ import InterlockCommandLine
 import InterlockCore
 
 /// The locks that are held.
-struct LockListing: Answer {
+struct LockListing: CommandOutput {
     var locks: [LockDetails]
     /// Whether the listing contains all locks that match.
     var isComplete: Bool

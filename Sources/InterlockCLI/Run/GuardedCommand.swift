@@ -16,7 +16,7 @@ struct GuardedCommand: Sendable {
     /// Starts the command, runs `supervise` with its process ID, and then reaps the process. The system does not reuse
     /// the ID before the process is reaped.
     /// - Parameter supervise: a closure that returns after the command has ended.
-    /// - Throws: `Failure` if the command cannot be started.
+    /// - Throws: `CommandFailure` if the command cannot be started.
     func run(
         environment: [Environment.Key: String?], _ supervise: (pid_t) async -> Supervision.End
     ) async throws -> Supervision.End {
@@ -32,7 +32,7 @@ struct GuardedCommand: Sendable {
             }
             return result.closureResult
         } catch {
-            throw Failure(
+            throw CommandFailure(
                 "cannot start \(program.name): is setpriv (part of util-linux) installed? (\("\(error)".withoutFinalPeriod))",
                 .notExecutable)
         }
@@ -71,10 +71,10 @@ struct Program: Sendable {
     }
 
     /// Finds a program like `execvp`: a name with a slash is a path, and any other name is looked up in `PATH`.
-    /// - Throws: `Failure` with the exit code that a shell would use.
+    /// - Throws: `CommandFailure` with the exit code that a shell would use.
     static func find(
         _ name: String, searchPath: String? = ProcessEnvironment.variables["PATH"]
-    ) throws(Failure) -> Program {
+    ) throws(CommandFailure) -> Program {
         var reason: String?
         for path in candidates(for: name, searchPath: searchPath ?? standardPath) {
             switch candidate(at: path) {
@@ -83,8 +83,8 @@ struct Program: Sendable {
             case .absent: break
             }
         }
-        if let reason { throw Failure("cannot execute \(name): \(reason)", .notExecutable) }
-        throw Failure(
+        if let reason { throw CommandFailure("cannot execute \(name): \(reason)", .notExecutable) }
+        throw CommandFailure(
             "cannot execute \(name): no such program\(name.contains("/") ? "" : " in PATH")", .notFound)
     }
 

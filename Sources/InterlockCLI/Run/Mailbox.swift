@@ -10,7 +10,7 @@ struct Mailbox: Sendable {
         /// A signal with this number arrived.
         case signal(Int32)
         /// The answer to the acquire that was sent at `sentAt`. The lease is `nil` if another holds the lock.
-        case acquired(Result<Lease?, Failure>, sentAt: Instant)
+        case acquired(Result<Lease?, CommandFailure>, sentAt: Instant)
         case renewed(RenewalOutcome, sentAt: Instant)
         /// The release ended: the lease was held until then or not; `nil` if unknown.
         case released(wasHeld: Bool?)

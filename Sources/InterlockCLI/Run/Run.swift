@@ -91,8 +91,8 @@ struct Run: AsyncParsableCommand {
         guard !words.isEmpty else {
             throw ValidationError("expected a command after --, for example: interlock run --lock orders -- ./import --all")
         }
-        guard ttl.duration >= RunPlan.shortestTTL.duration else {
-            throw ValidationError("--ttl: expected at least \(RunPlan.shortestTTL), got \(ttl)")
+        guard ttl.duration >= RunPlan.minimumTTL.duration else {
+            throw ValidationError("--ttl: expected at least \(RunPlan.minimumTTL), got \(ttl)")
         }
         guard (0...255).contains(heldExitCode) else {
             throw ValidationError("--held-exit-code: expected a whole number from 0 to 255, got \(heldExitCode)")

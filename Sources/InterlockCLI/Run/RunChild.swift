@@ -42,7 +42,7 @@ struct RunChild: ParsableCommand {
         // The arguments are passed as bytes, because they need not be UTF-8.
         execv(program, ProgramArguments.pointer(toLast: words.count))
         let reason = errno
-        throw Failure(
+        throw CommandFailure(
             "cannot execute \(words.first ?? program): \(String(cString: strerror(reason)))",
             reason == ENOENT ? .notFound : .notExecutable)
     }

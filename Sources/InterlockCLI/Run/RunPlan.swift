@@ -30,7 +30,7 @@ struct RunPlan: Sendable {
     var sidecar: SidecarOptions
 
     /// The shortest lease that can reliably be renewed over a network.
-    static let shortestTTL = DurationArgument(.milliseconds(200))
+    static let minimumTTL = DurationArgument(.milliseconds(200))
 
     /// Returns a new random token. With it, a request whose outcome is unknown can be repeated.
     func drawToken() -> String {

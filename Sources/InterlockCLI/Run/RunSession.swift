@@ -49,7 +49,7 @@ struct RunSession {
 
     /// Runs the command under the lock, repeatedly with `--lead`.
     /// - Returns: the exit code. Everything that must be reported has been printed.
-    /// - Throws: `Failure`.
+    /// - Throws: `CommandFailure`.
     func run() async throws -> ExitCode {
         while true {
             switch try await term() {
@@ -81,7 +81,7 @@ struct RunSession {
                 case .finished, .lost: break
                 }
                 return term
-            } catch let failure as Failure where candidacy.isUnreachable(failure.status) {
+            } catch let failure as CommandFailure where candidacy.isUnreachable(failure.status) {
                 guard let next = candidacy.failed(now: clock.now()) else {
                     await withdraw(token, of: candidacy)
                     throw failure
@@ -91,7 +91,7 @@ struct RunSession {
                     await withdraw(token, of: candidacy)
                     return .stopped(by: signal)
                 }
-            } catch let failure as Failure where Candidacy.refusals.contains(failure.status) {
+            } catch let failure as CommandFailure where Candidacy.refusals.contains(failure.status) {
                 await withdraw(token, of: candidacy)
                 throw failure
             }
@@ -127,7 +127,7 @@ struct RunSession {
             if let signal = await endingSignal(until: request.at) { return .stopped(by: signal) }
             let sentAt = clock.now()
             send(request, token: token, sentAt: sentAt, over: client)
-            var answer: Result<Lease?, Failure>?
+            var answer: Result<Lease?, CommandFailure>?
             while answer == nil {
                 if candidacy.isNoticeDue(now: clock.now()) { Terminal.report("interlock: waiting for the lock \(plan.name)") }
                 switch await mailbox.next(by: candidacy.noticeAt) {
@@ -148,13 +148,13 @@ struct RunSession {
 
     /// Checks that the sidecar allows a lease of `--at-least`, by renewing a lease that does not exist: every version
     /// of the sidecar checks the TTL first.
-    /// - Throws: `Failure` if the sidecar does not allow it.
+    /// - Throws: `CommandFailure` if the sidecar does not allow it.
     private func checkAtLeast(over client: SidecarClient) async throws {
         guard plan.atLeast > plan.ttl else { return }
         do {
             _ = try await client.locks.renew(plan.name, token: plan.drawToken(), ttl: plan.atLeast)
         } catch let error as InterlockError where error.code == .invalid {
-            throw Failure(
+            throw CommandFailure(
                 "--at-least \(DurationText.shortest(plan.atLeast)) is longer than the sidecar at \(client.configuration.address) "
                     + "allows (\(error.message)); raise its locks.max_ttl, or lower --at-least. Nothing was run",
                 .invalid)
@@ -172,10 +172,10 @@ struct RunSession {
                     label: plan.label)
                 mailbox.post(.acquired(.success(lease), sentAt: sentAt))
             } catch let error as InterlockError {
-                let failure = Failure(error, performing: Self.requestName(plan.name), at: client.configuration.address)
+                let failure = CommandFailure(error, performing: Self.requestName(plan.name), at: client.configuration.address)
                 mailbox.post(.acquired(.failure(failure), sentAt: sentAt))
             } catch {
-                mailbox.post(.acquired(.failure(Failure("\(error)", .unavailable)), sentAt: sentAt))
+                mailbox.post(.acquired(.failure(CommandFailure("\(error)", .unavailable)), sentAt: sentAt))
             }
         }
     }

@@ -6,19 +6,19 @@ extension JSONValue {
     }
 
     init(_ text: String?) {
-        self = text.map { .text($0) } ?? .null
+        self = text.map { .string($0) } ?? .null
     }
 
     init(_ texts: [String]) {
-        self = .list(texts.map { .text($0) })
+        self = .array(texts.map { .string($0) })
     }
 
     /// The value without members that are null, at any depth.
     var withoutNulls: JSONValue {
         switch self {
-        case .object(let members): .object(members.filter { $0.value != .null }.mapValues(\.withoutNulls))
-        case .list(let list): .list(list.map(\.withoutNulls))
-        case .null, .flag, .integer, .number, .text: self
+        case .object(let fields): .object(fields.filter { $0.value != .null }.mapValues(\.withoutNulls))
+        case .array(let list): .array(list.map(\.withoutNulls))
+        case .null, .bool, .integer, .number, .string: self
         }
     }
 }

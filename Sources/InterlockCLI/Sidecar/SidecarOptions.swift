@@ -38,8 +38,8 @@ struct SidecarOptions: ParsableArguments {
     ///   - purpose: the name of the request for messages, for example `lock acquire orders`.
     ///   - configure: a closure that changes the client's configuration.
     ///   - body: a closure that makes the calls.
-    /// - Throws: `Failure` if no sidecar answers, if it rejects the login, or if a call of `body` fails; otherwise any
-    ///   error that `body` throws.
+    /// - Throws: `CommandFailure` if no sidecar answers, if it rejects the login, or if a call of `body` fails;
+    ///   otherwise any error that `body` throws.
     func withClient<Result>(
         _ purpose: String, configured configure: (inout SidecarClientConfiguration) -> Void = { _ in },
         _ body: (SidecarClient) async throws -> Result
@@ -53,20 +53,21 @@ struct SidecarOptions: ParsableArguments {
                 do {
                     try await client.connect()
                 } catch let error as InterlockError {
-                    throw Failure(error, connectingTo: configuration.address)
+                    throw CommandFailure(error, connectingTo: configuration.address)
                 }
                 return try await body(client)
             } finally: {
                 await client.close()
             }
         } catch let error as InterlockError {
-            throw Failure(error, performing: purpose, at: configuration.address)
+            throw CommandFailure(error, performing: purpose, at: configuration.address)
         }
     }
 
     /// Returns the sidecar's address and the login.
-    /// - Throws: `Failure` if an option or variable is invalid, or if the API key would cross the network unencrypted.
-    private func configuration() throws(Failure) -> SidecarClientConfiguration {
+    /// - Throws: `CommandFailure` if an option or variable is invalid, or if the API key would cross the network
+    ///   unencrypted.
+    private func configuration() throws(CommandFailure) -> SidecarClientConfiguration {
         let environment = ProcessEnvironment.variables
         let address =
             if let sidecar { try SidecarAddress.read(sidecar, from: "--sidecar") } else { try Self.address(from: environment) }
@@ -74,7 +75,7 @@ struct SidecarOptions: ParsableArguments {
             address: address, apiKey: Self.value(of: "INTERLOCK_API_KEY", in: environment))
         let allowsPlaintext = allowPlaintext || Self.value(of: "INTERLOCK_ALLOW_PLAINTEXT", in: environment) == "1"
         guard configuration.apiKey == nil || !address.isUnencryptedRemote || allowsPlaintext else {
-            throw Failure(
+            throw CommandFailure(
                 "the API key would cross the network to \(address) unencrypted; use rediss://\(address), or "
                     + "--allow-plaintext on a private network",
                 .usage)
@@ -83,13 +84,13 @@ struct SidecarOptions: ParsableArguments {
             do {
                 try configuration.trustOnly(authoritiesIn: authority)
             } catch {
-                throw Failure("--ca \(error.message)", .usage)
+                throw CommandFailure("--ca \(error.message)", .usage)
             }
         }
         return configuration
     }
 
-    private static func address(from environment: [String: String]) throws(Failure) -> SidecarAddress {
+    private static func address(from environment: [String: String]) throws(CommandFailure) -> SidecarAddress {
         guard let text = value(of: "INTERLOCK_SIDECAR", in: environment) else { return .standard }
         return try SidecarAddress.read(text, from: "INTERLOCK_SIDECAR")
     }

@@ -31,7 +31,7 @@ struct FleetCommand: AsyncParsableCommand {
 }
 
 /// The live sidecars.
-struct FleetListing: Answer {
+struct FleetListing: CommandOutput {
     var sidecars: [FleetMember]
 
     private enum CodingKeys: CodingKey {
@@ -45,9 +45,9 @@ struct FleetListing: Answer {
 
     private static func json(_ member: FleetMember) -> JSONValue {
         JSONValue.object([
-            "id": .text(member.id), "host": .text(member.host ?? ""), "pid": JSONValue(member.processID),
-            "version": .text(member.version ?? ""), "started_ms": JSONValue(member.startedMilliseconds),
-            "configuration": .text(member.configuration ?? ""), "differs": JSONValue(member.differing),
+            "id": .string(member.id), "host": .string(member.host ?? ""), "pid": JSONValue(member.processID),
+            "version": .string(member.version ?? ""), "started_ms": JSONValue(member.startedMilliseconds),
+            "configuration": .string(member.configurationDigest ?? ""), "differs": JSONValue(member.differingServices),
         ]).withoutNulls
     }
 
@@ -56,8 +56,8 @@ struct FleetListing: Answer {
         for sidecar in sidecars {
             table.add([
                 sidecar.id, sidecar.host ?? "", sidecar.processID.map { "\($0)" } ?? "", sidecar.version ?? "",
-                ReadableText.moment(epochMilliseconds: sidecar.startedMilliseconds ?? 0), sidecar.configuration ?? "",
-                sidecar.differing.joined(separator: ", "),
+                ReadableText.moment(epochMilliseconds: sidecar.startedMilliseconds ?? 0), sidecar.configurationDigest ?? "",
+                sidecar.differingServices.joined(separator: ", "),
             ])
         }
         return table.text

@@ -33,7 +33,7 @@ struct Status: AsyncParsableCommand {
         try Terminal.show(summary, asJSON: output.json)
         for warning in summary.warnings { Terminal.report("interlock: warning: \(warning)") }
         guard live || summary.status.redis.isUp else {
-            throw Failure(
+            throw CommandFailure(
                 "the sidecar at \(summary.address) cannot reach its Redis: \(summary.status.redis.failure ?? "")",
                 .unavailable)
         }
@@ -41,7 +41,7 @@ struct Status: AsyncParsableCommand {
 }
 
 /// A summary of a sidecar and its fleet.
-struct SidecarSummary: Answer {
+struct SidecarSummary: CommandOutput {
     let address: String
     let status: SidecarStatus
     private let services: [BreakerDetails]
@@ -52,7 +52,7 @@ struct SidecarSummary: Answer {
     private var members: [FleetMember] = []
 
     /// The sidecars that define services differently.
-    private var sidecarsDiffering: [FleetMember] { members.filter { !$0.differing.isEmpty } }
+    private var sidecarsDiffering: [FleetMember] { members.filter { !$0.differingServices.isEmpty } }
 
     /// Queries a sidecar. Without Redis, the result is limited to the sidecar's own state.
     /// - Parameter countsFleet: whether to count the locks of the whole fleet, which queries Redis.
@@ -60,8 +60,8 @@ struct SidecarSummary: Answer {
         address = client.configuration.address.description
         do {
             status = try await client.status()
-        } catch let error as InterlockError where error.code == .unreadable {
-            throw Failure("\(address) is not a sidecar: check --sidecar", .unavailable)
+        } catch let error as InterlockError where error.code == .invalidResponse {
+            throw CommandFailure("\(address) is not a sidecar: check --sidecar", .unavailable)
         }
         services = try await client.breakers.all().map { BreakerDetails($0) }
         guard status.redis.isUp, countsFleet else { return }
@@ -106,7 +106,7 @@ struct SidecarSummary: Answer {
     private var differingHosts: String {
         guard !sidecarsDiffering.isEmpty else { return "other sidecars" }
         return ShortList.text(
-            sidecarsDiffering.map { "\($0.host ?? $0.id) (\($0.differing.joined(separator: ", ")))" })
+            sidecarsDiffering.map { "\($0.host ?? $0.id) (\($0.differingServices.joined(separator: ", ")))" })
     }
 
     /// The number of sidecars and the hosts that they run on, or their IDs if the hosts are unknown.
@@ -121,22 +121,23 @@ struct SidecarSummary: Answer {
         let redis = status.redis
         let members: [String: JSONValue] = [
             "sidecar": .object([
-                "address": .text(address), "id": .text(status.id), "version": .text(status.version),
-                "host": .text(status.host), "process": JSONValue(status.processID), "connections": JSONValue(status.connections),
+                "address": .string(address), "id": .string(status.id), "version": .string(status.version),
+                "host": .string(status.host), "process": JSONValue(status.processID),
+                "connections": JSONValue(status.connections),
             ]),
             "redis": .object([
-                "address": .text(redis.address), "scope": JSONValue(redis.scope?.rawValue), "up": .flag(redis.isUp),
-                "failure": .text(redis.failure ?? ""), "version": .text(redis.version ?? ""),
-                "maxmemory_policy": .text(redis.evictionPolicy ?? ""), "primary": redis.primary?.json ?? .null,
+                "address": .string(redis.address), "scope": JSONValue(redis.scope?.rawValue), "up": .bool(redis.isUp),
+                "failure": .string(redis.failure ?? ""), "version": .string(redis.version ?? ""),
+                "maxmemory_policy": .string(redis.evictionPolicy ?? ""), "primary": redis.primary?.json ?? .null,
                 "cluster": redis.cluster?.json ?? .null, "replicas": JSONValue(redis.replicas),
                 "wait_replicas": JSONValue(redis.waitReplicas),
             ]),
             "fleet": JSONValue(status.fleet),
             "locks": .object([
                 "held": .integer(status.locksHeld), "waiting": .integer(status.locksWaiting),
-                "held_in_fleet": JSONValue(locksInFleet?.held), "more_in_fleet": .flag(locksInFleet?.areAll == false),
+                "held_in_fleet": JSONValue(locksInFleet?.held), "more_in_fleet": .bool(locksInFleet?.areAll == false),
             ]),
-            "services": .list(services.map(\.json)),
+            "services": .array(services.map(\.json)),
             "services_differing": JSONValue(status.servicesDiffering),
             "warnings": JSONValue(warnings),
         ]
@@ -174,9 +175,9 @@ struct SidecarSummary: Answer {
 extension SidecarStatus.Primary {
     fileprivate var json: JSONValue {
         .object([
-            "name": .text(name), "address": JSONValue(address), "epoch": JSONValue(epoch), "sentinels": .integer(sentinels),
+            "name": .string(name), "address": JSONValue(address), "epoch": JSONValue(epoch), "sentinels": .integer(sentinels),
             "sentinels_answering": .integer(sentinelsAnswering), "switches": .integer(switches),
-            "last_switch_ms": JSONValue(lastSwitch?.wholeMilliseconds),
+            "last_switch_ms": JSONValue(lastSwitchDuration?.wholeMilliseconds),
         ])
     }
 
@@ -186,7 +187,7 @@ extension SidecarStatus.Primary {
         let answering = "\(sentinelsAnswering) of \(sentinels) Sentinels answer"
         guard switches > 0 else { return "\(position)\(age); \(answering)" }
         let times = switches == 1 ? "once" : "\(switches) times"
-        let took = lastSwitch.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
+        let took = lastSwitchDuration.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
         return "\(position)\(age); \(answering); switched \(times)\(took)"
     }
 }
@@ -197,12 +198,12 @@ extension SidecarStatus.Cluster {
 
     fileprivate var json: JSONValue {
         .object([
-            "primaries": .list(
+            "primaries": .array(
                 primaries.map {
-                    .object(["address": .text($0.address), "slots": .integer($0.slots), "connected": .flag($0.isConnected)])
+                    .object(["address": .string($0.address), "slots": .integer($0.slots), "connected": .bool($0.isConnected)])
                 }),
             "epoch": JSONValue(epoch), "slots_covered": .integer(slotsCovered), "switches": .integer(switches),
-            "last_switch_ms": JSONValue(lastSwitch?.wholeMilliseconds),
+            "last_switch_ms": JSONValue(lastSwitchDuration?.wholeMilliseconds),
         ])
     }
 
@@ -210,7 +211,7 @@ extension SidecarStatus.Cluster {
         guard !primaries.isEmpty else { return "no server of the cluster is known" }
         let slots = primaries.map { "\($0.address) \($0.isConnected ? "serves" : "is down with") \($0.slots) hash slots" }
         let age = epoch.map { ", epoch \($0)" } ?? ""
-        let took = lastSwitch.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
+        let took = lastSwitchDuration.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
         let times = switches == 0 ? "" : switches == 1 ? "; switched once\(took)" : "; switched \(switches) times\(took)"
         return slots.joined(separator: ", ") + age + times
     }

@@ -76,7 +76,7 @@ struct TopCommand: AsyncParsableCommand {
     func run() async throws {
         let isInteractive = !once && !output.json
         guard !isInteractive || (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) else {
-            throw Failure("`interlock top` needs a terminal; use --once to print one frame, or --json", .usage)
+            throw CommandFailure("`interlock top` needs a terminal; use --once to print one frame, or --json", .usage)
         }
         let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup, .sigquit, .sigwinch)
         let screen = TopScreen(
@@ -248,7 +248,8 @@ private struct TopSession {
                                 "Cannot read the sidecar's answer: compare its version with `interlock --version`."
                         }
                     case .failure(let error):
-                        screen.errorMessage = error.isAnswer ? error.message : "The sidecar does not answer: \(error.message)"
+                        screen.errorMessage =
+                            error.isFromSidecar ? error.message : "The sidecar does not answer: \(error.message)"
                     }
                 case .typed(let bytes):
                     for key in TopKey.keys(bytes) where screen.press(key, rows: TopTerminal.size.rows) { break events }

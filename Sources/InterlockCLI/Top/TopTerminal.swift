@@ -7,15 +7,15 @@ struct TopTerminal {
     private let settings: termios
 
     /// Switches the terminal to the alternate screen.
-    /// - Throws: `Failure` if standard input is not a usable terminal.
-    static func open() throws(Failure) -> TopTerminal {
+    /// - Throws: `CommandFailure` if standard input is not a usable terminal.
+    static func open() throws(CommandFailure) -> TopTerminal {
         var settings = termios()
-        guard tcgetattr(STDIN_FILENO, &settings) == 0 else { throw Failure("cannot use this terminal", .usage) }
+        guard tcgetattr(STDIN_FILENO, &settings) == 0 else { throw CommandFailure("cannot use this terminal", .usage) }
         var raw = settings
         raw.c_lflag &= ~tcflag_t(ICANON | ECHO | IEXTEN)
         // Ctrl-Z would stop the process without restoring the terminal.
         withUnsafeMutableBytes(of: &raw.c_cc) { $0[Int(VSUSP)] = 0 }
-        guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw) == 0 else { throw Failure("cannot use this terminal", .usage) }
+        guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw) == 0 else { throw CommandFailure("cannot use this terminal", .usage) }
         // Alternate screen, no cursor, and no wrapping of long lines.
         Self.write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l")
         return TopTerminal(settings: settings)

@@ -7,8 +7,8 @@ extension FleetMember {
         guard let fields = ReplyFields(reply), let id = fields.text("id") else { return nil }
         self.init(
             id: id, host: fields.text("host"), processID: fields.integer("pid"), version: fields.text("version"),
-            startedMilliseconds: fields.integer("started_ms"), configuration: fields.text("configuration"),
-            differing: fields.texts("differs"))
+            startedMilliseconds: fields.integer("started_ms"), configurationDigest: fields.text("configuration"),
+            differingServices: fields.texts("differs"))
     }
 }
 

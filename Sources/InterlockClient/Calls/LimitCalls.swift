@@ -1,14 +1,14 @@
 package import InterlockCore
 package import RedisClient
 
-extension LimitAnswer.Outcome {
+extension CallDecision.Outcome {
     /// Returns the outcome that a reply reports. A wait of -1 means that the call can never be granted.
     fileprivate static func reported(isLimited: Bool, _ retryAfter: Int64) -> Self {
         isLimited ? retryAfter < 0 ? .neverSatisfiable : .refused(retryAfter: retryAfter) : .taken
     }
 }
 
-extension LimitAnswer {
+extension CallDecision {
     /// Decodes `[limited 0/1, limit, remaining, retry-after-ms (-1 if taken), reset-after-ms]`, followed by the limit's
     /// name if `NAMED` was sent.
     fileprivate init(_ reply: RedisReply, for command: String) throws(RedisError) {
@@ -33,7 +33,7 @@ extension LimitState {
         self.init(
             algorithm: algorithm, window: .milliseconds(window), isPerSubject: fields.integer("per_subject") == 1,
             isShadow: fields.integer("shadow") == 1,
-            answer: LimitAnswer(
+            answer: CallDecision(
                 .reported(isLimited: isLimited != 0, retryAfter), limit: limit, remaining: remaining,
                 resetAfter: resetAfter, limitName: name))
     }
@@ -87,7 +87,7 @@ package enum LimitCalls {
         }
 
         package func decode(_ reply: RedisReply) throws(RedisError) -> LimitDecision {
-            LimitDecision(try LimitAnswer(reply, for: "LIMIT.TAKE"))
+            LimitDecision(try CallDecision(reply, for: "LIMIT.TAKE"))
         }
     }
 
@@ -109,7 +109,7 @@ package enum LimitCalls {
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> LimitDecision {
-            LimitDecision(try LimitAnswer(reply, for: "LIMIT.PEEK"))
+            LimitDecision(try CallDecision(reply, for: "LIMIT.PEEK"))
         }
     }
 

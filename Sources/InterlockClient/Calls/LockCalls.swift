@@ -20,9 +20,9 @@ public struct SidecarGrant: Hashable, Sendable {
     public var end: String?
 
     /// The time of the grant, by the clock of the sidecar's host.
-    public var granted: Date { Date(epochMilliseconds: grantedMilliseconds) }
+    public var grantedAt: Date { Date(epochMilliseconds: grantedMilliseconds) }
     /// The end of the lease, by the clock of the sidecar's host; `nil` if the lease is still held.
-    public var ended: Date? { endedMilliseconds.map { Date(epochMilliseconds: $0) } }
+    public var endedAt: Date? { endedMilliseconds.map { Date(epochMilliseconds: $0) } }
 
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let name = fields.text("name"), let label = fields.text("label"),

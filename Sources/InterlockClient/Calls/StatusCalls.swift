@@ -42,7 +42,7 @@ public struct SidecarStatus: Hashable, Sendable {
         public var switches: Int64
         /// The duration of the last switch, from its notification until every connection was re-established; `nil` if
         /// there was no switch.
-        public var lastSwitch: Duration?
+        public var lastSwitchDuration: Duration?
     }
 
     /// A primary of a cluster.
@@ -71,7 +71,7 @@ public struct SidecarStatus: Hashable, Sendable {
         public var switches: Int64
         /// The duration of the last switch, from its notification until every connection was re-established; `nil` if
         /// there was no switch.
-        public var lastSwitch: Duration?
+        public var lastSwitchDuration: Duration?
     }
 
     /// The version of the sidecar.
@@ -122,7 +122,7 @@ public struct SidecarStatus: Hashable, Sendable {
                     name: name, address: text("redis_primary"), epoch: number("redis_epoch"),
                     sentinels: number("redis_sentinels") ?? 0, sentinelsAnswering: number("redis_sentinels_answering") ?? 0,
                     switches: number("redis_switches") ?? 0,
-                    lastSwitch: number("redis_last_switch_ms").map { .milliseconds($0) })
+                    lastSwitchDuration: number("redis_last_switch_ms").map { .milliseconds($0) })
             }, replicas: number("redis_replicas"), waitReplicas: number("wait_replicas"))
         fleet = list("members")
         locksHeld = number("locks_held") ?? 0
@@ -142,7 +142,7 @@ public struct SidecarStatus: Hashable, Sendable {
                 return ClusterPrimary(address: address, slots: slots, isConnected: !down.contains(address))
             },
             epoch: number("redis_epoch"), slotsCovered: number("redis_slots_covered") ?? 0,
-            switches: number("redis_switches") ?? 0, lastSwitch: number("redis_last_switch_ms").map { .milliseconds($0) })
+            switches: number("redis_switches") ?? 0, lastSwitchDuration: number("redis_last_switch_ms").map { .milliseconds($0) })
     }
 }
 
@@ -182,11 +182,11 @@ enum ViewCalls {
     /// `LIVE.VIEW`.
     struct View: SidecarCall {
         /// The view and its options.
-        var words: [String]
+        var arguments: [String]
 
         func encode(into encoder: inout CommandEncoder) {
             encoder.append("LIVE.VIEW")
-            for word in words { encoder.append(word) }
+            for word in arguments { encoder.append(word) }
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> String {

@@ -47,7 +47,7 @@ final class DedicatedConnection {
             connection.send(call, timeout: timeout) { [self] result in
                 if case .busy = state { state = .idle }
                 // A late answer must not be mistaken for the next call's.
-                if case .failure(let error) = result, error.code == .answerTimedOut { close() }
+                if case .failure(let error) = result, error.code == .responseTimedOut { close() }
                 completion(result)
             }
         }

@@ -9,16 +9,16 @@ extension InterlockError {
         case .server(let condition):
             let word = condition.rawValue + " "
             let sentence = error.message.firstRange(of: word).map { error.message[$0.upperBound...] } ?? error.message[...]
-            self.init(Code(rawValue: condition.rawValue), String(sentence), isAnswer: true)
+            self.init(Code(rawValue: condition.rawValue), String(sentence), isFromSidecar: true)
         case .notConnected:
             self.init(.notConnected, "there is no connection to the sidecar at \(address)")
         case .overloaded:
             self.init(.overloaded, "\(configuration.maximumInFlight) calls to the sidecar at \(address) already await answers")
         case .timedOut:
-            self.init(.answerTimedOut, "the sidecar at \(address) did not answer in time; the call may have been executed")
-        case .answerLost:
+            self.init(.responseTimedOut, "the sidecar at \(address) did not answer in time; the call may have been executed")
+        case .replyLost:
             self.init(
-                .answerLost,
+                .responseLost,
                 "the connection to the sidecar at \(address) was lost before the answer; the call may have been executed")
         case .connectionFailed:
             let name = configuration.redisConfiguration.displayName
@@ -29,14 +29,15 @@ extension InterlockError {
             self.init(.connectionFailed, message)
         case .protocolViolation where error == .httpPeer:
             self.init(
-                .unreadable,
+                .invalidResponse,
                 "\(address.port.map { "\($0)" } ?? "\(address)") is the HTTP port; use the RESP port, for example \(SidecarAddress.standard)"
             )
         case .protocolViolation where error == .tlsPeer:
-            self.init(.unreadable, "\(address) requires TLS; use rediss://\(address)")
+            self.init(.invalidResponse, "\(address) requires TLS; use rediss://\(address)")
         case .protocolViolation, .unexpectedReply:
             self.init(
-                .unreadable, "the server at \(address) is not an Interlock sidecar: \(error.message); check the address and port")
+                .invalidResponse,
+                "the server at \(address) is not an Interlock sidecar: \(error.message); check the address and port")
         }
     }
 }

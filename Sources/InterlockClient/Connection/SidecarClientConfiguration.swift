@@ -12,7 +12,7 @@ public struct SidecarClientConfiguration: Sendable {
     /// The time limit for connecting, the TLS handshake and the login together.
     public var connectTimeout = Duration.seconds(5)
     /// The time limit for an answer, in addition to the wait that a call requests.
-    public var answerTimeout = Duration.seconds(5)
+    public var responseTimeout = Duration.seconds(5)
     /// The delay between connection attempts. It doubles from the lower to the upper bound, with full jitter.
     public var reconnectDelay = Duration.milliseconds(20)...Duration.seconds(1)
     /// The maximum number of calls in flight on the shared connection. Further calls fail with `overloaded`.
@@ -61,7 +61,7 @@ public struct SidecarClientConfiguration: Sendable {
         redis.username = apiKeyName
         redis.password = apiKey
         redis.connectTimeout = connectTimeout
-        redis.commandTimeout = answerTimeout
+        redis.commandTimeout = responseTimeout
         redis.reconnectDelay = reconnectDelay
         redis.maximumPending = maximumInFlight
         return redis

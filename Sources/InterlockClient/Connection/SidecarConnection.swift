@@ -9,7 +9,7 @@ package import RedisClient
 package final class SidecarConnection {
     private let configuration: SidecarClientConfiguration
     private let pipeline: RedisPipeline
-    private let answerTimeout: TimeAmount
+    private let responseTimeout: TimeAmount
 
     /// Called when a connection is up and logged in, both the first time and after each reconnect.
     package var onUp: (() -> Void)?
@@ -19,7 +19,7 @@ package final class SidecarConnection {
 
     package init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
         self.configuration = configuration
-        answerTimeout = TimeAmount(configuration.answerTimeout)
+        responseTimeout = TimeAmount(configuration.responseTimeout)
         pipeline = RedisPipeline(configuration: configuration.redisConfiguration, eventLoop: eventLoop, logger: logger)
         pipeline.onUp = { [weak self] _ in self?.onUp?() }
         pipeline.onDown = { [weak self] error in
@@ -40,7 +40,7 @@ package final class SidecarConnection {
         pipeline.start()
     }
 
-    /// Closes the connection permanently. Calls in flight fail with `answerLost`.
+    /// Closes the connection permanently. Calls in flight fail with `responseLost`.
     @discardableResult
     package func close() -> EventLoopFuture<Void> {
         pipeline.close()
@@ -48,13 +48,13 @@ package final class SidecarConnection {
 
     /// Sends a call. `completion` runs exactly once, on the event loop, possibly before this method returns.
     /// - Parameter timeout: the time limit for the answer; `nil` for the call's wait plus the configured
-    ///   `answerTimeout`.
+    ///   `responseTimeout`.
     package func send<Call: SidecarCall>(
         _ call: Call, timeout: TimeAmount? = nil,
         completion: @escaping (Result<Call.Reply, InterlockError>) -> Void
     ) {
         let configuration = configuration
-        pipeline.send(call, timeout: timeout ?? TimeAmount(call.wait) + answerTimeout) { result in
+        pipeline.send(call, timeout: timeout ?? TimeAmount(call.wait) + responseTimeout) { result in
             switch result {
             case .success(let reply): completion(.success(reply))
             case .failure(let error): completion(.failure(InterlockError(error, configuration)))

@@ -183,7 +183,7 @@ package struct Breaker: ~Copyable, Sendable {
     package var hasCorrection: Bool { openEnd.correction != nil || forcedEnd.correction != nil }
 
     /// Records that all trial permits are taken, so that none is requested for `milliseconds`.
-    package mutating func trialsAreTaken(now: Instant, forMilliseconds milliseconds: Int64) {
+    package mutating func markTrialsExhausted(now: Instant, forMilliseconds milliseconds: Int64) {
         noTrialsUntil = now.advanced(byMilliseconds: milliseconds)
     }
 
@@ -267,7 +267,7 @@ package struct Breaker: ~Copyable, Sendable {
     package mutating func planReport(now: Instant) -> ReportAction { reports.plan(isUrgent: false, now: now) }
 
     /// Plans the report when the time of `ReportAction.sendAt` has come.
-    package mutating func plannedReportIsDue(now: Instant) -> ReportAction { reports.planIsDue(now: now) }
+    package mutating func handlePlannedReport(now: Instant) -> ReportAction { reports.handlePlannedReport(now: now) }
 
     /// Removes and returns the sums to send; `nil` if there are none or a report is in flight. `reportEnded` must
     /// follow.

@@ -66,7 +66,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
     /// The number of calls in the window at the last report.
     public var calls: Int64 = 0
     /// The author of the last change: a sidecar's ID, with the API key's name if a person made it.
-    public var by: String = ""
+    public var changedBy: String = ""
     /// The state that an operator forced; `nil` if there is none.
     public var forced: Forced?
     /// The end of the forced state, as Unix time in milliseconds by the Redis clock; 0 if it does not end by
@@ -98,7 +98,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
         failureRate = try rate("failure_rate") ?? 0
         slowRate = try rate("slow_rate") ?? 0
         calls = try number("calls") ?? 0
-        by = try text("by") ?? ""
+        changedBy = try text("by") ?? ""
         forced = try text("forced").flatMap(Forced.init)
         forcedUntilMilliseconds = try number("forced_until_ms") ?? 0
         reason = try text("reason") ?? ""
@@ -119,7 +119,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
         let end = forced == nil ? untilMilliseconds : forcedUntilMilliseconds
         let reasons = [
             forced.map { "forced \($0.rawValue)" } ?? cause, ownCause.map { "this sidecar only: \($0)" } ?? "", reason,
-            end > 0 ? "until \(ReadableText.moment(epochMilliseconds: end))" : "", by.isEmpty ? "" : "by \(by)",
+            end > 0 ? "until \(ReadableText.moment(epochMilliseconds: end))" : "", changedBy.isEmpty ? "" : "by \(changedBy)",
         ]
         return reasons.filter { !$0.isEmpty }.joined(separator: ", ")
     }

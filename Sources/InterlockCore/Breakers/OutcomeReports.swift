@@ -30,7 +30,7 @@ struct OutcomeReports: Sendable {
     }
 
     /// Decides what to do at the time that `sendAt` named.
-    mutating func planIsDue(now: Instant) -> Breaker.ReportAction {
+    mutating func handlePlannedReport(now: Instant) -> Breaker.ReportAction {
         isPlanned = false
         guard !unsent.isEmpty, inFlight == nil else { return .none }
         guard mayReportFrom > now else { return .sendNow }

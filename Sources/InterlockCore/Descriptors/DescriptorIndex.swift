@@ -33,7 +33,7 @@ package struct DescriptorIndex: Sendable {
 
     private struct Node: Sendable {
         var rule: Rule?
-        var hasOneCounter = false
+        var isShared = false
         var branches: [ExactText: Branch] = [:]
     }
 
@@ -53,7 +53,7 @@ package struct DescriptorIndex: Sendable {
 
     private mutating func add(_ rule: DescriptorRule, below parent: Int, path: String) {
         let node = nodes.count
-        nodes.append(Node(hasOneCounter: rule.hasOneCounter))
+        nodes.append(Node(isShared: rule.isShared))
         let branch = ExactText(rule.key)
         switch rule.value {
         case nil: nodes[parent].branches[branch, default: Branch()].any = node
@@ -109,7 +109,7 @@ package struct DescriptorIndex: Sendable {
             next = exact
         } else if let found = branch.patterns.first(where: { $0.pattern.matches(entry.value) }) {
             next = found.node
-            if nodes[next].hasOneCounter { counted = found.pattern.text }
+            if nodes[next].isShared { counted = found.pattern.text }
         } else if let any = branch.any {
             next = any
         } else {

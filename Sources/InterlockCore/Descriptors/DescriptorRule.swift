@@ -14,7 +14,7 @@ package struct DescriptorRule: Hashable, Sendable {
     /// Whether the rule only counts and reports what it would refuse. It then refuses no request.
     package var isShadow = false
     /// Whether all values that the pattern matches share one counter.
-    package var hasOneCounter = false
+    package var isShared = false
     /// Whether the rule's metrics distinguish the values.
     package var hasDetailedMetrics = false
     package var rules: [DescriptorRule] = []
@@ -32,7 +32,7 @@ extension DescriptorRule: DigestedSetting {
     package var digestedParts: Parts {
         [
             ("key", key), ("value", value), ("limit", limit), ("name", name), ("replaces", replaces), ("isShadow", isShadow),
-            ("sharesCount", hasOneCounter), ("hasDetailedMetrics", hasDetailedMetrics),
+            ("sharesCount", isShared), ("hasDetailedMetrics", hasDetailedMetrics),
         ]
     }
 }

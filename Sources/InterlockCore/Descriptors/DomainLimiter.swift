@@ -9,15 +9,15 @@ package struct DomainLimiter: Sendable {
     /// The result of admitting a request.
     package enum Admission: Sendable {
         /// Answered without Redis.
-        case answered(DescriptorAnswer)
+        case answered(RequestDecision)
         /// The request is part of the next batch.
         case queued
     }
 
-    /// The answer to one request.
-    package struct Resolution: Sendable {
+    /// The decision about one request, and the request's ID.
+    package struct RequestResolution: Sendable {
         package var id: Int
-        package var answer: DescriptorAnswer
+        package var answer: RequestDecision
     }
 
     private static let maximumInFlight = 2
@@ -186,8 +186,8 @@ package struct DomainLimiter: Sendable {
         }
     }
 
-    private func answer(_ statuses: [DescriptorStatus], cause: DescriptorAnswer.Cause = .limit) -> DescriptorAnswer {
-        DescriptorAnswer(
+    private func answer(_ statuses: [DescriptorStatus], cause: RequestDecision.Cause = .limit) -> RequestDecision {
+        RequestDecision(
             isOverLimit: !domain.isShadow && statuses.contains(where: \.isOverLimit), statuses: statuses, cause: cause)
     }
 
@@ -247,8 +247,8 @@ package struct DomainLimiter: Sendable {
     ///   - cause: the cause of this verdict's refusals.
     ///   - sentAt: a time before the batch was sent.
     package mutating func apply(
-        _ verdict: LimitVerdict, of batch: DescriptorBatch, cause: DescriptorAnswer.Cause = .limit, sentAt: Instant,
-        now: Instant, into resolutions: inout [Resolution]
+        _ verdict: BatchVerdict, of batch: DescriptorBatch, cause: RequestDecision.Cause = .limit, sentAt: Instant,
+        now: Instant, into resolutions: inout [RequestResolution]
     ) {
         var used = verdict.counters.map(\.count)
         var next = 0
@@ -262,7 +262,7 @@ package struct DomainLimiter: Sendable {
                 // A known refusal keeps its cause, whatever decided the rest.
                 let isKnown = cause != .limit && request.plan.items.contains { $0.status.isOverLimit }
                 resolutions.append(
-                    Resolution(id: request.id, answer: answer(statuses, cause: isKnown ? .limit : cause)))
+                    RequestResolution(id: request.id, answer: answer(statuses, cause: isKnown ? .limit : cause)))
             }
         }
         remember(verdict, batch.limits, used, sentAt: sentAt, now: now)
@@ -278,7 +278,7 @@ package struct DomainLimiter: Sendable {
         let granted: Int
         var number = 0
 
-        init(_ run: LimitBatch.Run, _ chargeOfItem: [Int?], of batch: LimitBatch, by verdict: LimitVerdict) {
+        init(_ run: LimitBatch.Run, _ chargeOfItem: [Int?], of batch: LimitBatch, by verdict: BatchVerdict) {
             charges = run.charges
             self.chargeOfItem = chargeOfItem
             fits = run.charges.map { verdict.fits.isEmpty ? run.count : verdict.fits[$0].count }
@@ -295,7 +295,7 @@ package struct DomainLimiter: Sendable {
         }
 
         mutating func next(
-            _ statuses: inout [DescriptorStatus], _ batch: LimitBatch, _ verdict: LimitVerdict, _ used: inout [Int64]
+            _ statuses: inout [DescriptorStatus], _ batch: LimitBatch, _ verdict: BatchVerdict, _ used: inout [Int64]
         ) {
             if batch.mode == .allOrNone { for index in charges { count(index, batch, &used) } }
             for (item, index) in zip(statuses.indices, chargeOfItem) {
@@ -321,7 +321,7 @@ package struct DomainLimiter: Sendable {
 
     /// Remembers refusals while they are certain. A refund ends them.
     private mutating func remember(
-        _ verdict: LimitVerdict, _ batch: LimitBatch, _ used: [Int64], sentAt: Instant, now: Instant
+        _ verdict: BatchVerdict, _ batch: LimitBatch, _ used: [Int64], sentAt: Instant, now: Instant
     ) {
         // A local decision says nothing about Redis's counters.
         guard !verdict.fits.isEmpty, verdict.timeMicroseconds > 0 else { return }

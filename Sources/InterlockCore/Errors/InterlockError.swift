@@ -22,25 +22,25 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
     /// The reason for the loss of a lease; `nil` with every code but `leaseLost`, and when the reason is unknown.
     public var loss: LeaseLoss?
     /// Whether a sidecar reported this error. If not, the call failed in this process.
-    public var isAnswer: Bool
+    public var isFromSidecar: Bool
 
     /// Creates an error of this code, with a human-readable message.
     public init(_ code: Code, _ message: String) {
-        self.init(code, message, isAnswer: false)
+        self.init(code, message, isFromSidecar: false)
     }
 
-    package init(_ code: Code, _ message: String, loss: LeaseLoss? = nil, isAnswer: Bool) {
+    package init(_ code: Code, _ message: String, loss: LeaseLoss? = nil, isFromSidecar: Bool) {
         self.code = code
         self.message = message
         self.loss = loss
-        self.isAnswer = isAnswer
+        self.isFromSidecar = isFromSidecar
     }
 
     /// The message; for an error that a sidecar reports, preceded by its first word.
-    public var description: String { isAnswer ? "\(code.rawValue) \(message)" : message }
+    public var description: String { isFromSidecar ? "\(code.rawValue) \(message)" : message }
 
-    /// Whether the call may have been executed although its answer is missing.
-    public var isOutcomeUnknown: Bool { code == .answerTimedOut || code == .answerLost }
+    /// Whether the call may have been executed although its response is missing.
+    public var isOutcomeUnknown: Bool { code == .responseTimedOut || code == .responseLost }
 
     /// Whether there is no connection to the sidecar, so that the call was never sent.
     public var isConnectionFailure: Bool { code == .notConnected || code == .connectionFailed }
@@ -87,16 +87,16 @@ extension InterlockError.Code {
     public static let connectionFailed = Self(rawValue: "connection-failed")
     /// Too many calls are in flight: this one was never sent.
     public static let overloaded = Self(rawValue: "overloaded")
-    /// The call was sent, and no answer came in time. It may have been executed, or may still be.
-    public static let answerTimedOut = Self(rawValue: "timed-out")
-    /// The connection was lost before the answer. The call may have been executed.
-    public static let answerLost = Self(rawValue: "answer-lost")
-    /// The answer is not a sidecar's: a wrong port, another program, or another version.
-    public static let unreadable = Self(rawValue: "unreadable")
+    /// The call was sent, and no response arrived in time. It may have been executed, or may still be.
+    public static let responseTimedOut = Self(rawValue: "timed-out")
+    /// The connection was lost before the response. The call may have been executed.
+    public static let responseLost = Self(rawValue: "answer-lost")
+    /// The response is not a sidecar's: a wrong port, another program, or another version.
+    public static let invalidResponse = Self(rawValue: "unreadable")
     /// The sidecar asks for an API key.
-    public static let noKey = Self(rawValue: "NOAUTH")
+    public static let missingAPIKey = Self(rawValue: "NOAUTH")
     /// The sidecar does not know the API key.
-    public static let wrongKey = Self(rawValue: "WRONGPASS")
+    public static let invalidAPIKey = Self(rawValue: "WRONGPASS")
     /// The API key does not have the role that the call needs.
-    public static let notPermitted = Self(rawValue: "NOPERM")
+    public static let permissionDenied = Self(rawValue: "NOPERM")
 }

@@ -72,16 +72,16 @@ struct DecodedEvent: Decodable {
             return .lock(
                 LockEvent(
                     kind: kind, lock: try fields.decode(String.self, forKey: .lock),
-                    by: try fields.decodeIfPresent(String.self, forKey: .by) ?? ""))
+                    brokenBy: try fields.decodeIfPresent(String.self, forKey: .by) ?? ""))
         }
         if let kind = LimitEvent.Kind(rawValue: type) {
             return .limit(
                 LimitEvent(
                     kind: kind, service: try fields.decode(String.self, forKey: .service),
-                    limit: try fields.decode(String.self, forKey: .limit),
+                    limitName: try fields.decode(String.self, forKey: .limit),
                     subject: try fields.decodeIfPresent(String.self, forKey: .subject),
                     used: try fields.decode(Int64.self, forKey: .used),
-                    capacity: try fields.decode(Int64.self, forKey: .capacity)))
+                    limit: try fields.decode(Int64.self, forKey: .capacity)))
         }
         return FleetEvent.Kind(rawValue: type).map { .fleet(FleetEvent(kind: $0, sidecar: origin)) }
     }

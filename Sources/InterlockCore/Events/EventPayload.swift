@@ -33,11 +33,11 @@ extension InterlockEvent<EventPayload> {
                 + (event.breaker.reasons().isEmpty ? "" : " (\(event.breaker.reasons()))")
         case .lock(let event):
             switch event.kind {
-            case .broken: "lock \(event.lock): broken" + (event.by.isEmpty ? "" : " by \(event.by)")
+            case .broken: "lock \(event.lock): broken" + (event.brokenBy.isEmpty ? "" : " by \(event.brokenBy)")
             }
         case .limit(let event):
-            "limit \(event.limit) of \(event.service)" + (event.subject.map { " for \($0)" } ?? "")
-                + ": \(Self.finding(event)), \(event.used) of \(event.capacity) used (seen by \(origin))"
+            "limit \(event.limitName) of \(event.service)" + (event.subject.map { " for \($0)" } ?? "")
+                + ": \(Self.finding(event)), \(event.used) of \(event.limit) used (seen by \(origin))"
         case .fleet(let event):
             switch event.kind {
             case .joined: "sidecar \(event.sidecar): joined the fleet"

@@ -7,7 +7,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     public typealias Failure = Never
 
     /// The default number of events that are buffered for a subscriber.
-    public static var standardCapacity: Int { 256 }
+    public static var defaultCapacity: Int { 256 }
     /// The range of valid capacities.
     public static var capacities: ClosedRange<Int> { 1...65_536 }
 
@@ -22,7 +22,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     /// Begins a subscription.
     /// - Parameter capacity: the number of events that are buffered for a slow subscriber, clamped to `capacities`.
     ///   When there are more, the oldest are dropped and counted.
-    public func subscribe(capacity: Int = standardCapacity) -> EventSubscription<Element> {
+    public func subscribe(capacity: Int = defaultCapacity) -> EventSubscription<Element> {
         let range = Self.capacities
         let buffer = NewestBuffer<Element>(capacity: Swift.min(Swift.max(capacity, range.lowerBound), range.upperBound))
         return EventSubscription(buffer: buffer, registration: subscriptions.add(buffer, select: select))

@@ -16,20 +16,20 @@ public struct LimitEvent: Hashable, Sendable {
     /// The service's name.
     public var service: String
     /// The limit's name.
-    public var limit: String
+    public var limitName: String
     /// The subject of the count, for a limit per subject.
     public var subject: String?
     /// The count at the time of the event.
     public var used: Int64
-    /// The limit's capacity.
-    public var capacity: Int64
+    /// The total that the limit allows in its window.
+    public var limit: Int64
 
-    package init(kind: Kind, service: String, limit: String, subject: String?, used: Int64, capacity: Int64) {
+    package init(kind: Kind, service: String, limitName: String, subject: String?, used: Int64, limit: Int64) {
         self.kind = kind
         self.service = service
-        self.limit = limit
+        self.limitName = limitName
         self.subject = subject
         self.used = used
-        self.capacity = capacity
+        self.limit = limit
     }
 }

@@ -11,11 +11,11 @@ public struct LockEvent: Hashable, Sendable {
     /// The lock's name.
     public var lock: String
     /// The name of the operator's API key; empty if unknown.
-    public var by: String
+    public var brokenBy: String
 
-    package init(kind: Kind, lock: String, by: String) {
+    package init(kind: Kind, lock: String, brokenBy: String) {
         self.kind = kind
         self.lock = lock
-        self.by = by
+        self.brokenBy = brokenBy
     }
 }

@@ -78,7 +78,7 @@ package struct HeldLease: Sendable {
     private func extensionLength(at instant: Instant) -> Int64? {
         guard let ceiling else { return ttl }
         let length = min(ttl, (ceiling.nanoseconds - instant.nanoseconds) / 1_000_000)
-        guard length >= LeaseValidity.shortestTTL, LeaseValidity.deadline(ttl: length, sentAt: instant) > deadline else {
+        guard length >= LeaseValidity.absoluteMinimumTTL, LeaseValidity.deadline(ttl: length, sentAt: instant) > deadline else {
             return nil
         }
         return length

@@ -4,7 +4,7 @@
 /// clock drift: 1 % of the lease and 2 ms. Source: the Redlock description, redis.io "Distributed Locks with Redis".
 package enum LeaseValidity {
     /// The shortest lease that leaves any time after the allowance, in milliseconds.
-    package static let shortestTTL = LockSettings.shortestTTL.wholeMilliseconds
+    package static let absoluteMinimumTTL = LockSettings.absoluteMinimumTTL.wholeMilliseconds
 
     /// Returns the allowance for a lease of `ttl` milliseconds, in milliseconds.
     package static func drift(ofTTL ttl: Int64) -> Int64 {

@@ -42,8 +42,8 @@ public struct LockInformation: Hashable, Sendable {
 
     /// Whether the lock has a holder.
     public var isHeld: Bool { label != nil }
-    /// The time until the last lease ends; `nil` if the lock is free or has no end (see `isEndless`).
-    public var remaining: Duration? { isHeld && !isEndless ? .milliseconds(ttlMilliseconds) : nil }
+    /// The time until the last lease ends; `nil` if the lock is free or has no end (see `neverExpires`).
+    public var remaining: Duration? { isHeld && !neverExpires ? .milliseconds(ttlMilliseconds) : nil }
     /// Whether the lock's key has no time to live: other software holds it until it deletes the key.
-    public var isEndless: Bool { ttlMilliseconds < 0 }
+    public var neverExpires: Bool { ttlMilliseconds < 0 }
 }

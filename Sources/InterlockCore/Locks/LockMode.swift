@@ -13,7 +13,7 @@ public enum LockMode: Hashable, Sendable {
     @available(*, deprecated, renamed: "slots") public static var places: ClosedRange<Int> { slots }
 
     /// The mode's name in the APIs.
-    package var word: String {
+    package var rawName: String {
         switch self {
         case .exclusive: "exclusive"
         case .shared: "shared"

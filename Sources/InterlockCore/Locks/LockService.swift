@@ -136,12 +136,12 @@ extension LinkedLease {
     ) async throws -> Value {
         // Safe: the task below has the caller's isolation, and the caller awaits its end.
         nonisolated(unsafe) let body = body
-        let work = Task { [lease] () -> Unshared<Value> in
+        let work = Task { [lease] () -> UnsafeTransfer<Value> in
             _ = isolation
             do {
-                return Unshared(result: .success(try await body(lease)))
+                return UnsafeTransfer(result: .success(try await body(lease)))
             } catch {
-                return Unshared(result: .failure(error))
+                return UnsafeTransfer(result: .failure(error))
             }
         }
         let watcher = Task { [losses] () -> LeaseLoss? in
@@ -164,14 +164,15 @@ extension LinkedLease {
         guard loss == nil, wasHeld else {
             let reason = loss.map { " (\($0.rawValue))" } ?? ""
             throw InterlockError(
-                .leaseLost, "the lease of \"\(lease.name)\" was lost\(reason) while the body ran", loss: loss, isAnswer: false)
+                .leaseLost, "the lease of \"\(lease.name)\" was lost\(reason) while the body ran", loss: loss,
+                isFromSidecar: false)
         }
         return try outcome.get()
     }
 }
 
 /// Carries the result of a body out of its task.
-private struct Unshared<Value>: @unchecked Sendable {
+private struct UnsafeTransfer<Value>: @unchecked Sendable {
     // Safe: made at the end of the task, and read once by the caller, who shares its isolation.
     let result: Result<Value, any Error>
 }

@@ -4,7 +4,7 @@ public struct LockSettings: Hashable, Sendable {
     /// this prefix and the bare name, so that Interlock and other libraries exclude each other on the same key.
     public var keyPrefix: String?
     /// The shortest possible lease; the drift allowance would leave nothing of a shorter one.
-    public static let shortestTTL = Duration.milliseconds(5)
+    public static let absoluteMinimumTTL = Duration.milliseconds(5)
 
     /// The minimum TTL of a lease.
     public var minimumTTL: Duration
@@ -24,7 +24,7 @@ public struct LockSettings: Hashable, Sendable {
 
     /// Creates settings. Omitted parameters have their defaults.
     public init(
-        keyPrefix: String? = nil, minimumTTL: Duration = Self.shortestTTL,
+        keyPrefix: String? = nil, minimumTTL: Duration = Self.absoluteMinimumTTL,
         maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60),
         maximumHold: Duration? = nil, waitReplicas: Int = 0, fenceLifetime: Duration = Self.defaultFenceLifetime
     ) {

@@ -7,7 +7,7 @@ package enum ProbeFinding: Hashable, Sendable {
     case unjudged(ProbeReason)
 
     /// The finding's name in the APIs and metrics.
-    package var word: String {
+    package var rawName: String {
         switch self {
         case .good: "good"
         case .bad: "bad"

@@ -1,12 +1,12 @@
 /// The decision of a service's limits about a call, with the numbers of the limit that binds.
 public struct LimitDecision: Hashable, Sendable {
     /// Whether the call may be made. A `take` counts it; a `peek` does not.
-    public var isTaken: Bool
+    public var isAllowed: Bool
     /// The name of the limit that binds; `nil` if the service has none, or if a sidecar of 0.1.0 decided.
-    public var limit: String?
+    public var limitName: String?
     /// The total cost that the limit allows in its window.
-    public var capacity: Int
-    /// The part of the capacity that is left.
+    public var limit: Int
+    /// The part of the limit that is left.
     public var remaining: Int
     /// The time until the same call can be granted; `nil` if it was granted, or if a sidecar of 0.1.0 refused a cost
     /// above the limit.
@@ -14,10 +14,10 @@ public struct LimitDecision: Hashable, Sendable {
     /// The time until the full capacity is available again if nothing else is taken.
     public var resetAfter: Duration
 
-    package init(_ answer: LimitAnswer) {
-        isTaken = answer.isTaken
-        limit = answer.limitName
-        capacity = Int(answer.limit)
+    package init(_ answer: CallDecision) {
+        isAllowed = answer.isAllowed
+        limitName = answer.limitName
+        limit = Int(answer.limit)
         remaining = Int(answer.remaining)
         retryAfter = answer.retryAfter.map { .milliseconds($0) }
         resetAfter = .milliseconds(answer.resetAfter)

@@ -7,7 +7,7 @@ public struct LimitDefinition: Hashable, Sendable {
     /// The largest `gcra` limit: beyond it, the arithmetic would not be exact.
     public static let maximumGCRALimit: Int64 = 1_000_000_000
     /// The largest `burst` of a `gcra` limit.
-    public static let largestBurst: Int64 = 1_000_000
+    public static let maximumBurst: Int64 = 1_000_000
 
     /// The part of the counter's key that names this limit; unique within the service. The default is its window: `1s`.
     /// It contains no colon or tilde, so no limit's key can equal another limit's key with a subject or a suffix.

@@ -15,7 +15,7 @@ public struct LimitPolicy: Hashable, Sendable {
     /// The range of the random time for which a trip by the limit opens the breaker.
     public var pause: ClosedRange<Duration>
     /// The time for which a guarded call waits for its turn at a limit and for a free slot before it is refused.
-    public var patience: Duration
+    public var maximumWait: Duration
     /// The maximum number of calls of this service that may wait for a turn in this sidecar; the same number may wait
     /// for a free slot.
     public var maximumWaiting: Int
@@ -24,18 +24,18 @@ public struct LimitPolicy: Hashable, Sendable {
     public init(
         action: Action = .deny,
         pause: ClosedRange<Duration> = .seconds(2) ... .seconds(3),
-        patience: Duration = .seconds(5),
+        maximumWait: Duration = .seconds(5),
         maximumWaiting: Int = 1000
     ) {
         self.action = action
         self.pause = pause
-        self.patience = patience
+        self.maximumWait = maximumWait
         self.maximumWaiting = maximumWaiting
     }
 }
 
 extension LimitPolicy: DigestedSetting {
     package var digestedParts: Parts {
-        [("action", action), ("pause", pause), ("patience", patience), ("maximumWaiting", maximumWaiting)]
+        [("action", action), ("pause", pause), ("patience", maximumWait), ("maximumWaiting", maximumWaiting)]
     }
 }

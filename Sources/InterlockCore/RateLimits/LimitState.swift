@@ -8,9 +8,9 @@ public struct LimitState: Hashable, Sendable {
     public var isPerSubject: Bool
     /// Whether the limit only counts calls and refuses none.
     public var isShadow: Bool
-    package let answer: LimitAnswer
+    package let answer: CallDecision
 
-    package init(algorithm: String, window: Duration, isPerSubject: Bool, isShadow: Bool, answer: LimitAnswer) {
+    package init(algorithm: String, window: Duration, isPerSubject: Bool, isShadow: Bool, answer: CallDecision) {
         self.algorithm = algorithm
         self.window = window
         self.isPerSubject = isPerSubject
@@ -18,7 +18,7 @@ public struct LimitState: Hashable, Sendable {
         self.answer = answer
     }
 
-    package init(definition: LimitDefinition, answer: LimitAnswer) {
+    package init(definition: LimitDefinition, answer: CallDecision) {
         self.init(
             algorithm: definition.algorithm.name.rawValue, window: definition.window,
             isPerSubject: definition.isPerSubject, isShadow: definition.isShadow, answer: answer)

@@ -28,22 +28,22 @@ package struct LocalCounters: Sendable {
 
     /// Returns whether all grants have lapsed. Counters with grants outlive an outage, because Redis may fail again and
     /// no quota may be granted twice in a window.
-    package func haveLapsed(at now: Instant) -> Bool { countsUntil <= now }
+    package func isExpired(at now: Instant) -> Bool { countsUntil <= now }
 
     /// Evaluates a batch as `take.lua` does. Ignores refunds, since their counters are in Redis.
     /// - Parameter sidecars: the number of sidecars known to divide the limits.
-    package mutating func evaluate(_ batch: LimitBatch, sidecars: Int = 1, now: Instant) -> LimitVerdict {
+    package mutating func evaluate(_ batch: LimitBatch, sidecars: Int = 1, now: Instant) -> BatchVerdict {
         var evaluation = self.evaluation(of: batch, sidecars: sidecars, now: now)
         // The wait for each counter that a waiting request found full: no later request may overtake it.
         var blocked = batch.counters.map { _ in Int64(0) }
-        var fits: [LimitVerdict.Fit] = []
+        var fits: [BatchVerdict.Fit] = []
         fits.reserveCapacity(batch.charges.count)
         for run in batch.runs {
             let charges = batch.charges[run.charges]
             var granted = run.count
             for charge in charges {
                 let fit = blocked[charge.counter] > 0 ? 0 : evaluation.fit(charge, of: run.count)
-                fits.append(LimitVerdict.Fit(count: fit))
+                fits.append(BatchVerdict.Fit(count: fit))
                 if batch.mode != .allOrNone {
                     evaluation.take(charge.cost * Int64(fit), from: charge.counter, now: now)
                 } else if !batch.isShadow(charge.counter) {
@@ -62,7 +62,7 @@ package struct LocalCounters: Sendable {
                 if run.waits, fit == granted, !batch.isShadow(counter) { blocked[counter] = wait }
             }
         }
-        return LimitVerdict(timeMicroseconds: 0, counters: end(evaluation, now: now), fits: fits)
+        return BatchVerdict(timeMicroseconds: 0, counters: end(evaluation, now: now), fits: fits)
     }
 
     /// The counters of a batch during its evaluation.
@@ -71,7 +71,7 @@ package struct LocalCounters: Sendable {
         /// The quota of each counter, stored only if it grants something; `nil` if there is no capacity for another
         /// subject.
         var quotas: [LocalQuota?]
-        var counters: [LimitVerdict.Counter]
+        var counters: [BatchVerdict.Counter]
         private(set) var available: [Int64]
 
         init(ids: [CounterID], quotas: [LocalQuota?], now: Instant) {
@@ -80,9 +80,9 @@ package struct LocalCounters: Sendable {
             counters = quotas.map { quota in
                 // A subject without a counter has no capacity.
                 guard var quota else {
-                    return LimitVerdict.Counter(count: 0, capacity: 0, resetAfter: LocalCounters.retryMilliseconds)
+                    return BatchVerdict.Counter(count: 0, capacity: 0, resetAfter: LocalCounters.retryMilliseconds)
                 }
-                return LimitVerdict.Counter(count: quota.taken(now: now), capacity: quota.capacity, resetAfter: 0)
+                return BatchVerdict.Counter(count: quota.taken(now: now), capacity: quota.capacity, resetAfter: 0)
             }
             available = counters.map { $0.capacity - $0.count }
         }
@@ -116,7 +116,7 @@ package struct LocalCounters: Sendable {
     }
 
     /// Ends an evaluation: stores the quotas that granted something. Returns the counters for the verdict.
-    private mutating func end(_ evaluation: Evaluation, now: Instant) -> [LimitVerdict.Counter] {
+    private mutating func end(_ evaluation: Evaluation, now: Instant) -> [BatchVerdict.Counter] {
         var counters = evaluation.counters
         for index in evaluation.quotas.indices {
             guard var quota = evaluation.quotas[index] else { continue }

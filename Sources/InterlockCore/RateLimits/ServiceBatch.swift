@@ -71,7 +71,7 @@ package struct ServiceBatch: Sendable {
 
     /// Returns whether the limits of the whole service have capacity for one more call after `granted` calls of this
     /// batch.
-    package func hasCapacity(after granted: Int64, by verdict: LimitVerdict) -> Bool {
+    package func hasCapacity(after granted: Int64, by verdict: BatchVerdict) -> Bool {
         (0..<limits.sharedCount).allSatisfy { index in
             limits.isShadow(index) || verdict.counters[index].count + granted < verdict.counters[index].capacity
         }

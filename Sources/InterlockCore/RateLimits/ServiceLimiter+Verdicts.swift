@@ -2,7 +2,7 @@ extension ServiceLimiter {
     /// The state while the verdict on one batch is applied.
     private struct Evaluation {
         let batch: ServiceBatch
-        let verdict: LimitVerdict
+        let verdict: BatchVerdict
         let sentAt: Instant
         let now: Instant
         let sidecars: Int
@@ -30,8 +30,8 @@ extension ServiceLimiter {
     /// - Parameters:
     ///   - sentAt: a time before the batch was sent.
     package mutating func apply(
-        _ verdict: LimitVerdict, of batch: ServiceBatch, sentAt: Instant, now: Instant, sidecars: Int = 1,
-        into resolutions: inout [Resolution]
+        _ verdict: BatchVerdict, of batch: ServiceBatch, sentAt: Instant, now: Instant, sidecars: Int = 1,
+        into resolutions: inout [CallResolution]
     ) {
         guard removeInFlight(batch) else { return }
         var evaluation = Evaluation(
@@ -50,7 +50,7 @@ extension ServiceLimiter {
                 if granted > 0 {
                     let answer = grant(granted, cost: request.cost, run.charges, &evaluation)
                     resolutions.append(
-                        Resolution(
+                        CallResolution(
                             id: request.id, answer: answer, requestIndex: requestIndex, calls: 0..<granted,
                             isLast: granted == request.count, step: request.cost))
                 }
@@ -73,12 +73,12 @@ extension ServiceLimiter {
     /// Counts the first calls of a request as granted. Returns the answer to the first of them.
     private func grant(
         _ calls: Int, cost: Int64, _ charges: Range<Int>, _ evaluation: inout Evaluation
-    ) -> LimitAnswer {
+    ) -> CallDecision {
         for charge in evaluation.batch.limits.charges[charges] { take(Int64(calls), charge, &evaluation) }
         let tightest = Self.tightest(of: charges, evaluation)
         let counter = evaluation.verdict.counters[tightest]
         let others = cost * Int64(calls - 1)
-        return LimitAnswer(
+        return CallDecision(
             .taken, limit: Self.bound(of: tightest, evaluation),
             remaining: max(0, counter.capacity - evaluation.used[tightest] + others),
             resetAfter: max(1, counter.resetAfter),
@@ -97,8 +97,8 @@ extension ServiceLimiter {
 
     /// Queues a request's refused calls, those from index `first` on, if they may wait. Otherwise refuses them.
     private mutating func refuse(
-        _ request: LimitRequest, from first: Int, sequence: UInt64, requestIndex: Int, _ decided: LimitVerdict.Decision,
-        _ evaluation: inout Evaluation, into resolutions: inout [Resolution]
+        _ request: LimitRequest, from first: Int, sequence: UInt64, requestIndex: Int, _ decided: BatchVerdict.RunDecision,
+        _ evaluation: inout Evaluation, into resolutions: inout [CallResolution]
     ) {
         let index = decided.binding
         let counter = evaluation.batch.limits.counters[index]
@@ -148,7 +148,7 @@ extension ServiceLimiter {
             insert(Waiter(request: request, deadline: deadline, binding: id, sequence: sequence))
             return
         }
-        var answer = LimitAnswer(
+        var answer = CallDecision(
             .neverSatisfiable, limit: Self.bound(of: index, evaluation), remaining: remaining,
             resetAfter: 0, limitName: definition.name)
         if isSatisfiable {
@@ -156,7 +156,8 @@ extension ServiceLimiter {
             answer.outcome = .refused(retryAfter: wait)
             answer.resetAfter = max(wait, judged.resetAfter)
         }
-        resolutions.append(Resolution(id: request.id, answer: answer, requestIndex: requestIndex, calls: first..<request.count))
+        resolutions.append(
+            CallResolution(id: request.id, answer: answer, requestIndex: requestIndex, calls: first..<request.count))
     }
 
     private mutating func remember(
@@ -203,7 +204,7 @@ extension ServiceLimiter {
     }
 
     /// Applies the refusals to calls that arrived meanwhile: each one waits behind earlier calls or is refused.
-    private mutating func reconsiderArrivals(now: Instant, into resolutions: inout [Resolution]) {
+    private mutating func reconsiderArrivals(now: Instant, into resolutions: inout [CallResolution]) {
         for (request, sequence) in removeArrivals().calls {
             // A call that arrived before every waiting call does not queue behind them.
             let isFirst = !waiting.isEmpty && waiting.allSatisfy { $0.sequence > sequence }
@@ -215,7 +216,7 @@ extension ServiceLimiter {
                 insert(Waiter(request: request, deadline: deadline, binding: known.counter, sequence: sequence))
             } else {
                 resolutions.append(
-                    Resolution(id: request.id, answer: known.answer, requestIndex: nil, calls: 0..<request.count))
+                    CallResolution(id: request.id, answer: known.answer, requestIndex: nil, calls: 0..<request.count))
             }
         }
     }
@@ -252,10 +253,10 @@ extension ServiceLimiter {
 
 extension ServiceLimiter {
     /// The result for some or all calls of a request.
-    package struct Resolution: Equatable, Sendable {
+    package struct CallResolution: Equatable, Sendable {
         package var id: Int
-        /// The answer to the first of these calls.
-        package var answer: LimitAnswer
+        /// The decision about the first of these calls.
+        package var answer: CallDecision
         /// The request's index in the batch; `nil` if it was not sent.
         package var requestIndex: Int?
         /// The indices of these calls among those of the request.
@@ -266,7 +267,7 @@ extension ServiceLimiter {
         package var step: Int64
 
         package init(
-            id: Int, answer: LimitAnswer, requestIndex: Int?, calls: Range<Int> = 0..<1, isLast: Bool = true, step: Int64 = 0
+            id: Int, answer: CallDecision, requestIndex: Int?, calls: Range<Int> = 0..<1, isLast: Bool = true, step: Int64 = 0
         ) {
             self.id = id
             self.answer = answer

@@ -11,11 +11,11 @@ package struct ServiceLimiter: Sendable {
     /// The result of admitting a call.
     package enum Admission: Equatable, Sendable {
         /// Answered without Redis.
-        case answered(LimitAnswer)
+        case answered(CallDecision)
         /// The call is part of the next batch.
         case queued
         /// The call waits for its turn; see `nextWakeUp`. The answer is the refusal that it would otherwise receive.
-        case waiting(LimitAnswer)
+        case waiting(CallDecision)
         /// No limit of the service applies to the call.
         case unlimited
     }
@@ -133,17 +133,18 @@ package struct ServiceLimiter: Sendable {
     }
 
     /// Answers the waiting calls whose deadline has passed. O(waiting).
-    package mutating func expire(now: Instant, into resolutions: inout [Resolution]) {
+    package mutating func expire(now: Instant, into resolutions: inout [CallResolution]) {
         guard waiting.contains(where: { $0.deadline <= now }) else { return }
         let leaving = waiting.filter { $0.deadline <= now }
         waiting.removeAll { $0.deadline <= now }
         var departedCosts: [RefusalMemory.CounterID: Int64] = [:]
         for waiter in leaving {
-            uncount(waiter)
+            removeFromCounts(waiter)
             departedCosts[waiter.binding] = max(departedCosts[waiter.binding] ?? 0, waiter.request.cost)
         }
         for waiter in leaving {
-            resolutions.append(Resolution(id: waiter.request.id, answer: answerAfterExpiry(waiter, now: now), requestIndex: nil))
+            resolutions.append(
+                CallResolution(id: waiter.request.id, answer: answerAfterExpiry(waiter, now: now), requestIndex: nil))
         }
         releaseWaiters(behind: departedCosts)
     }
@@ -153,7 +154,7 @@ package struct ServiceLimiter: Sendable {
     package mutating func remove(_ id: Int) -> Bool {
         guard let index = waiting.firstIndex(where: { $0.request.id == id }) else { return false }
         let waiter = waiting.remove(at: index)
-        uncount(waiter)
+        removeFromCounts(waiter)
         releaseWaiters(behind: [waiter.binding: waiter.request.cost])
         return true
     }
@@ -161,7 +162,7 @@ package struct ServiceLimiter: Sendable {
     /// Removes all waiting calls. Returns their IDs, for the caller to answer.
     package mutating func removeWaiting() -> [Int] {
         defer { waiting.removeAll() }
-        for waiter in waiting { uncount(waiter) }
+        for waiter in waiting { removeFromCounts(waiter) }
         return waiting.map(\.request.id)
     }
 
@@ -224,7 +225,7 @@ extension ServiceLimiter {
         waiting.insert(waiter, at: index)
     }
 
-    private mutating func uncount(_ waiter: Waiter) {
+    private mutating func removeFromCounts(_ waiter: Waiter) {
         waitingSubjects.remove(waiter.request.subject)
         refusals.changeWaiters(of: waiter.binding, by: -1, cost: waiter.request.cost)
     }
@@ -289,7 +290,7 @@ extension ServiceLimiter {
                 }
                 released[waiter.binding] = cost
             }
-            uncount(waiter)
+            removeFromCounts(waiter)
             batch.append(waiter.request, sequence: waiter.sequence)
         }
         waiting = stillWaiting
@@ -330,13 +331,13 @@ extension ServiceLimiter {
 // MARK: - Remembered refusals
 
 extension ServiceLimiter {
-    private func unsatisfiable(_ request: LimitRequest, hasSubject: Bool) -> LimitAnswer? {
+    private func unsatisfiable(_ request: LimitRequest, hasSubject: Bool) -> CallDecision? {
         for index in definitions.indices {
             let definition = definitions[index]
             guard request.cost > definition.capacity, !definition.isShadow, !definition.isPerSubject || hasSubject else {
                 continue
             }
-            return LimitAnswer(
+            return CallDecision(
                 .neverSatisfiable, limit: definition.limit, remaining: definition.capacity, resetAfter: 0,
                 limitName: definition.name)
         }
@@ -346,7 +347,7 @@ extension ServiceLimiter {
     /// Returns the known refusal that lasts longest.
     mutating func knownRefusal(
         of request: LimitRequest, now: Instant
-    ) -> (counter: RefusalMemory.CounterID, until: Instant, answer: LimitAnswer)? {
+    ) -> (counter: RefusalMemory.CounterID, until: Instant, answer: CallDecision)? {
         var found: (counter: RefusalMemory.CounterID, refusal: RefusalMemory.Refusal, until: Instant)?
         for limit in bindingLimits {
             guard let counter = counter(of: limit, for: request) else { continue }
@@ -365,19 +366,19 @@ extension ServiceLimiter {
 
     private func answer(
         for refusal: RefusalMemory.Refusal, of counter: RefusalMemory.CounterID, until: Instant, now: Instant
-    ) -> LimitAnswer {
+    ) -> CallDecision {
         let wait = Self.wait(until: until, now: now)
-        return LimitAnswer(
+        return CallDecision(
             .refused(retryAfter: wait), limit: refusal.limit, remaining: refusal.remaining,
             resetAfter: max(wait, refusal.resetAt.millisecondsRoundedUp(since: now)),
             limitName: definitions[counter.definition].name)
     }
 
     /// Returns the answer that a new call would get now, behind all calls that still wait.
-    private func answerAfterExpiry(_ waiter: Waiter, now: Instant) -> LimitAnswer {
+    private func answerAfterExpiry(_ waiter: Waiter, now: Instant) -> CallDecision {
         let definition = definitions[waiter.binding.definition]
         guard let refusal = refusals[waiter.binding] else {
-            return LimitAnswer(
+            return CallDecision(
                 .refused(retryAfter: 1), limit: definition.limit, remaining: 0, resetAfter: 1, limitName: definition.name)
         }
         let until = refusal.earliest(for: waiter.request.cost, ahead: refusal.costAhead, of: definition)

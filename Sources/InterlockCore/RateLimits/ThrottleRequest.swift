@@ -1,6 +1,6 @@
 /// A request to take from a rate that the caller specifies in each call, like `CL.THROTTLE` of redis-cell.
 package struct ThrottleRequest: Hashable, Sendable {
-    package static let bursts: ClosedRange<Int64> = 0...LimitDefinition.largestBurst
+    package static let bursts: ClosedRange<Int64> = 0...LimitDefinition.maximumBurst
     package static let counts: ClosedRange<Int64> = 1...LimitDefinition.maximumGCRALimit
     /// The allowed periods in seconds: up to a year.
     package static let periods: ClosedRange<Int64> = 1...(366 * 86_400)

@@ -22,7 +22,7 @@ struct WindowEnds: Sendable {
     }
 
     /// Adds the unknown ends of windows that a verdict found open.
-    mutating func note(_ batch: LimitBatch, _ verdict: LimitVerdict) {
+    mutating func note(_ batch: LimitBatch, _ verdict: BatchVerdict) {
         // Redis does not know the windows of local counters.
         guard verdict.timeMicroseconds > 0 else { return }
         let now = verdict.timeMicroseconds / 1000

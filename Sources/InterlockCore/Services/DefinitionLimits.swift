@@ -10,7 +10,7 @@ extension ServiceDefinition {
 extension LimitDefinition {
     package static let limits: ClosedRange<Int64> = 1...maximumLimit
     package static let windows: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
-    package static let bursts: ClosedRange<Int64> = 0...largestBurst
+    package static let bursts: ClosedRange<Int64> = 0...maximumBurst
 
     /// Describes the name expected instead of `name` for a limit; `nil` if `name` is valid. A tilde would end the name
     /// within its key, because the algorithm's suffix and the subject begin with one.
@@ -56,7 +56,7 @@ extension BreakerSettings {
 }
 
 extension LockSettings {
-    package static let minimumTTLs: ClosedRange<Duration> = shortestTTL ... .seconds(86_400)
+    package static let minimumTTLs: ClosedRange<Duration> = absoluteMinimumTTL ... .seconds(86_400)
     package static let ttls: ClosedRange<Duration> = .milliseconds(10) ... .seconds(366 * 86_400)
     package static let waits: ClosedRange<Duration> = .zero ... .seconds(86_400)
     package static let replicas = 0...100
@@ -86,7 +86,7 @@ extension ServiceDefinition {
         try checks.check("maximumSubjects", maximumSubjects, in: Self.subjectCounts)
         try checks.check("permitLifetime", permitLifetime, in: Self.permitLifetimes)
         try checks.check("onLimit.pause", onLimit.pause, in: LimitPolicy.pauses)
-        try checks.check("onLimit.patience", onLimit.patience, in: LimitPolicy.waitTimes)
+        try checks.check("onLimit.patience", onLimit.maximumWait, in: LimitPolicy.waitTimes)
         try checks.check("onLimit.maximumWaiting", onLimit.maximumWaiting, in: LimitPolicy.waitingCounts)
         try breaker.check(checks)
         var names: Set<ExactText> = []
@@ -143,7 +143,7 @@ extension LockSettings {
             throw checks.error("keyPrefix: expected \(expected), got \"\(Excerpt(keyPrefix))\"")
         }
         try checks.check("maximumTTL", maximumTTL, in: Self.ttls)
-        try checks.check("minimumTTL", minimumTTL, in: Self.shortestTTL...min(maximumTTL, Self.minimumTTLs.upperBound))
+        try checks.check("minimumTTL", minimumTTL, in: Self.absoluteMinimumTTL...min(maximumTTL, Self.minimumTTLs.upperBound))
         try checks.check("maximumWait", maximumWait, in: Self.waits)
         try checks.check("maximumHold", maximumHold, in: Self.ttls)
         try checks.check("waitReplicas", waitReplicas, in: Self.replicas)

@@ -9,7 +9,7 @@ package enum GateStep {
     /// Issue a permit.
     case grant(GateCall)
     /// Answer with a refusal; `retryAfter` is in milliseconds.
-    case refuse(GateCall, PermitAnswer.Reason, retryAfter: Int64)
+    case refuse(GateCall, PermitResult.Reason, retryAfter: Int64)
     /// Refuse as busy, because too many permits are unreported.
     case refuseForUnreported(GateCall)
     /// Answer that the service is no longer configured.

@@ -148,7 +148,7 @@ extension ServiceGate {
 }
 
 extension PausedCalls.Gate {
-    fileprivate var reason: PermitAnswer.Reason {
+    fileprivate var reason: PermitResult.Reason {
         switch self {
         case .clear, .trial: .limited
         case .paused, .refusing: .open

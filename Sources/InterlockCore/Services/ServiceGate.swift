@@ -69,7 +69,7 @@ package struct ServiceGate: ~Copyable {
     /// - Parameter mayWait: whether the caller is willing to wait.
     package mutating func refusal(
         of subject: String?, mayWait: Bool, now: Instant
-    ) -> (reason: PermitAnswer.Reason, retryAfter: Int64)? {
+    ) -> (reason: PermitResult.Reason, retryAfter: Int64)? {
         if !mayWait, case .refuse(let retryAfter) = breaker.admission(now: now) { return (.open, retryAfter) }
         // Checked before the call asks for a trial or joins a queue, because the pause affects only its subject. A
         // forced state takes precedence.
@@ -128,7 +128,7 @@ package struct ServiceGate: ~Copyable {
     }
 
     /// The result of a request to Redis for a trial permit.
-    package enum TrialAnswer: Equatable, Sendable {
+    package enum TrialResult: Equatable, Sendable {
         case granted
         case refused
         /// Redis is unreachable, and `whenRedisIsDown` lets calls continue without it.
@@ -138,7 +138,7 @@ package struct ServiceGate: ~Copyable {
     /// Applies the answer to a request that `beginTrialRequest` allowed.
     /// - Parameter lapse: the time at which the trial permit lapses.
     package mutating func trialAnswered(
-        _ call: GateCall, _ answer: TrialAnswer, id: PermitID, lapse: Instant, now: Instant
+        _ call: GateCall, _ answer: TrialResult, id: PermitID, lapse: Instant, now: Instant
     ) -> GateSteps {
         pendingTrialRequests -= 1
         let trial: GateCall.Trial
@@ -148,7 +148,7 @@ package struct ServiceGate: ~Copyable {
             trial = breaker.snapshot.state == .halfOpen ? .fleet(id, until: lapse) : .none
         case .refused:
             if breaker.snapshot.state == .halfOpen {
-                breaker.trialsAreTaken(now: now, forMilliseconds: Breaker.trialRetryMilliseconds)
+                breaker.markTrialsExhausted(now: now, forMilliseconds: Breaker.trialRetryMilliseconds)
             }
             guard case .refuse(let retryAfter) = breaker.admission(now: now) else { return trialRefused(call, now: now) }
             return trialRefused(call, retryAfter: retryAfter, now: now)

@@ -14,23 +14,23 @@ public struct FleetMember: Hashable, Sendable {
     /// The start time as Unix time in milliseconds, to the second.
     package var startedMilliseconds: Int64?
     /// The digest of its services. Members with the same digest have the same services.
-    public var configuration: String?
+    public var configurationDigest: String?
     /// The names of the services that this member defines differently from the member that was asked.
-    public var differing: [String] = []
+    public var differingServices: [String] = []
 
     /// The start time, by the member's own clock, to the second.
-    public var started: Date? { startedMilliseconds.map { Date(epochMilliseconds: $0) } }
+    public var startedAt: Date? { startedMilliseconds.map { Date(epochMilliseconds: $0) } }
 
     package init(
         id: String, host: String? = nil, processID: Int64? = nil, version: String? = nil, startedMilliseconds: Int64? = nil,
-        configuration: String? = nil, differing: [String] = []
+        configurationDigest: String? = nil, differingServices: [String] = []
     ) {
         self.id = id
         self.host = host
         self.processID = processID
         self.version = version
         self.startedMilliseconds = startedMilliseconds
-        self.configuration = configuration
-        self.differing = differing
+        self.configurationDigest = configurationDigest
+        self.differingServices = differingServices
     }
 }

@@ -2,5 +2,5 @@
 package enum ScriptNumber {
     /// The number up to which scripts represent every whole number exactly. Interlock stores none above, but other
     /// software may.
-    package static let largestExact: Int64 = 1 << 53
+    package static let maximumExact: Int64 = 1 << 53
 }

@@ -130,7 +130,7 @@ package struct HistoryDigest: Sendable {
         }
     }
 
-    private mutating func add(_ success: Success) {
+    private mutating func add(_ success: OperationSuccess) {
         switch success {
         case .granted(let lease, let fence, let validFor):
             add(31)

@@ -1,7 +1,7 @@
 /// The end of an operation from its client's point of view.
 package enum OperationEnding: Hashable, Sendable, Codable {
     /// The sidecar did as requested.
-    case done(Success)
+    case done(OperationSuccess)
     /// The sidecar refused: the lock is held, the lease is lost, the limit is used up, the breaker is open.
     case refused(Refusal)
     /// An error answer, such as "unavailable" or "invalid". Usually nothing was done; see `isDoubtful`.

@@ -23,12 +23,12 @@ struct FaultGenerator {
     mutating func unit() -> Double { random.unit() }
 
     /// Returns the next fault; `nil` if there are no kinds to draw from.
-    mutating func next() -> (action: FaultAction, lasts: Duration)? {
+    mutating func next() -> (action: FaultAction, duration: Duration)? {
         if deck.isEmpty { deck = kinds.shuffled(using: &random) }
         return deck.popLast().map { draw($0) }
     }
 
-    private mutating func draw(_ kind: FaultKind) -> (action: FaultAction, lasts: Duration) {
+    private mutating func draw(_ kind: FaultKind) -> (action: FaultAction, duration: Duration) {
         switch kind {
         case .kill: (.kill(sidecar: sidecar()), milliseconds(50...2000))
         case .pause: (.pause(sidecar: sidecar()), lease * (1.1 + 0.5 * random.unit()))

@@ -99,9 +99,9 @@ package struct FaultInjector: Sendable {
     private func execute(_ fault: PlannedFault, since start: ContinuousClock.Instant) async {
         guard !isBroken else { return }
         // The processes use the real clock. Cancellation ends the sleep early, which the guard below detects.
-        try? await Task.sleep(until: start + fault.begins, clock: .continuous)
+        try? await Task.sleep(until: start + fault.start, clock: .continuous)
         guard !Task.isCancelled, !isBroken else { return }
-        guard ContinuousClock.now - start + fault.lasts <= plan.calmFrom else {
+        guard ContinuousClock.now - start + fault.duration <= plan.calmStart else {
             logLine("skipped because the previous repair took too long: \(fault)", since: start)
             return
         }
@@ -178,7 +178,7 @@ extension FaultInjector {
             let flow = FaultFlow.delayed(fixed: .milliseconds(fixed), jitter: .milliseconds(jitter))
             await fleet.proxies[sidecar].set(.init(requests: flow, answers: flow))
         case .trickle(let sidecar, let bytes, let pause):
-            let flow = FaultFlow.trickling(bytes: bytes, every: .milliseconds(pause))
+            let flow = FaultFlow.throttled(bytes: bytes, every: .milliseconds(pause))
             await fleet.proxies[sidecar].set(.init(requests: flow, answers: flow))
         case .reset(let sidecar, let manner, _): await fleet.proxies[sidecar].breakConnections(manner)
         case .clock(let seconds): try await fleet.clock?.jump(bySeconds: seconds, of: fleet.redis)
@@ -191,7 +191,7 @@ extension FaultInjector {
     /// Waits until the fault has lasted as long as planned, by the real clock of the processes. Repeats resets in the
     /// meantime.
     func sustain(_ fault: PlannedFault) async throws {
-        let end = ContinuousClock.now + fault.lasts
+        let end = ContinuousClock.now + fault.duration
         if case .reset(let sidecar, let manner, let pause) = fault.action {
             while true {
                 let next = ContinuousClock.now + .milliseconds(pause)
@@ -253,8 +253,8 @@ extension FaultInjector {
     }
 
     /// Sends a command to Redis directly, not through a proxy.
-    private func ask(_ words: [String]) async throws {
-        _ = try await RedisClient.ask(words, at: fleet.redis)
+    private func ask(_ arguments: [String]) async throws {
+        _ = try await RedisClient.ask(arguments, at: fleet.redis)
     }
 }
 

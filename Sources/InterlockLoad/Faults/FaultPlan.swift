@@ -10,20 +10,20 @@ package struct FaultPlan: Hashable, Sendable, Codable {
     /// The faults in the order in which they begin.
     package var faults: [PlannedFault]
     /// The time after which no fault is active, counted from the start of the run.
-    package var calmFrom: Duration
+    package var calmStart: Duration
 
     private enum CodingKeys: String, CodingKey {
         case seed, faults
-        case calmFrom = "calmFrom"
+        case calmStart = "calmFrom"
     }
 
     /// A plan without faults.
-    package static let none = FaultPlan(seed: 0, faults: [], calmFrom: .zero)
+    package static let none = FaultPlan(seed: 0, faults: [], calmStart: .zero)
 
-    package init(seed: UInt64, faults: [PlannedFault], calmFrom: Duration) {
+    package init(seed: UInt64, faults: [PlannedFault], calmStart: Duration) {
         self.seed = seed
         self.faults = faults
-        self.calmFrom = calmFrom
+        self.calmStart = calmStart
     }
 
     /// Draws a random plan.
@@ -40,37 +40,37 @@ package struct FaultPlan: Hashable, Sendable, Codable {
         seed: UInt64, kinds: Set<FaultKind>, sidecars: Int, duration: Duration, gap: Duration = .seconds(6),
         lease: Duration = .seconds(10), recovery: Duration = .seconds(10)
     ) {
-        self.init(seed: seed, faults: [], calmFrom: max(.zero, duration - recovery))
+        self.init(seed: seed, faults: [], calmStart: max(.zero, duration - recovery))
         var draw = FaultGenerator(seed: seed, kinds: kinds, sidecars: sidecars, lease: lease)
         // The number of consecutive draws that did not fit into the remaining time.
         var rejectedDraws = 0
-        while rejectedDraws < FaultKind.injectable.count, let (action, lasts) = draw.next() {
-            let begins = begin(of: action, gap: gap, &draw)
-            guard begins + lasts + Self.repairTime <= calmFrom else {
+        while rejectedDraws < FaultKind.injectable.count, let (action, duration) = draw.next() {
+            let start = begin(of: action, gap: gap, &draw)
+            guard start + duration + Self.repairTime <= calmStart else {
                 rejectedDraws += 1
                 continue
             }
             rejectedDraws = 0
-            faults.append(PlannedFault(number: faults.count, action: action, begins: begins, lasts: lasts))
+            faults.append(PlannedFault(number: faults.count, action: action, start: start, duration: duration))
         }
     }
 
     private func begin(of action: FaultAction, gap: Duration, _ draw: inout FaultGenerator) -> Duration {
         let pause = gap * (0.5 + draw.unit())
-        let isOverlapping = draw.unit() < Self.overlaps
+        let isOverlapping = draw.unit() < Self.overlapProbability
         let fraction = draw.unit()
         let wanted =
             if isOverlapping, let last = faults.last {
-                last.begins + last.lasts * fraction
+                last.start + last.duration * fraction
             } else {
-                (faults.map(\.ends).max() ?? .zero) + pause
+                (faults.map(\.end).max() ?? .zero) + pause
             }
-        let others = faults.filter { $0.action.target == action.target }.map { $0.ends + Self.minimumGap }
+        let others = faults.filter { $0.action.target == action.target }.map { $0.end + Self.minimumGap }
         return others.reduce(wanted, max)
     }
 
     /// The fraction of faults that begin while another is active.
-    private static let overlaps = 0.25
+    private static let overlapProbability = 0.25
     /// The time reserved to repair a fault before the calm period begins.
     private static let repairTime = Duration.seconds(4)
     /// The minimum gap between two faults with the same target: the first must be repaired before the next begins.
@@ -80,7 +80,7 @@ package struct FaultPlan: Hashable, Sendable, Codable {
 extension FaultPlan: CustomStringConvertible {
     /// One line per fault.
     package var description: String {
-        let lines = faults.map(\.description) + ["calm from \(calmFrom.wholeMilliseconds) ms"]
+        let lines = faults.map(\.description) + ["calm from \(calmStart.wholeMilliseconds) ms"]
         return "faults of seed \(seed)\n  " + lines.joined(separator: "\n  ")
     }
 }
@@ -91,33 +91,33 @@ package struct PlannedFault: Hashable, Sendable, Codable {
     package var number: Int
     package var action: FaultAction
     /// The start, counted from the start of the run.
-    package var begins: Duration
+    package var start: Duration
     /// The time until the repair begins; the repair itself takes time too. Zero if the fault is instantaneous.
-    package var lasts: Duration
+    package var duration: Duration
 
     private enum CodingKeys: String, CodingKey {
         case number, action
-        case begins = "begins"
-        case lasts = "lasts"
+        case start = "begins"
+        case duration = "lasts"
     }
 
-    package init(number: Int, action: FaultAction, begins: Duration, lasts: Duration) {
+    package init(number: Int, action: FaultAction, start: Duration, duration: Duration) {
         self.number = number
         self.action = action
-        self.begins = begins
-        self.lasts = lasts
+        self.start = start
+        self.duration = duration
     }
 
     package var kind: FaultKind { action.kind }
     package var sidecar: Int? { action.sidecar }
 
     /// The start of the repair, counted from the start of the run.
-    package var ends: Duration { begins + lasts }
+    package var end: Duration { start + duration }
 }
 
 extension PlannedFault: CustomStringConvertible {
     /// The fault in the form `#3 at 12480 ms for 1203 ms: kill of sidecar 2`.
     package var description: String {
-        "#\(number) at \(begins.wholeMilliseconds) ms for \(lasts.wholeMilliseconds) ms: \(action)"
+        "#\(number) at \(start.wholeMilliseconds) ms for \(duration.wholeMilliseconds) ms: \(action)"
     }
 }

@@ -6,7 +6,7 @@ package enum FaultFlow: Hashable, Sendable {
     /// Bytes are delayed by `fixed` plus up to `jitter`, in order.
     case delayed(fixed: Duration, jitter: Duration)
     /// Up to `bytes` bytes pass per interval.
-    case trickling(bytes: Int, every: Duration)
+    case throttled(bytes: Int, every: Duration)
     /// No byte passes, and none is read from the source.
-    case held
+    case blocked
 }

@@ -38,7 +38,7 @@ struct FaultPipe {
     }
 
     /// Whether to read from the source.
-    var wantsMore: Bool { flow != .held && size < Self.capacity && !hasEnded }
+    var wantsMore: Bool { flow != .blocked && size < Self.capacity && !hasEnded }
 
     mutating func take(_ bytes: ByteBuffer, at now: NIODeadline) {
         guard !hasEnded, bytes.readableBytes > 0 else { return }
@@ -57,13 +57,13 @@ struct FaultPipe {
     }
 
     mutating func step(at now: NIODeadline) -> Step {
-        guard flow != .held, let first = items.first else { return .idle }
+        guard flow != .blocked, let first = items.first else { return .idle }
         switch flow {
         case .delayed where first.due > now:
             return .wait(until: first.due)
-        case .trickling where nextSliceTime > now:
+        case .throttled where nextSliceTime > now:
             return .wait(until: nextSliceTime)
-        case .trickling(let length, let pause):
+        case .throttled(let length, let pause):
             guard var bytes = first.bytes, let slice = bytes.readSlice(length: min(max(1, length), bytes.readableBytes)) else {
                 break
             }
@@ -71,7 +71,7 @@ struct FaultPipe {
             size -= slice.readableBytes
             if bytes.readableBytes > 0 { items[0].bytes = bytes } else { items.removeFirst() }
             return .forward(slice)
-        case .free, .delayed, .held:
+        case .free, .delayed, .blocked:
             break
         }
         items.removeFirst()

@@ -30,7 +30,7 @@ package final class FaultProxy: Sendable {
 
         /// Holds all bytes back.
         package static func partition(refusesConnections: Bool = false) -> Mode {
-            Mode(requests: .held, answers: .held, refusesConnections: refusesConnections)
+            Mode(requests: .blocked, answers: .blocked, refusesConnections: refusesConnections)
         }
     }
 

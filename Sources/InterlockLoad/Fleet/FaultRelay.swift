@@ -32,7 +32,7 @@ final class FaultRelay {
 
     /// Whether to connect to Redis now. While bytes are held back, the relay does not even connect.
     var wantsRedis: Bool {
-        redis == nil && !isConnecting && !isClosed && mode.requests != .held && mode.answers != .held
+        redis == nil && !isConnecting && !isClosed && mode.requests != .blocked && mode.answers != .blocked
     }
 
     func connectingToRedis() {

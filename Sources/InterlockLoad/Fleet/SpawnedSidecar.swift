@@ -89,7 +89,7 @@ actor SpawnedSidecar {
                         return true
                     } catch let error as InterlockError {
                         // A rejection for lack of an API key is an answer too.
-                        return error.isAnswer
+                        return error.isFromSidecar
                     }
                 }
             } finally: {

@@ -22,7 +22,9 @@ extension LoadClient {
                 lock, mode: mode, lease: lease, token: granted.token, fence: granted.fence, validFor: validFor,
                 invokedAt: invocation.at, now: now)
         }
-        guard isAwaitingAnswer, wait > 0, engine.random.happens(engine.plan.clientBehavior.vanishesWaiting) else { return }
+        guard isAwaitingAnswer, wait > 0, engine.random.happens(engine.plan.clientBehavior.vanishWhileWaitingProbability) else {
+            return
+        }
         let pause = Int64(engine.random.unit() * Double(wait))
         plan(at: engine.recorder.now().advanced(byMilliseconds: pause)) { [self] in vanish() }
     }
@@ -47,7 +49,7 @@ extension LoadClient {
         // Shared holders have several valid fences, so a resource cannot reject the older ones.
         if mode == .exclusive { held.writesAt = Instant(nanoseconds: now.nanoseconds + length / 2) }
         held.scheduleRenewal(validFor: validFor, now: now)
-        if held.renewsAt == nil, end == .release, engine.random.happens(plan.clientBehavior.renews) {
+        if held.renewsAt == nil, end == .release, engine.random.happens(plan.clientBehavior.renewProbability) {
             held.renewsAt = Instant(nanoseconds: now.nanoseconds + length / 2)
         }
         // The wait outlasted the validity of the lease, so the client must renew before it may rely on it.
@@ -59,11 +61,15 @@ extension LoadClient {
     private func nextEnd() -> HeldLock.End {
         let clientBehavior = engine.plan.clientBehavior
         // One draw decides the end. A well-behaved client draws no number.
-        guard clientBehavior.forgets + clientBehavior.overstays + clientBehavior.vanishesHolding > 0 else { return .release }
+        guard
+            clientBehavior.forgetProbability + clientBehavior.overstayProbability + clientBehavior.vanishWhileHoldingProbability
+                > 0
+        else { return .release }
         let point = engine.random.unit()
-        if point < clientBehavior.forgets { return .forget }
-        if point < clientBehavior.forgets + clientBehavior.overstays { return .overstay }
-        return point < clientBehavior.forgets + clientBehavior.overstays + clientBehavior.vanishesHolding ? .vanish : .release
+        if point < clientBehavior.forgetProbability { return .forget }
+        if point < clientBehavior.forgetProbability + clientBehavior.overstayProbability { return .overstay }
+        return point < clientBehavior.forgetProbability + clientBehavior.overstayProbability
+            + clientBehavior.vanishWhileHoldingProbability ? .vanish : .release
     }
 
     /// Executes the steps that are due, and schedules the next.
@@ -167,7 +173,7 @@ extension LoadClient {
 
     private func recordOwnership(_ held: HeldLock, at end: Instant) {
         guard end > held.grantedAt else { return }
-        engine.measures.ownership.held(
+        engine.measures.ownership.recordHold(
             lock: held.lock, client: number, sidecar: sidecar, fence: held.fence, from: held.grantedAt, to: end)
     }
 }

@@ -41,8 +41,8 @@ final class LoadClient {
     func connect() {
         guard engine.plan.usesRESP else { return }
         let connection = SidecarConnection(configuration, eventLoop: engine.eventLoop, logger: engine.logger)
-        connection.onUp = { [unowned self] in engine.isUp(self) }
-        connection.onDown = { [unowned self] in engine.isDown(self, $0) }
+        connection.onUp = { [unowned self] in engine.clientConnected(self) }
+        connection.onDown = { [unowned self] in engine.clientDisconnected(self, $0) }
         self.connection = connection
         connection.start()
     }
@@ -142,7 +142,7 @@ final class LoadClient {
     /// Records success.
     /// - Returns: the time of the ending.
     @discardableResult
-    func done(_ success: Success, _ invocation: Invocation) -> Instant {
+    func done(_ success: OperationSuccess, _ invocation: Invocation) -> Instant {
         engine.ended(invocation.operation, .done(success), due: invocation.due, by: self)
     }
 
@@ -156,7 +156,7 @@ final class LoadClient {
     private func failed(_ invocation: Invocation, _ error: InterlockError) {
         let now = engine.ended(invocation.operation, OperationEnding(error), due: invocation.due, by: self)
         // A late answer would be mistaken for the answer to the next call.
-        if error.code == .answerTimedOut, !hasVanished { reconnect() }
+        if error.code == .responseTimedOut, !hasVanished { reconnect() }
         hasVanished ? finishJob() : failed(invocation.operation, now: now)
     }
 
@@ -172,10 +172,10 @@ extension LoadClient {
             wait: .milliseconds(wait))
         let operation = Operation.take(service: service, cost: cost, subject: subject, wait: wait)
         send(operation, LimitCalls.Take(request), due: due) { [self] answer, invocation in
-            if answer.isTaken {
+            if answer.isAllowed {
                 let resetAfter = answer.resetAfter.wholeMilliseconds
                 let now = done(
-                    .taken(limit: Int64(answer.capacity), remaining: Int64(answer.remaining), resetAfter: resetAfter), invocation)
+                    .taken(limit: Int64(answer.limit), remaining: Int64(answer.remaining), resetAfter: resetAfter), invocation)
                 engine.measures.windows.taken(service: service, cost: cost, resetAfter: resetAfter, at: now)
             } else {
                 refused(.limited(retryAfter: answer.retryAfter?.wholeMilliseconds ?? -1), invocation)
@@ -209,7 +209,7 @@ extension LoadClient {
     }
 
     private func report(_ service: Int, permit: PermitNumber, id: String, due: Instant) {
-        guard !engine.random.happens(engine.plan.clientBehavior.leavesUnreported) else { return finishJob() }
+        guard !engine.random.happens(engine.plan.clientBehavior.unreportedProbability) else { return finishJob() }
         let isOK = !engine.callFails(service)
         let call = PermitCalls.Report(
             service: engine.name(ofService: service), permit: id, OutcomeReport(outcome: isOK ? .ok : .error))

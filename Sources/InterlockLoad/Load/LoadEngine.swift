@@ -233,12 +233,12 @@ final class LoadEngine {
 
     // MARK: Reports from clients
 
-    func isUp(_ client: LoadClient) {
+    func clientConnected(_ client: LoadClient) {
         onConnection?(client, nil)
         offerJob(to: client)
     }
 
-    func isDown(_ client: LoadClient, _ error: InterlockError) {
+    func clientDisconnected(_ client: LoadClient, _ error: InterlockError) {
         onConnection?(client, error)
     }
 
@@ -282,7 +282,7 @@ final class LoadEngine {
 
     /// Returns whether a call to the service fails now.
     func callFails(_ service: Int) -> Bool {
-        guard let phases = plan.badPhases[service] else { return false }
+        guard let phases = plan.failurePhases[service] else { return false }
         return phases.isBad(atNanoseconds: recorder.now().nanoseconds - start.nanoseconds) && random.happens(phases.failures)
     }
 }

@@ -130,7 +130,7 @@ package actor LoadRun {
 
     private func clientFailed(_ client: LoadClient, _ error: InterlockError) {
         // The sidecar would give the same answer at the next attempt.
-        guard error.isAnswer else { return }
+        guard error.isFromSidecar else { return }
         connected(.failure(LoadError("sidecar \(client.sidecar) rejects clients: \(error)")))
     }
 

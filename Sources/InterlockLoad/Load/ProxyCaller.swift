@@ -74,7 +74,7 @@ final class ProxyCaller {
             case .success(let answer): completion(Self.ending(answer))
             case .failure(.notConnected): completion(.failed(code: OperationEnding.notConnected))
             case .failure(.timedOut): completion(.unknown(reason: OperationEnding.timedOut))
-            case .failure: completion(.unknown(reason: OperationEnding.answerLost))
+            case .failure: completion(.unknown(reason: OperationEnding.responseLost))
             }
         }.begin(deadline: .now() + timeout)
     }
@@ -86,7 +86,7 @@ final class ProxyCaller {
 
     /// Converts an answer. Only a problem document with a code comes from the sidecar itself; any other answer comes
     /// from the upstream.
-    private static func ending(_ answer: HTTPFetch.Answer) -> OperationEnding {
+    private static func ending(_ answer: HTTPFetch.Response) -> OperationEnding {
         let status = Int(answer.head.status.code)
         guard answer.head.headers.first(name: "Content-Type")?.hasPrefix(problemType) ?? false,
             let problem = try? JSONDecoder().decode(Problem.self, from: Data(answer.body.readableBytesView))
@@ -106,7 +106,7 @@ extension OperationEnding {
     /// The reason if no answer arrived in time.
     static let timedOut = "timed-out"
     /// The reason if the connection was lost before the answer.
-    static let answerLost = "answer-lost"
+    static let responseLost = "answer-lost"
 
     /// The ending of a call whose reply has an unexpected form.
     static let unreadable = OperationEnding.unknown(reason: "unreadable")
@@ -115,10 +115,10 @@ extension OperationEnding {
         self =
             switch error.code {
             case .notConnected, .connectionFailed, .overloaded: .failed(code: Self.notConnected)
-            case .answerTimedOut: .unknown(reason: Self.timedOut)
-            case .answerLost: .unknown(reason: Self.answerLost)
+            case .responseTimedOut: .unknown(reason: Self.timedOut)
+            case .responseLost: .unknown(reason: Self.responseLost)
             // The sidecar sent an answer that cannot be parsed.
-            case _ where !error.isAnswer: Self.unreadable
+            case _ where !error.isFromSidecar: Self.unreadable
             case .invalid: .failed(code: Self.invalid(error.message))
             // Unforeseen errors keep their text, shortened to drop the varying parts.
             case .other: .failed(code: "ERR: " + error.message.split(separator: " ").prefix(16).joined(separator: " "))
@@ -134,7 +134,7 @@ extension OperationEnding {
     }
 
     /// Whether the sidecar answered, so that the duration counts as a latency.
-    var isAnswer: Bool {
+    var isResponse: Bool {
         switch self {
         case .done, .refused: true
         case .failed(let code): code != Self.notConnected

@@ -36,7 +36,7 @@ final class RunMeasures {
         let nanoseconds = now.nanoseconds - due.nanoseconds
         tallies[kind.index].ended(ending, latency: nanoseconds)
         timeline.ended(ending, latency: nanoseconds, at: now)
-        if ending.isAnswer { latency.record(nanoseconds: nanoseconds) }
+        if ending.isResponse { latency.record(nanoseconds: nanoseconds) }
         switch ending {
         case .done: done += 1
         case .refused: refused += 1
@@ -95,7 +95,7 @@ struct OwnershipLog: Sendable {
     }
 
     /// Records a lease that was released or has expired.
-    mutating func held(lock: Int, client: Int, sidecar: Int, fence: Int64, from began: Instant, to ended: Instant) {
+    mutating func recordHold(lock: Int, client: Int, sidecar: Int, fence: Int64, from began: Instant, to ended: Instant) {
         guard lock < Self.maximumLocks, spans.count < Self.maximumSpans else { return }
         spans.append(
             OwnershipSpan(

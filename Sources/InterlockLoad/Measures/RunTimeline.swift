@@ -25,7 +25,7 @@ struct RunTimeline: Sendable {
         case .refused: current.refused += 1
         case .failed, .unknown: current.failed += 1
         }
-        if ending.isAnswer { latency.record(nanoseconds: nanoseconds) }
+        if ending.isResponse { latency.record(nanoseconds: nanoseconds) }
     }
 
     /// Closes the seconds that have ended by `now`.
@@ -116,7 +116,7 @@ struct OperationTally: Sendable {
         case .failed(let code): failed[code, default: 0] += 1
         case .unknown: unknown += 1
         }
-        if ending.isAnswer { latency.record(nanoseconds: nanoseconds) }
+        if ending.isResponse { latency.record(nanoseconds: nanoseconds) }
     }
 
     var refusedCount: Int { refused.values.reduce(0, +) }

@@ -31,7 +31,7 @@ package struct LoadPlan: Sendable {
     package var costs: ClosedRange<Int64> = 1...1
     package var clientBehavior = ClientBehavior.wellBehaved
     /// The phases in which calls to a service fail, with an entry for each service that has any.
-    package var badPhases: [Int: BadPhases] = [:]
+    package var failurePhases: [Int: FailurePhases] = [:]
 
     package var seed: UInt64 = 1
     /// The maximum time to wait for an answer beyond the requested wait. After that the client closes the connection,

@@ -40,7 +40,7 @@ package struct SidecarEndpoint: Sendable {
     static func resp(at address: SidecarAddress) -> SidecarClientConfiguration {
         var resp = SidecarClientConfiguration(address: address)
         resp.connectTimeout = .milliseconds(500)
-        resp.answerTimeout = .milliseconds(500)
+        resp.responseTimeout = .milliseconds(500)
         return resp
     }
 

@@ -24,7 +24,7 @@ package final class BenchUpstream: Sendable {
     ///   - seed: decides which requests of a bad phase fail.
     /// - Throws: an error if the server cannot listen.
     package static func start(
-        on group: any EventLoopGroup, phases: BadPhases? = nil, seed: UInt64 = 1
+        on group: any EventLoopGroup, phases: FailurePhases? = nil, seed: UInt64 = 1
     ) async throws -> BenchUpstream {
         let start = TimeSource.system.now()
         let listener = try await ServerBootstrap(group: group)
@@ -53,11 +53,11 @@ private final class UpstreamHandler: ChannelInboundHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart
 
-    private let phases: BadPhases?
+    private let phases: FailurePhases?
     private let start: Instant
     private var random: SeededRandom
 
-    init(phases: BadPhases?, start: Instant, random: SeededRandom) {
+    init(phases: FailurePhases?, start: Instant, random: SeededRandom) {
         self.phases = phases
         self.start = start
         self.random = random

@@ -38,9 +38,9 @@ package struct StandardServices: Sendable {
     }
 
     /// Returns the bad phases of each failing service, drawn independently from the seed.
-    package func badPhases(length: Duration, random: SeededRandom) -> [Int: BadPhases] {
+    package func failurePhases(length: Duration, random: SeededRandom) -> [Int: FailurePhases] {
         var random = random
-        return Dictionary(uniqueKeysWithValues: failing.map { ($0, BadPhases(length: length, random: random.split())) })
+        return Dictionary(uniqueKeysWithValues: failing.map { ($0, FailurePhases(length: length, random: random.split())) })
     }
 
     private static let limited: [FleetService] = [

@@ -66,7 +66,7 @@ struct Probe: Sendable {
     }
 }
 
-/// A `GET` on a new connection, so that connecting is probed too. Redirects are judged like any other answer, not
+/// A `GET` on a new connection, so that connecting is probed too. Redirects are judged like any other response, not
 /// followed.
 struct HTTPProbe: Sendable {
     let url: String
@@ -78,8 +78,8 @@ struct HTTPProbe: Sendable {
     let settings: ProbeSettings
     let eventLoopGroup: any EventLoopGroup
 
-    /// Sends the request and judges the answer.
-    /// - Throws: the error that prevented a complete answer.
+    /// Sends the request and judges the response.
+    /// - Throws: the error that prevented a complete response.
     func run() async throws -> ProbeFinding {
         guard let url = URL(string: url), let scheme = url.scheme?.lowercased(), let host = url.host, !host.isEmpty
         else { return .unjudged("the probe's URL cannot be used") }
@@ -90,15 +90,15 @@ struct HTTPProbe: Sendable {
                 ? try HTTPOrigin.clientTLS(certificateAuthority: certificateAuthority, speaksHTTP2: speaksHTTP2) : nil,
             speaksHTTP2: speaksHTTP2)
         // `ProbeDeadline` enforces the probe's timeout. These longer timeouts only clean up after it.
-        let answer = try await HTTPFetch.answer(
+        let response = try await HTTPFetch.response(
             to: Self.request(url, origin), from: origin,
             settings: .init(
                 connectTimeout: TimeAmount((settings.timeout + settings.interval) / 2), idleTimeout: .zero, maximumConnections: 1),
             maximumBytes: ProbeExpectation.inspectedBytes, within: TimeAmount(settings.timeout * 2), on: eventLoopGroup.any())
         return judge.judge(
-            ProbeAnswer(
-                status: Int(answer.head.status.code), headers: answer.head.headers.map { ($0.name, $0.value) },
-                body: Array(answer.body.readableBytesView), isTruncated: answer.isTruncated))
+            ProbeResponse(
+                status: Int(response.head.status.code), headers: response.head.headers.map { ($0.name, $0.value) },
+                body: Array(response.body.readableBytesView), isTruncated: response.isTruncated))
     }
 
     private static func request(_ url: URL, _ origin: HTTPOrigin) -> HTTPRequestHead {
@@ -175,8 +175,8 @@ private final class ConnectionAttempts: Sendable {
     }
 }
 
-/// The answer to an HTTP probe.
-package struct ProbeAnswer: Sendable {
+/// The response to an HTTP probe.
+package struct ProbeResponse: Sendable {
     var status: Int
     var headers: [(name: String, value: String)]
     /// The beginning of the body, up to `ProbeExpectation.inspectedBytes`.

@@ -21,7 +21,7 @@ struct ProbeDeadline: Sendable {
     /// the finding is unjudged.
     func within(_ probe: @escaping @Sendable () async throws -> ProbeFinding) async -> ProbeFinding {
         let end = Self.clock.now + timeout
-        let outcome = await withTaskGroup(of: Outcome.self) { group in
+        let outcome = await withTaskGroup(of: RaceResult.self) { group in
             group.addTask {
                 do {
                     return .found(try await probe())
@@ -61,14 +61,14 @@ struct ProbeDeadline: Sendable {
     }
 
     /// Measures the delay of this sidecar, without the time that the cancelled probe takes to end.
-    private func deadlineReached(since end: ContinuousClock.Instant) -> Outcome {
+    private func deadlineReached(since end: ContinuousClock.Instant) -> RaceResult {
         let now = Self.clock.now
         return .deadlineReached(lateness: now - end, lag: eventLoopGroup.any().submit { Self.clock.now - now })
     }
 }
 
 /// The outcome of the race between a probe and its timeout.
-private enum Outcome: Sendable {
+private enum RaceResult: Sendable {
     case found(ProbeFinding)
     /// The timeout expired: `lateness` is the delay with which this sidecar noticed, and `lag` is the delay of a task
     /// on the event loop.

@@ -56,7 +56,7 @@ struct ProbeElection: Sendable {
         let result = await withTaskGroup(of: Result?.self) { group in
             group.addTask { await body() }
             group.addTask {
-                await untilLost(lease)
+                await waitUntilLost(lease)
                 return nil
             }
             let first = await group.next() ?? nil
@@ -68,7 +68,7 @@ struct ProbeElection: Sendable {
         return result
     }
 
-    private func untilLost(_ lease: Lease) async {
+    private func waitUntilLost(_ lease: Lease) async {
         guard let followed = try? await coordinator.followLease(lease, isLinked: true) else { return await renew(lease) }
         for await _ in followed.losses { return }
     }

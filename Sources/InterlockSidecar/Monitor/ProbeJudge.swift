@@ -2,7 +2,7 @@ internal import FoundationEssentials
 package import InterlockCore
 package import SidecarListeners
 
-/// Judges the answers to a service's HTTP probes.
+/// Judges the responses to a service's HTTP probes.
 package struct ProbeJudge: Sendable {
     private enum Rule: Sendable {
         case contains(String)
@@ -26,57 +26,58 @@ package struct ProbeJudge: Sendable {
         }
     }
 
-    /// Judges an answer: good if it meets all expectations. Inspects only the first `inspectedBytes` of the body.
-    package func judge(_ answer: ProbeAnswer) -> ProbeFinding {
-        guard expectation.statuses.contains(answer.status) else {
-            return .bad("status \(answer.status), expected \(expectation.statuses.spelled)")
+    /// Judges a response: good if it meets all expectations. Inspects only the first `inspectedBytes` of the body.
+    package func judge(_ response: ProbeResponse) -> ProbeFinding {
+        guard expectation.statuses.contains(response.status) else {
+            return .bad("status \(response.status), expected \(expectation.statuses.summary)")
         }
         for header in expectation.headers {
-            let values = answer.values(of: header.name)
+            let values = response.values(of: header.name)
             guard !values.contains(where: { ExactText($0) == ExactText(header.value) }) else { continue }
             guard let value = values.first else { return .bad("the header \(header.name) is missing") }
             return .bad("the header \(header.name) is \"\(value.prefix(60))\", expected \"\(header.value.prefix(60))\"")
         }
         guard !rules.isEmpty else { return .good }
-        if let coding = answer.values(of: "Content-Encoding").first(where: { $0.lowercased() != "identity" }) {
+        if let coding = response.values(of: "Content-Encoding").first(where: { $0.lowercased() != "identity" }) {
             return .bad("the body is encoded as \(coding), which was not requested")
         }
         for rule in rules {
-            if let reason = violation(of: rule, in: answer) { return .bad(reason) }
+            if let reason = violation(of: rule, in: response) { return .bad(reason) }
         }
         return .good
     }
 
-    private func violation(of rule: Rule, in answer: ProbeAnswer) -> ProbeReason? {
+    private func violation(of rule: Rule, in response: ProbeResponse) -> ProbeReason? {
         switch rule {
         case .contains(let text):
-            return answer.body.firstRange(of: Array(text.utf8)) != nil ? nil : "the body does not contain \"\(text.prefix(100))\""
+            return response.body.firstRange(of: Array(text.utf8)) != nil
+                ? nil : "the body does not contain \"\(text.prefix(100))\""
         case .json(let path, let name, let text):
-            return violation(of: path, name, text, in: answer)
+            return violation(of: path, name, text, in: response)
         }
     }
 
-    private func violation(of path: JSONPath, _ name: String, _ text: String, in answer: ProbeAnswer) -> ProbeReason? {
-        guard !answer.isTruncated else {
+    private func violation(of path: JSONPath, _ name: String, _ text: String, in response: ProbeResponse) -> ProbeReason? {
+        guard !response.isTruncated else {
             return "the body is longer than \(ProbeExpectation.inspectedBytes / 1024) KiB, too long to check as JSON"
         }
-        guard let document = try? JSONValue(reading: answer.body, maximumDepth: Self.maximumJSONDepth) else {
+        guard let document = try? JSONValue(reading: response.body, maximumDepth: Self.maximumJSONDepth) else {
             return "the body is not JSON"
         }
-        let repeated = DuplicateMembers.names(in: answer.body)
+        let repeated = DuplicateJSONKeys.names(in: response.body)
         if let member = path.steps.compactMap(\.member).first(where: repeated.contains) {
             return "\(name.prefix(80)): an object in the body repeats the member \"\(member.prefix(40))\""
         }
         guard let value = path.value(in: document) else { return "the body has no value at \(name.prefix(80))" }
         guard !value.reads(as: text) else { return nil }
-        let shown = if case .text(let string) = value { "\"\(string.prefix(40))\"" } else { value.kind }
+        let shown = if case .string(let string) = value { "\"\(string.prefix(40))\"" } else { value.kind }
         return "\(name.prefix(80)) is \(shown), expected \"\(text.prefix(40))\""
     }
 }
 
 extension StatusSet {
     /// The statuses as the configuration spells them.
-    fileprivate var spelled: String {
+    fileprivate var summary: String {
         ranges.map { $0.lowerBound == $0.upperBound ? "\($0.lowerBound)" : "\($0.lowerBound)..\($0.upperBound)" }
             .joined(separator: ", ")
     }
@@ -95,7 +96,7 @@ extension JSONPath {
             case (.member(let name), .object(let members)):
                 guard let member = members[name] else { return nil }
                 value = member
-            case (.element(let index), .list(let elements)):
+            case (.element(let index), .array(let elements)):
                 let index = index < 0 ? elements.count + index : index
                 guard elements.indices.contains(index) else { return nil }
                 value = elements[index]
@@ -111,11 +112,11 @@ extension JSONValue {
     func reads(as text: String) -> Bool {
         switch self {
         case .null: text == "null"
-        case .flag(let flag): text == "\(flag)"
+        case .bool(let flag): text == "\(flag)"
         case .integer(let integer): text == "\(integer)" || Double(text).flatMap(Int64.init(exactly:)) == integer
         case .number(let number): Double(text) == number
-        case .text(let string): ExactText(string) == ExactText(text)
-        case .list, .object: false
+        case .string(let string): ExactText(string) == ExactText(text)
+        case .array, .object: false
         }
     }
 }

@@ -1,6 +1,6 @@
 /// `CLUSTER NODES`, decoded only for the configuration epoch of each server.
 struct ClusterEpochs: NamedCommand {
-    static let words = ["CLUSTER", "NODES"]
+    static let nameParts = ["CLUSTER", "NODES"]
 
     /// Returns the epochs by server ID.
     func decode(_ reply: RedisReply) throws(RedisError) -> [String: Int64] {
@@ -18,7 +18,7 @@ struct ClusterEpochs: NamedCommand {
 
 /// `CLUSTER SLOTS`: the primary and the replicas of each range of hash slots.
 struct ClusterSlots: NamedCommand {
-    static let words = ["CLUSTER", "SLOTS"]
+    static let nameParts = ["CLUSTER", "SLOTS"]
 
     /// The address at which the server was queried. A server that does not know its own address reports an empty host,
     /// which stands for the host of this address.

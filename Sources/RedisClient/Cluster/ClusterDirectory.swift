@@ -46,7 +46,7 @@ package final class ClusterDirectory {
     package private(set) var switches = 0
     /// The duration of the last switch, from the first report to the moment when every connection was up; `nil` if
     /// there was none.
-    package private(set) var lastSwitch: Duration?
+    package private(set) var lastSwitchDuration: Duration?
 
     /// The interval between queries of one server while nothing suggests a change.
     private static let checkInterval = TimeAmount.seconds(5)
@@ -130,7 +130,7 @@ package final class ClusterDirectory {
         guard let former = ongoingSwitch?.formerPrimaries else { return }
         ongoingSwitch = nil
         let duration = environment.eventLoop.now - since
-        lastSwitch = .nanoseconds(duration.nanoseconds)
+        lastSwitchDuration = .nanoseconds(duration.nanoseconds)
         environment.logger.log(
             .clusterSwitched,
             [

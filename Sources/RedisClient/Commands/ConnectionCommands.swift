@@ -1,6 +1,6 @@
 /// `PING`: checks that the server responds.
 package struct Ping: NamedCommand, Sendable {
-    package static let words = ["PING"]
+    package static let nameParts = ["PING"]
 
     package init() {}
 
@@ -11,7 +11,7 @@ package struct Ping: NamedCommand, Sendable {
 
 /// `INFO section`: the server's report of `key:value` lines, as a dictionary.
 package struct Info: NamedCommand, Sendable {
-    package static let words = ["INFO"]
+    package static let nameParts = ["INFO"]
 
     package var section: String
 
@@ -34,7 +34,7 @@ package struct Info: NamedCommand, Sendable {
 
 /// `HELLO`: the server's name, version and role.
 struct Hello: NamedCommand {
-    static let words = ["HELLO"]
+    static let nameParts = ["HELLO"]
 
     func decode(_ reply: RedisReply) throws(RedisError) -> [String: String] {
         guard let fields = reply.fields else { throw unexpected(reply) }
@@ -45,7 +45,7 @@ struct Hello: NamedCommand {
 /// `AUTH [username] password`.
 struct Auth: NamedCommand {
     typealias Reply = Void
-    static let words = ["AUTH"]
+    static let nameParts = ["AUTH"]
 
     var username: String?
     var password: String
@@ -59,7 +59,7 @@ struct Auth: NamedCommand {
 /// `SELECT database`.
 struct Select: NamedCommand {
     typealias Reply = Void
-    static let words = ["SELECT"]
+    static let nameParts = ["SELECT"]
 
     var database: Int
 
@@ -69,7 +69,7 @@ struct Select: NamedCommand {
 /// `CLIENT SETNAME name`: sets the connection's name in `CLIENT LIST`.
 struct SetClientName: NamedCommand {
     typealias Reply = Void
-    static let words = ["CLIENT", "SETNAME"]
+    static let nameParts = ["CLIENT", "SETNAME"]
 
     var name: String
 
@@ -78,7 +78,7 @@ struct SetClientName: NamedCommand {
 
 /// `ROLE`: the server's role, `master`, `slave` or `sentinel`.
 struct ServerRole: NamedCommand {
-    static let words = ["ROLE"]
+    static let nameParts = ["ROLE"]
     /// The role of a primary.
     static let primary = "master"
 
@@ -90,7 +90,7 @@ struct ServerRole: NamedCommand {
 
 /// `TIME`: the server's time as Unix time in microseconds.
 struct ServerTime: NamedCommand {
-    static let words = ["TIME"]
+    static let nameParts = ["TIME"]
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
         guard let parts = reply.array, parts.count == 2, let seconds = parts[0].text.flatMap({ Int64($0) }),
@@ -105,7 +105,7 @@ struct ServerTime: NamedCommand {
 /// connection. The reply is the number of replicas that have done so, which is lower than requested after a timeout.
 package struct WaitForReplicas: NamedCommand, Sendable {
     package typealias Reply = Int64
-    package static let words = ["WAIT"]
+    package static let nameParts = ["WAIT"]
 
     package var replicas: Int
     /// The maximum wait, or 0 to wait forever.
@@ -125,7 +125,7 @@ package struct WaitForReplicas: NamedCommand, Sendable {
 /// `CLIENT ID`: the client ID of this connection.
 struct ClientID: NamedCommand {
     typealias Reply = Int64
-    static let words = ["CLIENT", "ID"]
+    static let nameParts = ["CLIENT", "ID"]
 }
 
 /// `CLIENT TRACKING ON REDIRECT client NOLOOP`: the server tracks the keys that this connection reads from now on. When
@@ -133,7 +133,7 @@ struct ClientID: NamedCommand {
 /// It notifies once per key, until the key is read again.
 package struct TrackReads: NamedCommand, Sendable {
     package typealias Reply = Void
-    package static let words = ["CLIENT", "TRACKING"]
+    package static let nameParts = ["CLIENT", "TRACKING"]
 
     package var client: Int64
 
@@ -151,5 +151,5 @@ package struct TrackReads: NamedCommand, Sendable {
 /// `ASKING`: announces that the next command on this connection concerns a hash slot that the server is importing.
 struct Asking: NamedCommand {
     typealias Reply = Void
-    static let words = ["ASKING"]
+    static let nameParts = ["ASKING"]
 }

@@ -1,6 +1,6 @@
 /// `SCAN cursor MATCH pattern COUNT n TYPE type`: one step through the keyspace.
 package struct Scan: NamedCommand, Sendable {
-    package static let words = ["SCAN"]
+    package static let nameParts = ["SCAN"]
 
     package var cursor: String
     package var pattern: String
@@ -29,7 +29,7 @@ package struct Scan: NamedCommand, Sendable {
 
 /// `GET key`.
 package struct GetText: KeyCommand, Sendable {
-    package static let words = ["GET"]
+    package static let nameParts = ["GET"]
 
     package var key: String
 
@@ -50,10 +50,10 @@ package struct RemainingTime: KeyCommand, Sendable {
     package enum Reply: Hashable, Sendable {
         case absent
         /// The key expires after this many milliseconds, or never if `nil`.
-        case lasts(Int64?)
+        case present(Int64?)
     }
 
-    package static let words = ["PTTL"]
+    package static let nameParts = ["PTTL"]
 
     package var key: String
 
@@ -64,8 +64,8 @@ package struct RemainingTime: KeyCommand, Sendable {
     package func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
         switch reply.integer {
         case -2: return .absent
-        case -1: return .lasts(nil)
-        case let milliseconds?: return .lasts(milliseconds)
+        case -1: return .present(nil)
+        case let milliseconds?: return .present(milliseconds)
         case nil: throw unexpected(reply)
         }
     }
@@ -73,7 +73,7 @@ package struct RemainingTime: KeyCommand, Sendable {
 
 /// `HGETALL key`: the fields of a hash; empty if the key does not exist.
 package struct GetFields: KeyCommand, Sendable {
-    package static let words = ["HGETALL"]
+    package static let nameParts = ["HGETALL"]
 
     package var key: String
 
@@ -90,7 +90,7 @@ package struct GetFields: KeyCommand, Sendable {
 /// `HSET key field value …`. The reply is the number of new fields.
 package struct SetFields: KeyCommand, Sendable {
     package typealias Reply = Int64
-    package static let words = ["HSET"]
+    package static let nameParts = ["HSET"]
 
     package var key: String
     package var fields: [(name: String, value: String)]
@@ -111,7 +111,7 @@ package struct SetFields: KeyCommand, Sendable {
 /// `PEXPIRE key milliseconds`. The reply is whether the key exists.
 package struct ExpireKey: KeyCommand, Sendable {
     package typealias Reply = Bool
-    package static let words = ["PEXPIRE"]
+    package static let nameParts = ["PEXPIRE"]
 
     package var key: String
     package var milliseconds: Int64
@@ -127,7 +127,7 @@ package struct ExpireKey: KeyCommand, Sendable {
 /// `DEL key`. The reply is whether the key existed.
 package struct DeleteKey: KeyCommand, Sendable {
     package typealias Reply = Bool
-    package static let words = ["DEL"]
+    package static let nameParts = ["DEL"]
 
     package var key: String
 

@@ -60,7 +60,7 @@ struct PeerCheck {
             return RedisError(
                 .connectionFailed,
                 "\(name) cannot run scripts (\(scriptFailure.message)): Interlock needs EVAL and EVALSHA under their own names")
-        case .notConnected, .overloaded, .timedOut, .answerLost, .protocolViolation, .connectionFailed:
+        case .notConnected, .overloaded, .timedOut, .replyLost, .protocolViolation, .connectionFailed:
             return RedisError(scriptFailure.code, "\(name) refused the login: \(scriptFailure.message)")
         }
     }

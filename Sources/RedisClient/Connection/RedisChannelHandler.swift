@@ -119,12 +119,12 @@ final class RedisChannelHandler: ChannelInboundHandler {
     }
 
     /// Sends a command whose confirmations arrive in `onPush`, such as `SUBSCRIBE`.
-    func sendWithoutReply(_ words: [String]) {
-        exchange.sendWithoutReply(words)
+    func sendWithoutReply(_ arguments: [String]) {
+        exchange.sendWithoutReply(arguments)
         scheduleFlush()
     }
 
-    /// Closes the connection and fails pending commands with `answerLost`.
+    /// Closes the connection and fails pending commands with `replyLost`.
     func close(reason: RedisError) {
         guard exchange.closeReason == nil else { return }
         exchange.close(reason: reason)

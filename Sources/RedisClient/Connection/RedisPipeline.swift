@@ -7,7 +7,7 @@ package import NIOCore
 /// Confined to its event loop: every member must be called on it. Other callers use `RedisClient`.
 ///
 /// A command is sent at most once. Without a connection it fails immediately with `notConnected`. If the connection is
-/// lost after the command was sent, it fails with `answerLost` or `timedOut`, and the caller must find out whether it
+/// lost after the command was sent, it fails with `replyLost` or `timedOut`, and the caller must find out whether it
 /// ran.
 package final class RedisPipeline: RedisSender {
     /// The server's address in the configuration.

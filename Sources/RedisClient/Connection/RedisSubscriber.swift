@@ -167,9 +167,9 @@ package final class RedisSubscriber: RedisListener {
         for channel in shardChannels { request(.shardChannel, ["SSUBSCRIBE", channel], by: handler) }
     }
 
-    private func request(_ kind: Request.Kind, _ words: [String], by handler: RedisChannelHandler) {
-        requests.append(Request(kind: kind, channels: Array(words.dropFirst())))
-        handler.sendWithoutReply(words)
+    private func request(_ kind: Request.Kind, _ arguments: [String], by handler: RedisChannelHandler) {
+        requests.append(Request(kind: kind, channels: Array(arguments.dropFirst())))
+        handler.sendWithoutReply(arguments)
     }
 
     /// Records the confirmation of one channel of a request.
@@ -214,7 +214,7 @@ package final class RedisSubscriber: RedisListener {
         check = link.eventLoop.assumeIsolated().scheduleTask(in: checkInterval) { [weak self, weak handler] in
             guard let self, let handler else { return }
             guard handler.timeSinceLastRead < self.checkInterval + self.checkInterval else {
-                return handler.close(reason: RedisError(.answerLost, "Redis was silent on a subscription for too long"))
+                return handler.close(reason: RedisError(.replyLost, "Redis was silent on a subscription for too long"))
             }
             if self.isRefused { self.requestSubscriptions(by: handler) } else { handler.sendWithoutReply(["PING"]) }
             self.scheduleCheck(of: handler)

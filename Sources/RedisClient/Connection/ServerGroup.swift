@@ -48,14 +48,14 @@ final class ServerGroup {
             number, runID: dialedServer.runID, dialedAt: dialedServer.dialedAt, areOthersUp: isUpOrIdle)
         if agreement.ignoresRunIDs, !didIgnoreRunIDs { logSeveralServers(dialedServer) }
         reconnect(
-            leaving, because: RedisError(.answerLost, "\(dialedServer.name) now leads to another server"), dialedServer.name)
+            leaving, because: RedisError(.replyLost, "\(dialedServer.name) now leads to another server"), dialedServer.name)
     }
 
     func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at dialedServer: DialedServer) {
         guard let number = number(of: follower) else { return }
         let leaving = agreement.lost(number, isDemoted: error.isDemotion, runID: dialedServer.runID)
         reconnect(
-            leaving, because: RedisError(.answerLost, "\(dialedServer.name) can no longer serve: \(error.message)"),
+            leaving, because: RedisError(.replyLost, "\(dialedServer.name) can no longer serve: \(error.message)"),
             dialedServer.name)
     }
 

@@ -1,6 +1,6 @@
 internal import CLibMD
 
-/// Any command, given by its words. The reply is returned undecoded, even if it is an error.
+/// Any command, given by its name and arguments. The reply is returned undecoded, even if it is an error.
 package struct AnyCommand: RedisCommand, Sendable {
     package var arguments: [String]
 

@@ -1,9 +1,9 @@
 internal import CLibMD
 
-/// A command that begins with fixed words.
+/// A command that begins with a fixed name.
 package protocol NamedCommand: RedisCommand {
     /// The command's name, in one word or two.
-    static var words: [String] { get }
+    static var nameParts: [String] { get }
 
     /// Appends the arguments after the name and the key, if any.
     func encodeArguments(into encoder: inout CommandEncoder)
@@ -13,11 +13,11 @@ extension NamedCommand {
     package func encodeArguments(into encoder: inout CommandEncoder) {}
 
     package func encode(into encoder: inout CommandEncoder) {
-        for word in Self.words { encoder.append(word) }
+        for part in Self.nameParts { encoder.append(part) }
         encodeArguments(into: &encoder)
     }
 
-    private var name: String { Self.words.joined(separator: " ") }
+    private var name: String { Self.nameParts.joined(separator: " ") }
 
     /// Returns the error for a reply that this command cannot have.
     func unexpected(_ reply: RedisReply) -> RedisError { reply.unexpected(for: name) }

@@ -39,7 +39,7 @@ extension KeyCommand {
     package var firstKey: Int? { 1 }
 
     package func encode(into encoder: inout CommandEncoder) {
-        encoder.append(Self.words[0])
+        encoder.append(Self.nameParts[0])
         encoder.append(key)
         encodeArguments(into: &encoder)
     }

@@ -164,8 +164,8 @@ final class RedisExchange {
     }
 
     /// Appends a command whose confirmations arrive in `onPush`, such as `SUBSCRIBE`.
-    func sendWithoutReply(_ words: [String]) {
-        for word in words { encoder.append(word) }
+    func sendWithoutReply(_ arguments: [String]) {
+        for word in arguments { encoder.append(word) }
         encoder.format(into: &outgoing)
     }
 
@@ -283,7 +283,7 @@ final class RedisExchange {
             // A command with a shorter timeout does not shorten the wait.
             let deadline = max(oldest.deadline, lastRead) + max(oldest.timeout, commandTimeout)
             if deadline <= now {
-                close(reason: RedisError(.answerLost, "Redis did not answer for too long; the connection was closed"))
+                close(reason: RedisError(.replyLost, "Redis did not answer for too long; the connection was closed"))
             } else {
                 next = min(next ?? deadline, deadline)
             }
@@ -300,12 +300,12 @@ final class RedisExchange {
         closeReason = reason
     }
 
-    /// Fails every pending command with `answerLost`, because the connection was lost, and returns the reason.
+    /// Fails every pending command with `replyLost`, because the connection was lost, and returns the reason.
     func connectionLost() -> RedisError {
-        let reason = closeReason ?? RedisError(.answerLost, "the other side closed the connection")
+        let reason = closeReason ?? RedisError(.replyLost, "the other side closed the connection")
         closeReason = reason
         nextExpiry = nil
-        let lost = RedisError(.answerLost, "\(reason.message); the command may have been executed")
+        let lost = RedisError(.replyLost, "\(reason.message); the command may have been executed")
         let failed = pending
         pending.removeAll()
         for command in failed { command.receive?(.failure(lost)) }

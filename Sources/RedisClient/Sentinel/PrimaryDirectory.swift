@@ -27,7 +27,7 @@ package final class PrimaryDirectory {
     package private(set) var switches = 0
     /// The duration of the last switch, from the first report to the moment when every connection was up; `nil` if
     /// there was none.
-    package private(set) var lastSwitch: Duration?
+    package private(set) var lastSwitchDuration: Duration?
 
     /// The interval between queries of all Sentinels while nothing suggests a change.
     private static let checkInterval = TimeAmount.seconds(5)
@@ -114,7 +114,7 @@ package final class PrimaryDirectory {
         switches += 1
         nextFormerPrimaryLogAt = environment.eventLoop.now + Self.failoverPropagationTime
         switching = (switching?.from ?? former, environment.eventLoop.now)
-        let reason = RedisError(.answerLost, "\(primary.address) is now the primary, and \(former.address) is no longer")
+        let reason = RedisError(.replyLost, "\(primary.address) is now the primary, and \(former.address) is no longer")
         followers.notify { $0.reconnect(because: reason) }
     }
 
@@ -154,7 +154,7 @@ extension PrimaryDirectory: RedisDirectory {
         guard let (former, since) = switching, followers.isUpOrIdle else { return }
         switching = nil
         let duration = environment.eventLoop.now - since
-        lastSwitch = .nanoseconds(duration.nanoseconds)
+        lastSwitchDuration = .nanoseconds(duration.nanoseconds)
         guard let primary = choice.primary else { return }
         environment.logger.log(
             .switched,

@@ -1,7 +1,7 @@
 /// `SENTINEL GET-MASTER-ADDR-BY-NAME name`: the primary's address. During a failover, it is that of the promoted
 /// replica from the moment of its promotion.
 struct PrimaryAddress: NamedCommand {
-    static let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME"]
+    static let nameParts = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME"]
 
     var name: String
 
@@ -20,7 +20,7 @@ struct PrimaryAddress: NamedCommand {
 /// `SENTINEL MASTER name`, decoded only for the epoch of the last failover that this Sentinel knows and the number of
 /// replicas.
 struct PrimaryDescription: NamedCommand {
-    static let words = ["SENTINEL", "MASTER"]
+    static let nameParts = ["SENTINEL", "MASTER"]
 
     struct Reply: Equatable {
         var epoch: Int64

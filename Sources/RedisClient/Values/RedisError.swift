@@ -9,7 +9,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         /// The command was sent, and no reply arrived in time. Redis may have run it, or may still run it.
         case timedOut
         /// The command was sent, and the connection was lost before the reply. Redis may have run it.
-        case answerLost
+        case replyLost
         /// The peer sent bytes that are not RESP2, or more than this client accepts.
         case protocolViolation
         /// Redis sent a reply that this command cannot have.
@@ -40,7 +40,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Whether the command may have run although its reply is not known.
     package var isOutcomeUnknown: Bool {
         switch code {
-        case .timedOut, .answerLost: true
+        case .timedOut, .replyLost: true
         case .notConnected, .overloaded, .protocolViolation, .unexpectedReply, .connectionFailed, .server: false
         }
     }
@@ -63,7 +63,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Whether Redis is unreachable or cannot serve for now; the same command may succeed later.
     package var isUnavailability: Bool {
         switch code {
-        case .notConnected, .overloaded, .timedOut, .answerLost, .connectionFailed, .protocolViolation: true
+        case .notConnected, .overloaded, .timedOut, .replyLost, .connectionFailed, .protocolViolation: true
         case .server(let condition): condition.isUnavailability
         case .unexpectedReply: false
         }

@@ -4,17 +4,17 @@ package import NIOCore
 /// A value of a JSON document.
 package enum JSONValue: Codable, Hashable, Sendable {
     case null
-    case flag(Bool)
+    case bool(Bool)
     case integer(Int64)
     case number(Double)
-    case text(String)
-    case list([JSONValue])
+    case string(String)
+    case array([JSONValue])
     case object([String: JSONValue])
 
     /// Reads a document that is nested at most `maximumDepth` levels deep. A deeper document is rejected before
     /// anything is decoded, because the time to decode a value grows with its depth. O(n).
     package init(reading document: some Collection<UInt8>, maximumDepth: Int) throws {
-        if let object = PlainObject.members(of: document) {
+        if let object = PlainObject.fields(of: document) {
             self = .object(object)
             return
         }
@@ -44,15 +44,15 @@ package enum JSONValue: Codable, Hashable, Sendable {
         if container.decodeNil() {
             self = .null
         } else if let text = try? container.decode(String.self) {
-            self = .text(text)
+            self = .string(text)
         } else if let flag = try? container.decode(Bool.self) {
-            self = .flag(flag)
+            self = .bool(flag)
         } else if let integer = try? container.decode(Int64.self) {
             self = .integer(integer)
         } else if let number = try? container.decode(Double.self) {
             self = .number(number)
         } else if let list = try? container.decode([JSONValue].self) {
-            self = .list(list)
+            self = .array(list)
         } else {
             self = .object(try container.decode([String: JSONValue].self))
         }
@@ -62,11 +62,11 @@ package enum JSONValue: Codable, Hashable, Sendable {
         var container = encoder.singleValueContainer()
         switch self {
         case .null: try container.encodeNil()
-        case .flag(let value): try container.encode(value)
+        case .bool(let value): try container.encode(value)
         case .integer(let value): try container.encode(value)
         case .number(let value): try container.encode(value)
-        case .text(let value): try container.encode(value)
-        case .list(let value): try container.encode(value)
+        case .string(let value): try container.encode(value)
+        case .array(let value): try container.encode(value)
         case .object(let value): try container.encode(value)
         }
     }
@@ -75,25 +75,25 @@ package enum JSONValue: Codable, Hashable, Sendable {
     package func write(into buffer: inout ByteBuffer) {
         switch self {
         case .null: buffer.writeStaticString("null")
-        case .flag(let value): buffer.writeStaticString(value ? "true" : "false")
+        case .bool(let value): buffer.writeStaticString(value ? "true" : "false")
         case .integer(let value): buffer.writeString(String(value))
         case .number: buffer.writeBytes((try? json()) ?? Data("null".utf8))
-        case .text(let value): Self.write(value, into: &buffer)
-        case .list(let values):
+        case .string(let value): Self.write(value, into: &buffer)
+        case .array(let values):
             buffer.writeInteger(UInt8(ascii: "["))
             for (index, value) in values.enumerated() {
                 if index > 0 { buffer.writeInteger(UInt8(ascii: ",")) }
                 value.write(into: &buffer)
             }
             buffer.writeInteger(UInt8(ascii: "]"))
-        case .object(let members): Self.write(members.sorted { $0.key < $1.key }, into: &buffer)
+        case .object(let fields): Self.write(fields.sorted { $0.key < $1.key }, into: &buffer)
         }
     }
 
     /// Writes an object with these members, in their order.
-    static func write(_ members: some Sequence<(key: String, value: JSONValue)>, into buffer: inout ByteBuffer) {
+    static func write(_ fields: some Sequence<(key: String, value: JSONValue)>, into buffer: inout ByteBuffer) {
         var separator = UInt8(ascii: "{")
-        for (key, value) in members {
+        for (key, value) in fields {
             buffer.writeInteger(separator)
             separator = UInt8(ascii: ",")
             write(key, into: &buffer)
@@ -134,11 +134,11 @@ package enum JSONValue: Codable, Hashable, Sendable {
     package var kind: String {
         switch self {
         case .null: "null"
-        case .flag: "true or false"
+        case .bool: "true or false"
         case .integer(let value): "\(value)"
         case .number(let value): "\(value)"
-        case .text: "a string"
-        case .list: "an array"
+        case .string: "a string"
+        case .array: "an array"
         case .object: "an object"
         }
     }
@@ -159,25 +159,25 @@ private struct PlainObject {
     private var bytes: Slice<UnsafeRawBufferPointer>
 
     /// Returns the members; `nil` for any other document, which is left to a decoder.
-    static func members(of document: some Collection<UInt8>) -> [String: JSONValue]? {
+    static func fields(of document: some Collection<UInt8>) -> [String: JSONValue]? {
         document.withContiguousStorageIfAvailable { bytes in
             var object = PlainObject(bytes: UnsafeRawBufferPointer(bytes)[...])
-            return object.members()
+            return object.fields()
         } ?? nil
     }
 
-    private mutating func members() -> [String: JSONValue]? {
+    private mutating func fields() -> [String: JSONValue]? {
         guard take("{") else { return nil }
-        var members: [String: JSONValue] = [:]
+        var fields: [String: JSONValue] = [:]
         if !take("}") {
             repeat {
-                guard take("\""), let name = text(), members[name] == nil, take(":"), let value = value() else { return nil }
-                members[name] = value
+                guard take("\""), let name = text(), fields[name] == nil, take(":"), let value = value() else { return nil }
+                fields[name] = value
             } while take(",")
             guard take("}") else { return nil }
         }
         skipSpace()
-        return bytes.isEmpty ? members : nil
+        return bytes.isEmpty ? fields : nil
     }
 
     private mutating func skipSpace() {
@@ -200,9 +200,9 @@ private struct PlainObject {
     }
 
     private mutating func value() -> JSONValue? {
-        if take("\"") { return text().map(JSONValue.text) }
-        if take(word: "true") { return .flag(true) }
-        if take(word: "false") { return .flag(false) }
+        if take("\"") { return text().map(JSONValue.string) }
+        if take(word: "true") { return .bool(true) }
+        if take(word: "false") { return .bool(false) }
         if take(word: "null") { return .null }
         return integer().map(JSONValue.integer)
     }

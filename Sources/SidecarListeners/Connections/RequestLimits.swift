@@ -4,5 +4,5 @@ internal import InterlockCore
 package enum RequestLimits {
     /// The maximum time, in milliseconds: more than 30 years, but far from overflow when times are added.
     package static let maximumMilliseconds: Int64 = 1_000_000_000_000
-    package static let fences: ClosedRange<Int64> = 1...(ScriptNumber.largestExact - 1)
+    package static let fences: ClosedRange<Int64> = 1...(ScriptNumber.maximumExact - 1)
 }

@@ -33,16 +33,17 @@ struct UnixSocketFile {
     /// - Returns: the descriptor, which the caller closes.
     /// - Throws: `IOError` if a system call fails.
     func bind() throws -> CInt {
-        func checked(_ result: CInt, _ call: String) throws -> CInt {
+        func requireSuccess(_ result: CInt, _ call: String) throws -> CInt {
             guard result >= 0 else { throw IOError(errnoCode: errno, reason: call) }
             return result
         }
-        let descriptor = try checked(socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0), "socket")
+        let descriptor = try requireSuccess(
+            socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0), "socket")
         do {
             // The file inherits the socket's permissions, so the umask, which is process-wide, need not change.
-            _ = try checked(fchmod(descriptor, mode_t(SocketMode.ownerOnly.bits)), "fchmod")
+            _ = try requireSuccess(fchmod(descriptor, mode_t(SocketMode.ownerOnly.bits)), "fchmod")
             let address = try SocketAddress(unixDomainSocketPath: temporaryPath)
-            _ = try checked(address.withSockAddr { Glibc.bind(descriptor, $0, socklen_t($1)) }, "bind")
+            _ = try requireSuccess(address.withSockAddr { Glibc.bind(descriptor, $0, socklen_t($1)) }, "bind")
         } catch {
             close(descriptor)
             throw error

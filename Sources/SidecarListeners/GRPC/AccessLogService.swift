@@ -32,7 +32,7 @@ final class AccessLogService {
                 "/\(Self.name)/StreamAccessLogs", in: metrics,
                 handler: .stream { [self] call in
                     // Envoy then opens another stream, to this sidecar or to another.
-                    call.onShutdown = { [unowned call] in call.answer(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse())
+                    call.onShutdown = { [unowned call] in call.respond(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse())
                     }
                     return Log(of: self, call)
                 })
@@ -61,7 +61,7 @@ final class AccessLogService {
             return !message.httpLogs.logEntry.isEmpty
         }
 
-        func ended() { call.answer(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse()) }
+        func ended() { call.respond(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse()) }
     }
 
     private func take(_ entry: Envoy_Data_Accesslog_V3_HTTPAccessLogEntry) {
@@ -100,7 +100,7 @@ extension OutcomeReport {
             // The service did not fail, but a long time until the caller left still counts as slow.
             self = Self.unfinished(afterMilliseconds: common.upstreamMilliseconds)
         } else if flags.upstreamMaxStreamDurationReached, common.hasTimeToFirstUpstreamRxByte {
-            // Envoy's own timer ended an answer in progress.
+            // Envoy's own timer ended a response in progress.
             self.init(outcome: .ok, latencyMilliseconds: common.upstreamMilliseconds, status: status == 0 ? nil : status)
         } else if flags.isServiceFault {
             self.init(outcome: .error, latencyMilliseconds: common.upstreamMilliseconds)
@@ -116,10 +116,10 @@ extension OutcomeReport {
 }
 
 extension Envoy_Data_Accesslog_V3_ResponseFlags {
-    /// Whether the caller left before the answer, or Envoy's own limits rejected the call.
+    /// Whether the caller left before the response, or Envoy's own limits rejected the call.
     fileprivate var isCallerOrProxyFault: Bool { downstreamConnectionTermination || downstreamRemoteReset || upstreamOverflow }
 
-    /// Whether the service failed before or during its answer.
+    /// Whether the service failed before or during its response.
     fileprivate var isServiceFault: Bool {
         noHealthyUpstream || upstreamRequestTimeout || upstreamRemoteReset || upstreamConnectionFailure
             || upstreamConnectionTermination || upstreamMaxStreamDurationReached || upstreamProtocolError || dnsResolutionFailure
@@ -127,7 +127,7 @@ extension Envoy_Data_Accesslog_V3_ResponseFlags {
 }
 
 extension Envoy_Data_Accesslog_V3_AccessLogCommon {
-    /// The time from the last byte of the request to the first byte of the answer, as Envoy measured it.
+    /// The time from the last byte of the request to the first byte of the response, as Envoy measured it.
     fileprivate var upstreamMilliseconds: Int64? {
         guard hasTimeToLastUpstreamTxByte, hasTimeToFirstUpstreamRxByte else { return nil }
         return max(0, timeToFirstUpstreamRxByte.milliseconds - timeToLastUpstreamTxByte.milliseconds)
@@ -140,7 +140,7 @@ extension Google_Protobuf_Duration {
 }
 
 extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
-    /// The gRPC status of the answer. Envoy logs it only if `additional_response_headers_to_log` and
+    /// The gRPC status of the response. Envoy logs it only if `additional_response_headers_to_log` and
     /// `additional_response_trailers_to_log` name its field.
     fileprivate var grpcStatus: GRPCStatus? {
         guard let text = response.responseTrailers["grpc-status"] ?? response.responseHeaders["grpc-status"] else { return nil }

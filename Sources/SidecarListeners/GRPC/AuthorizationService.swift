@@ -70,7 +70,7 @@ final class AuthorizationService {
     private func check(_ call: GRPCCall, _ message: ByteBuffer) {
         // Checked before decoding. The header fields come from the caller, so the caller is denied.
         guard message.countOfProtobufFields(1, 4, 2, 3) <= Self.maximumFields else {
-            return call.answer(Self.denied(HTTPProblem(.invalid, "a request can have at most \(Self.maximumFields) fields")))
+            return call.respond(Self.denied(HTTPProblem(.invalid, "a request can have at most \(Self.maximumFields) fields")))
         }
         guard message.countOfProtobufFields(1, 10) <= Self.maximumFields else {
             return call.fail(.invalidArgument, "a request can have at most \(Self.maximumFields) context_extensions")
@@ -81,7 +81,7 @@ final class AuthorizationService {
             // The subject comes from the caller. If the call failed instead, a filter that allows requests on errors
             // would let the caller pass.
             if let subject = parameters.subject, (try? ResourceName(subject)) == nil {
-                return call.answer(Self.denied(HTTPProblem(.invalid, "subject: \"\(Excerpt(subject))\" is not a valid name")))
+                return call.respond(Self.denied(HTTPProblem(.invalid, "subject: \"\(Excerpt(subject))\" is not a valid name")))
             }
             let service = try calls.service(parameters.service).get()
             if parameters.isReported {
@@ -101,18 +101,18 @@ final class AuthorizationService {
     private func checkWithPermit(_ call: GRPCCall, _ parameters: CheckParameters, _ service: ServiceReference) {
         let pending = calls.acquirePermit(
             service, cost: parameters.cost, subject: parameters.subject, waitMilliseconds: 0, now: calls.now(),
-            completion: Completion { [self] _, answer in
+            completion: Completion { [self] _, result in
                 guard !call.isOver else { return false }
-                switch answer {
+                switch result {
                 case .granted(let permit, _):
                     var response = Self.pass
                     response.dynamicMetadata.fields = [
                         Metadata.permit: .init(stringValue: permit.description),
                         Metadata.service: .init(stringValue: parameters.service),
                     ]
-                    call.answer(response)
+                    call.respond(response)
                 case .refused(let reason, let state, let retryAfter):
-                    call.answer(
+                    call.respond(
                         Self.denied(
                             .refused(
                                 reason, state, service: parameters.service, subject: parameters.subject, retryAfter: retryAfter,
@@ -131,33 +131,33 @@ final class AuthorizationService {
         let name = parameters.service
         let now = calls.now()
         if let problem = CheckRoutes.refusal(by: calls, of: service, named: name, now: now) {
-            return call.answer(Self.denied(problem))
+            return call.respond(Self.denied(problem))
         }
-        guard calls.hasLimits(service) else { return call.answer(Self.pass) }
+        guard calls.hasLimits(service) else { return call.respond(Self.pass) }
         _ = calls.take(
             service, cost: parameters.cost, subject: parameters.subject, waitMilliseconds: 0, now: now,
-            completion: Completion { [calls] _, answer in
+            completion: Completion { [calls] _, result in
                 guard !call.isOver else { return false }
-                switch answer {
+                switch result {
                 case .decided(let decision), .decidedBatch(let decision, _, _):
                     let fields = RateLimitFields(
                         decision, limits: calls.definition(ofService: name)?.limits ?? [], hasSubject: parameters.subject != nil)
-                    guard decision.isTaken else {
-                        call.answer(Self.denied(.limited(decision, fields, service: name, mayWait: false)))
+                    guard decision.isAllowed else {
+                        call.respond(Self.denied(.limited(decision, fields, service: name, mayWait: false)))
                         break
                     }
                     var headers = HTTPHeaders()
                     fields.add(to: &headers)
                     var response = Self.pass
                     response.okResponse.responseHeadersToAdd = Self.options(headers)
-                    call.answer(response)
+                    call.respond(response)
                 case .failed(let error): Self.fail(call, error)
                 }
                 return true
             })
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
     private static let pass = Response.with { $0.okResponse = .init() }
 
@@ -166,7 +166,7 @@ final class AuthorizationService {
         var headers = problem.headers
         headers.replaceOrAdd(name: "Content-Type", value: HTTPProblem.mediaType)
         var body = ByteBuffer()
-        JSONValue.write(problem.orderedMembers, into: &body)
+        JSONValue.write(problem.orderedFields, into: &body)
         return Response.with {
             $0.status.code = Int32(GRPCStatus(problem.code).rawValue)
             $0.status.message = problem.detail
@@ -180,7 +180,7 @@ final class AuthorizationService {
     /// the call.
     private static func fail(_ call: GRPCCall, _ error: InterlockError) {
         let problem = HTTPProblem(error)
-        if problem.code == .invalid { call.answer(denied(problem)) } else { call.fail(problem) }
+        if problem.code == .invalid { call.respond(denied(problem)) } else { call.fail(problem) }
     }
 
     private static func options(_ headers: HTTPHeaders) -> [Envoy_Config_Core_V3_HeaderValueOption] {

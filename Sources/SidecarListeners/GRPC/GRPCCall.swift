@@ -2,7 +2,8 @@ internal import NIOCore
 internal import NIOHTTP2
 internal import SwiftProtobuf
 
-/// A call of the gRPC API. Its answer is one message or a stream of messages. Confined to the coordinator's event loop.
+/// A call of the gRPC API. Its response is one message or a stream of messages. Confined to the coordinator's event
+/// loop.
 final class GRPCCall {
     unowned let connection: GRPCConnection
     let stream: HTTP2StreamID
@@ -25,11 +26,11 @@ final class GRPCCall {
     var consecutiveEmptyMessages = 0
     /// Whether the client has sent the complete request.
     var isRequestComplete = false
-    /// Whether the answer's headers are written.
+    /// Whether the response's headers are written.
     var hasSentHeaders = false
     /// Receives the messages of a streaming request.
     var reader: (any GRPCRequestStream)?
-    /// The number of answer messages that are not sent yet.
+    /// The number of response messages that are not sent yet.
     var unsent = 0
     /// Called if the client cancels the call or disconnects before it is over.
     var onCancellation: (() -> Void)?
@@ -43,13 +44,13 @@ final class GRPCCall {
         self.method = method
     }
 
-    /// Sends the only message of the answer and ends the call.
-    func answer(_ message: some GRPCMessage) { if !isOver { connection.answer(self, message) } }
+    /// Sends the only message of the response and ends the call.
+    func respond(_ message: some GRPCMessage) { if !isOver { connection.respond(to: self, message) } }
 
-    /// Sends one message of a streaming answer.
+    /// Sends one message of a streaming response.
     func send(_ message: some GRPCMessage) { if !isOver { connection.send(self, message) } }
 
-    /// Ends a streaming answer.
+    /// Ends a streaming response.
     func finish() { if !isOver { connection.end(self, .ok, "") } }
 
     func fail(_ status: GRPCStatus, _ message: String) { if !isOver { connection.end(self, status, message) } }

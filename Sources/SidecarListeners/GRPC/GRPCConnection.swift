@@ -13,7 +13,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     /// The bytes of one read: fifty of the smallest frames, or about seven calls. With twice as many, a client waited
     /// nearly twice as long next to two clients that cancel their calls after a millisecond, and those two got a third
-    /// fewer answers.
+    /// fewer responses.
     static let readLength = 512
     /// The maximum length of a message, in bytes.
     static let maximumMessageLength = 1 << 20
@@ -24,7 +24,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private static let maximumStreams = 256
     /// The maximum number of consecutive empty messages of one call once the client's frame budget is spent.
     private static let maximumEmptyMessages = 100
-    /// The maximum number of unsent messages of a streaming answer.
+    /// The maximum number of unsent messages of a streaming response.
     private static let maximumUnsent = 64
     /// The bytes before each message: a compression flag and four bytes of length.
     private static let prefixLength = 5
@@ -39,7 +39,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     var context: ChannelHandlerContext?
     /// The calls in flight, by stream.
     private var calls: [HTTP2StreamID: GRPCCall] = [:]
-    private let gate: UnreadAnswerGate
+    private let gate: UnreadResponseGate
     private var budget: FrameBudget
     private var lastStream = HTTP2StreamID.rootStream
     /// The buffered bytes of all streams.
@@ -63,7 +63,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private init(listener: GRPCListenerContext, slices: ConnectionSlices) {
         self.listener = listener
         self.slices = slices
-        gate = UnreadAnswerGate(unreadTimeout: listener.unreadTimeout)
+        gate = UnreadResponseGate(unreadTimeout: listener.unreadTimeout)
         budget = FrameBudget(now: Int64(clamping: listener.now.uptimeNanoseconds))
         firstRequestDeadline = listener.now + listener.firstRequestTimeout
     }
@@ -263,21 +263,21 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// The flow-control window of the connection and of each streaming request, in bytes.
     private static let window = 1 << 20
 
-    // MARK: Answers
+    // MARK: Responses
 
     /// Shared, because getting the channel's own allocator takes as long as the allocation.
     private static let allocator = ByteBufferAllocator()
     private static let okHeaders = HPACKHeaders([(":status", "200"), ("content-type", "application/grpc")])
     private static let okTrailers = HPACKHeaders([("grpc-status", "0")])
 
-    /// Sends the only message of an answer and ends the call.
-    func answer(_ call: GRPCCall, _ message: some GRPCMessage) {
+    /// Sends the only message of a response and ends the call.
+    func respond(to call: GRPCCall, _ message: some GRPCMessage) {
         guard write(message, of: call, written: nil) else { return }
         finish(call, Self.okTrailers)
         ended(call, .ok)
     }
 
-    /// Sends one message of a streaming answer.
+    /// Sends one message of a streaming response.
     func send(_ call: GRPCCall, _ message: some GRPCMessage) {
         guard !call.isOver, let context else { return }
         guard call.unsent < Self.maximumUnsent else {
@@ -291,7 +291,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         if !write(message, of: call, written: written) { written.succeed() }
     }
 
-    /// Writes one message of an answer.
+    /// Writes one message of a response.
     /// - Returns: whether the write completes `written`; if not, the caller must.
     private func write(_ message: some GRPCMessage, of call: GRPCCall, written: EventLoopPromise<Void>?) -> Bool {
         guard !call.isOver, context != nil else { return false }
@@ -301,7 +301,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         do {
             try message.write(to: &buffer)
         } catch {
-            end(call, .internal, "the answer could not be written")
+            end(call, .internal, "the response could not be written")
             return false
         }
         buffer.setInteger(UInt32(buffer.readableBytes - Self.prefixLength), at: buffer.readerIndex + 1)
@@ -313,7 +313,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         return true
     }
 
-    /// Ends a call without an answer, or without a further message.
+    /// Ends a call without a response, or without a further message.
     func end(_ call: GRPCCall, _ status: GRPCStatus, _ message: String) {
         guard !call.isOver else { return }
         var headers = call.hasSentHeaders ? HPACKHeaders() : Self.okHeaders
@@ -323,14 +323,14 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         ended(call, status)
     }
 
-    /// Answers a request that is not a gRPC call.
+    /// Responds to a request that is not a gRPC call.
     private func refuse(_ call: GRPCCall, httpStatus: String) {
         finish(call, HPACKHeaders([(":status", httpStatus)]))
         remove(call)
     }
 
-    /// Writes the last fields of an answer. If the client is still sending its request, resets the stream once they are
-    /// written; an earlier reset would discard them.
+    /// Writes the last fields of a response. If the client is still sending its request, resets the stream once they
+    /// are written; an earlier reset would discard them.
     private func finish(_ call: GRPCCall, _ fields: HPACKHeaders) {
         let last = HTTP2Frame.FramePayload.headers(.init(headers: fields, endStream: true))
         guard !call.isRequestComplete, let context else { return write(last, call.stream) }

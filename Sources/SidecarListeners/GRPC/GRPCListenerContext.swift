@@ -11,7 +11,7 @@ package final class GRPCListenerContext: ListenerContext {
     let firstRequestTimeout: TimeAmount
     /// The time after which a connection without calls is closed; clients reconnect when they need to.
     let idleTimeout = TimeAmount.minutes(10)
-    /// The time for which a client may leave answers unread.
+    /// The time for which a client may leave responses unread.
     let unreadTimeout = TimeAmount.minutes(1)
 
     let methods: [String: GRPCMethod]

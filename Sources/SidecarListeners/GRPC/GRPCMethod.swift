@@ -29,7 +29,7 @@ final class GRPCMethod {
     }
 }
 
-/// Counts the answers of a method by status and measures their latency. A status appears with its first answer.
+/// Counts the responses of a method by status and measures their latency. A status appears with its first response.
 final class GRPCCounters {
     private let method: String
     private let metrics: PrometheusRegistry
@@ -42,7 +42,7 @@ final class GRPCCounters {
         times = metrics.latencies("interlock_grpc_request_seconds", [("method", method)])
     }
 
-    /// - Parameter time: the time from the call's headers to its answer.
+    /// - Parameter time: the time from the call's headers to its response.
     func answered(_ status: GRPCStatus, in time: TimeAmount) {
         times.recordNanoseconds(time.nanoseconds)
         if let known = statuses[status] { return known.increment() }

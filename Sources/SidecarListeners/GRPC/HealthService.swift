@@ -33,7 +33,7 @@ final class HealthService {
         guard let status = status(of: request.service) else {
             return call.fail(.notFound, "unknown service \"\(request.service)\"")
         }
-        call.answer(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
+        call.respond(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
     }
 
     /// Sends the status now and after each change.

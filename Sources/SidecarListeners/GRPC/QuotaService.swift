@@ -13,7 +13,7 @@ final class QuotaService {
     private static let maximumBucketSize = 4096
     /// The maximum number of usages in one message, which is also the maximum number of a data plane's buckets.
     private static let maximumUsages = 10_000
-    /// The maximum number of unsent answers of a stream. Beyond it, new assignments to a slow reader are dropped.
+    /// The maximum number of unsent responses of a stream. Beyond it, new assignments to a slow reader are dropped.
     private static let maximumUnsent = 4
 
     private typealias Reports = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
@@ -49,13 +49,13 @@ final class QuotaService {
         }
 
         func received(_ message: ByteBuffer) -> Bool {
-            guard let (session, usages) = reported(message) else { return false }
+            guard let (session, usages) = decodedReport(message) else { return false }
             session.report(usages.map(QuotaUsage.init))
             return !usages.isEmpty
         }
 
         /// Returns the session and the usages of a report; `nil` if the report is invalid and the call has failed.
-        private func reported(_ message: ByteBuffer) -> (QuotaSession, [Reports.BucketQuotaUsage])? {
+        private func decodedReport(_ message: ByteBuffer) -> (QuotaSession, [Reports.BucketQuotaUsage])? {
             // Checked before the buckets are decoded.
             guard message.countOfProtobufFields(2) <= QuotaService.maximumUsages else {
                 call.fail(.resourceExhausted, "a message can have at most \(QuotaService.maximumUsages) buckets")

@@ -75,16 +75,16 @@ package struct RateLimitQuery: Equatable {
 }
 
 /// A `RateLimitResponse`.
-struct RateLimitAnswer: GRPCMessage {
+struct RateLimitResponse: GRPCMessage {
     private typealias Code = Envoy_Service_Ratelimit_V3_RateLimitResponse.Code
     private typealias Unit = Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit
 
     /// The header field that gives callers of the proxy the cause of a refusal.
     private static let causeField = "Interlock-Cause"
 
-    let decision: DescriptorAnswer
+    let decision: RequestDecision
 
-    init(_ decision: DescriptorAnswer) {
+    init(_ decision: RequestDecision) {
         self.decision = decision
     }
 

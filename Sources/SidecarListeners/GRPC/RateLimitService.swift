@@ -37,7 +37,7 @@ final class RateLimitService {
             query.domain, query.requested,
             completion: Completion { _, decision in
                 switch decision {
-                case .decided(let decision): call.answer(RateLimitAnswer(decision))
+                case .decided(let decision): call.respond(RateLimitResponse(decision))
                 case .failed(let error): call.fail(error.code == .unavailable ? .unavailable : .internal, error.message)
                 }
                 return true
@@ -50,7 +50,7 @@ final class RateLimitService {
             logger.log(.domainUnknown, ["domain": Excerpt(query.domain).description])
         }
         let statuses = query.requested.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
-        call.answer(RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: statuses)))
+        call.respond(RateLimitResponse(RequestDecision(isOverLimit: false, statuses: statuses)))
     }
 
     /// Decodes a request; `nil` if it is invalid and the call has failed.

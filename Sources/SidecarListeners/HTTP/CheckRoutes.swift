@@ -14,10 +14,10 @@ struct CheckRoutes {
     private static let costField = "Interlock-Cost"
 
     var routes: [HTTPRoute] {
-        [HTTPRoute(.GET, "/v1/check/{service}", answersHead: false, reply: check)]
+        [HTTPRoute(.GET, "/v1/check/{service}", servesHead: false, onEventLoop: check)]
     }
 
-    private func check(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func check(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let service = try call.name("service").text
         let query = try call.query("subject", "cost")
         let subject = try Self.singleValue(
@@ -30,12 +30,12 @@ struct CheckRoutes {
         let now = calls.now()
         if let problem = Self.refusal(by: calls, of: reference, named: service, now: now) { throw problem }
         guard calls.hasLimits(reference) else {
-            let pass = LimitAnswer.unlimited
-            reply(.object(pass.members))
+            let pass = CallDecision.unlimited
+            responder(.object(pass.fields))
             return
         }
         let trace = call.span.map { StepTrace(.take, service, wait: 0, of: $0, calls: calls) }
-        let completion = LimitRoutes.completion(reply, calls, service: service, subject: subject, mayWait: false)
+        let completion = LimitRoutes.completion(responder, calls, service: service, subject: subject, mayWait: false)
         _ = calls.take(
             reference, cost: cost, subject: subject, waitMilliseconds: 0, now: now,
             completion: trace.map { completion.reported(to: $0.answered) } ?? completion)
@@ -47,7 +47,7 @@ struct CheckRoutes {
     ) -> HTTPProblem? {
         guard let (state, retryAfter) = calls.breakerRefusal(of: reference, now: now) else { return nil }
         var problem = HTTPProblem.refused(.open, state, service: service, retryAfter: retryAfter)
-        problem.members["cause"] = .text(calls.breakerCause(ofService: service))
+        problem.fields["cause"] = .string(calls.breakerCause(ofService: service))
         return problem
     }
 

@@ -8,26 +8,26 @@ struct DomainRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.GET, "/v1/domains", isTraced: false, reply: list),
-            HTTPRoute(.GET, "/v1/domains/{domain}/peek", isTraced: false, reply: peek),
+            HTTPRoute(.GET, "/v1/domains", isTraced: false, onEventLoop: list),
+            HTTPRoute(.GET, "/v1/domains/{domain}/peek", isTraced: false, onEventLoop: peek),
         ]
     }
 
-    private func list(_ call: HTTPCall, _ reply: HTTPReply) throws {
-        reply(try .json(DomainListReply.members(coordinator.callsOnEventLoop().allDomains())))
+    private func list(_ call: HTTPCall, _ responder: HTTPResponder) throws {
+        responder(try .json(DomainListReply.fields(coordinator.callsOnEventLoop().allDomains())))
     }
 
-    private func peek(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func peek(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         guard let descriptor = try call.query("descriptor").text("descriptor") else {
             throw HTTPProblem(.invalid, "descriptor is missing; expected entries as key=value,key=value with %2C for a comma")
         }
         coordinator.callsOnEventLoop().peek(
             domain: call.parameter("domain"), descriptor: descriptor,
-            completion: Completion { _, answer in
-                switch answer {
+            completion: Completion { _, result in
+                switch result {
                 case .decided(let decision), .decidedBatch(let decision, _, _):
-                    reply(.object(decision.members))
-                case .failed(let error): reply.fail(error)
+                    responder(.object(decision.fields))
+                case .failed(let error): responder.fail(error)
                 }
             })
     }

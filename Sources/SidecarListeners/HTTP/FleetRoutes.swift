@@ -6,14 +6,14 @@ struct FleetRoutes {
     let coordinator: Coordinator
 
     var routes: [HTTPRoute] {
-        [HTTPRoute(.GET, "/v1/fleet", answer: list), HTTPRoute(.GET, "/v1/redis", answer: redis)]
+        [HTTPRoute(.GET, "/v1/fleet", inTask: list), HTTPRoute(.GET, "/v1/redis", inTask: redis)]
     }
 
-    private func list(_ call: HTTPCall) async throws -> HTTPAnswer {
-        try .json(FleetReply.members(await coordinator.fleet()))
+    private func list(_ call: HTTPCall) async throws -> HTTPResponse {
+        try .json(FleetReply.fields(await coordinator.fleet()))
     }
 
-    private func redis(_ call: HTTPCall) async throws -> HTTPAnswer {
-        try .json(RedisStatusReply.members(await coordinator.status))
+    private func redis(_ call: HTTPCall) async throws -> HTTPResponse {
+        try .json(RedisStatusReply.fields(await coordinator.status))
     }
 }

@@ -57,7 +57,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
             listener: listener, slotKind: slotKind, slices: slices, firstRequestDeadline: firstRequestDeadline)
         let boundSelf = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandlers(UnreadAnswerGate(unreadTimeout: listener.idleTimeout), SliceGate(slices, .http2))
+        try pipeline.addHandlers(UnreadResponseGate(unreadTimeout: listener.idleTimeout), SliceGate(slices, .http2))
         // The async configuration is the only one that accepts a delegate for written frames. Its sequence of streams
         // is unused.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
@@ -150,13 +150,13 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     }
 }
 
-/// Marks the last frame with content as the end of its stream, if that frame is not written yet. gRPC clients reject an
-/// answer that has no body and its status in the head if another frame follows (gRPC over HTTP2, "Trailers-Only").
+/// Marks the last frame with content as the end of its stream, if that frame is not written yet. gRPC clients reject a
+/// response that has no body and its status in the head if another frame follows (gRPC over HTTP2, "Trailers-Only").
 final class HTTP2EndOfStream: ChannelOutboundHandler {
     typealias OutboundIn = HTTP2Frame.FramePayload
     typealias OutboundOut = HTTP2Frame.FramePayload
 
-    /// The event that resets the stream: the answer is complete, and the rest of the request is not wanted.
+    /// The event that resets the stream: the response is complete, and the rest of the request is not wanted.
     struct Unread {}
 
     private var held: (payload: HTTP2Frame.FramePayload, promise: EventLoopPromise<Void>?)?

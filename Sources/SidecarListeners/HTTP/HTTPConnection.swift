@@ -9,7 +9,7 @@ internal import SidecarTelemetry
 /// A client's HTTP/1.1 connection, which carries one request after another, or one stream of an HTTP/2 connection,
 /// which carries one request. Passes each request through the gate to its route, and executes the actions of
 /// `HTTPServerStateMachine`. Confined to the coordinator's event loop.
-final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingConnection, HTTPListenerConnection {
+final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondingConnection, HTTPListenerConnection {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
     private typealias Machine = HTTPServerStateMachine
@@ -20,7 +20,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         case error(any Error)
     }
 
-    /// The progress of one read of the channel. Flushes wait for its end, so that answers to requests that arrived
+    /// The progress of one read of the channel. Flushes wait for its end, so that responses to requests that arrived
     /// together are sent together.
     private enum Delivery {
         case none
@@ -28,8 +28,8 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         case flushDue
     }
 
-    /// The time for which the client may read its answer before the connection closes. Closing with unread input could
-    /// destroy the answer, so input is read and dropped meanwhile.
+    /// The time for which the client may read its response before the connection closes. Closing with unread input
+    /// could destroy the response, so input is read and dropped meanwhile.
     private static let linger = TimeAmount.seconds(1)
     /// The charge for a request that a task answers: it runs on the event loop, outside of the connection's slice.
     private static let costOfTask = TimeAmount.microseconds(250)
@@ -43,13 +43,13 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     let firstRequestDeadline: NIODeadline
     private let fields: FieldBytes
     let writer: ResponseWriter
-    private let peer = PeerPresence()
+    private let peer = ClientPresence()
     var context: ChannelHandlerContext?
     var alarm: LazyAlarm?
     private var machine: Machine
     /// The request whose body is awaited.
     private var request: (call: HTTPCall, match: HTTPRouter.Match)?
-    private var reply: HTTPReply?
+    private var responder: HTTPResponder?
     private var relay: (any HTTPRelay)?
     /// The parts that wait until the machine takes them.
     private var waiting: Deque<HTTPServerRequestPart> = []
@@ -110,7 +110,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         case .extend: extend()
         case .linger: alarm?.set(listener.now + Self.linger)
         case .awaitRequest:
-            (reply, relay) = (nil, nil)
+            (responder, relay) = (nil, nil)
             extend()
             takeWaiting()
         case .dropRemainder:
@@ -126,12 +126,12 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         case .leave:
             clientDisconnected()
             perform(machine.close())
-        case .reportDeparture: reply?.clientDisconnected()
+        case .reportDeparture: responder?.clientDisconnected()
         case .reportWritability: relay?.writabilityChanged(isWritable)
         case .reportAlarm: relay?.alarm()
-        case .abortRequest: if let problem { reply?.abort(problem) }
+        case .abortRequest: if let problem { responder?.abort(problem) }
         case .refuse:
-            reply = makeReply(to: HTTPRequestHead(version: .http1_1, method: .GET, uri: "/"), nil)
+            responder = makeResponder(to: HTTPRequestHead(version: .http1_1, method: .GET, uri: "/"), nil)
             if let problem { refuse(problem, hasMore: true) }
         }
     }
@@ -165,10 +165,10 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     func connectionEnded() {
         machine.close()
         (request, waiting, lastEvents) = (nil, [], [])
-        peer.departure.fire()
-        let reply = reply
-        (self.reply, relay) = (nil, nil)
-        reply?.connectionEnded()
+        peer.disconnection.fire()
+        let responder = responder
+        (self.responder, relay) = (nil, nil)
+        responder?.connectionEnded()
         if let parent { parent.ended(self) } else { listener.disconnected(self) }
     }
 
@@ -201,7 +201,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         let isWritable = isWritable
-        reply?.writabilityChanged(isWritable)
+        responder?.writabilityChanged(isWritable)
         perform(machine.writabilityChanged(isWritable))
         context.fireChannelWritabilityChanged()
     }
@@ -214,7 +214,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         // The decoder reads nothing after an error.
         fields.end()
-        // The client has its answer. Only a little of what follows is read.
+        // The client has its response. Only a little of what follows is read.
         if case ByteToMessageDecoderError.dataReceivedInErrorState(_, let bytes) = error {
             return drop(machine.drop(bytes.readableBytes))
         }
@@ -236,7 +236,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     private func clientDisconnected() {
         guard context != nil else { return }
-        peer.departure.fire()
+        peer.disconnection.fire()
         perform(machine.clientLeft())
     }
 
@@ -251,7 +251,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     func closeIfKeyRevoked(_ isRemoved: (AccessControl.Caller) -> Bool) {
         guard context != nil, let caller, isRemoved(caller) else { return }
         let action = machine.callerRemoved()
-        if action != .none { peer.departure.fire() }
+        if action != .none { peer.disconnection.fire() }
         perform(action, .keyRemoved)
     }
 
@@ -323,9 +323,9 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         relay?.readComplete()
     }
 
-    private func makeReply(to head: HTTPRequestHead, _ match: HTTPRouter.Match?, _ span: Span? = nil) -> HTTPReply? {
+    private func makeResponder(to head: HTTPRequestHead, _ match: HTTPRouter.Match?, _ span: Span? = nil) -> HTTPResponder? {
         context.map { context in
-            HTTPReply(
+            HTTPResponder(
                 to: head, of: self, context: context, counters: match?.counters, path: match?.route.path ?? "", span: span,
                 logger: listener.logger)
         }
@@ -343,19 +343,19 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
             } catch {
                 guard error.code != .unauthenticated else { throw error }
                 dropRemainder()
-                reply = reply ?? makeReply(to: head, match)
-                reply?.fail(error)
+                responder = responder ?? makeResponder(to: head, match)
+                responder?.fail(error)
             }
         } catch {
             dropRemainder()
-            reply = makeReply(to: head, nil)
+            responder = makeResponder(to: head, nil)
             if error.code == .unauthenticated, HTTPGate.presentsKey(head.headers) {
                 listener.refusedLogins.refused(from: context?.channel.remoteAddress)
             }
             let hasMore = HTTPGate.hasBody(head)
             if error.code == .unknownPath, var redirect = HTTPRouter.redirect(head) {
                 redirect.endsConnection = hasMore
-                reply?(redirect)
+                responder?(redirect)
             } else {
                 refuse(error, hasMore: hasMore)
             }
@@ -404,12 +404,12 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
                 head: head, target: target, parameters: match.parameters, caller: caller, access: listener.gate.access,
                 peer: peer, shutdown: listener.shutdown, forwarded: forwarded,
                 span: span.flatMap { span in context.map { NIOLoopBound(span, eventLoop: $0.eventLoop) } }))
-        reply = makeReply(to: head, match, span)
+        responder = makeResponder(to: head, match, span)
         request = (call, match)
         if case .relay = match.route.handler { return }
         let length = call.header("Content-Length").flatMap { Int($0) } ?? 0
         guard length <= HTTPLimits.body else { throw HTTPCall.tooLarge }
-        if call.awaitsContinue { reply?.writeContinue() }
+        if call.awaitsContinue { responder?.writeContinue() }
     }
 
     /// Records that a request was accepted.
@@ -436,9 +436,9 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private func refuse(_ problem: HTTPProblem, hasMore: Bool) {
         listener.router.refusals.count(problem.code)
         listener.logger.log(.httpRefused, ["code": problem.code.rawValue])
-        var answer = HTTPAnswer(problem)
-        answer.endsConnection = hasMore
-        reply?(answer)
+        var response = HTTPResponse(problem)
+        response.endsConnection = hasMore
+        responder?(response)
     }
 
     private func dropRemainder() {
@@ -448,17 +448,17 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     private func chooseReceiver(hasBody: Bool) {
         if !hasBody { machine.continued() }
-        guard let (call, match) = request, let reply else { return dropRemainder() }
+        guard let (call, match) = request, let responder else { return dropRemainder() }
         guard case .relay(let make) = match.route.handler else { return machine.setReceiver(.collector) }
         request = nil
         do {
-            let relay = try make(call, hasBody, reply)
+            let relay = try make(call, hasBody, responder)
             self.relay = relay
             machine.setReceiver(.relay, hasBody ? .held : .wanted)
             relay.start()
         } catch {
             dropRemainder()
-            reply.fail(error)
+            responder.fail(error)
         }
     }
 
@@ -466,7 +466,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         let length = request?.call.body.readableBytes ?? 0
         guard length + part.readableBytes <= HTTPLimits.body else {
             dropRemainder()
-            reply?.fail(HTTPCall.tooLarge)
+            responder?.fail(HTTPCall.tooLarge)
             return
         }
         extend()
@@ -476,43 +476,43 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     private func executeRequest() {
         alarm?.clear()
-        guard let (call, match) = request, let reply, let eventLoop = context?.eventLoop else { return }
+        guard let (call, match) = request, let responder, let eventLoop = context?.eventLoop else { return }
         request = nil
         switch match.route.handler {
-        case .reply(let answer):
+        case .onEventLoop(let handle):
             do {
-                try answer(call, reply)
+                try handle(call, responder)
             } catch {
-                reply.fail(error)
+                responder.fail(error)
             }
-        case .answer(let answer):
+        case .inTask(let handle):
             slices.charge(Self.costOfTask)
-            let reply = NIOLoopBound(reply, eventLoop: eventLoop)
+            let responder = NIOLoopBound(responder, eventLoop: eventLoop)
             Task {
                 do {
-                    let answer = try await answer(call)
-                    eventLoop.execute { reply.value(answer) }
+                    let response = try await handle(call)
+                    eventLoop.execute { responder.value(response) }
                 } catch {
-                    eventLoop.execute { reply.value.fail(error) }
+                    eventLoop.execute { responder.value.fail(error) }
                 }
             }
         case .relay: break
         }
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
-    func answerBegins() -> Bool { machine.answerBegins() == .another }
+    func responseBegins() -> Bool { machine.responseBegins() == .another }
 
     func continueSent() { machine.continued() }
 
-    var needsAnswerWritten: Bool { machine.needsAnswerWritten }
+    var needsResponseWritten: Bool { machine.needsResponseWritten }
 
-    func answered(endsConnection: Bool) {
-        machine.answerCompleted(endsConnection: endsConnection)
+    func responseEnded(endsConnection: Bool) {
+        machine.responseCompleted(endsConnection: endsConnection)
         if parent == nil { flushAfterRead() }
         perform(machine.advance())
-        // The end of a stream's answer is flushed together with the output of `advance`.
+        // The end of a stream's response is flushed together with the output of `advance`.
         if parent != nil { flushAfterRead() }
     }
 
@@ -522,16 +522,16 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     private func flush() { if let context { writer.flush(context) } }
 
-    func answerWritten() {
+    func responseWritten() {
         perform(.linger)
-        perform(machine.answerWritten())
+        perform(machine.responseWritten())
     }
 
     func abort() { perform(machine.close()) }
 
     func handOver(to handler: any ChannelHandler) throws {
         guard let context, machine.handOver() == .proceed else { throw ChannelError.ioOnClosedChannel }
-        (reply, relay, waiting) = (nil, nil, [])
+        (responder, relay, waiting) = (nil, nil, [])
         alarm?.clear()
         let pipeline = context.pipeline.syncOperations
         let decoder = try pipeline.context(handlerType: ByteToMessageHandler<HTTPRequestDecoder>.self)

@@ -51,7 +51,7 @@ package struct HTTPRouter: Sendable {
             guard let parameters = try Self.parameters(of: candidate, in: parts) else { continue }
             let entry =
                 candidate.routes.first { $0.route.method == method || $0.route.method == nil }
-                ?? candidate.routes.first { method == .HEAD && $0.route.answersHead }
+                ?? candidate.routes.first { method == .HEAD && $0.route.servesHead }
             guard let entry else { throw HTTPProblem.methodNotAllowed(method, allowed: Self.methods(of: candidate)) }
             return Match(route: entry.route, parameters: parameters, counters: entry.counters)
         }
@@ -59,19 +59,19 @@ package struct HTTPRouter: Sendable {
     }
 
     /// Returns the redirect to the console for a request without a route: a browser's for `/`, or any for `/console/`.
-    static func redirect(_ head: HTTPRequestHead) -> HTTPAnswer? {
+    static func redirect(_ head: HTTPRequestHead) -> HTTPResponse? {
         guard head.method == .GET || head.method == .HEAD else { return nil }
         let path = HTTPTarget(head.uri).path
         let isBrowser = head.headers["Accept"].contains { $0.lowercased().contains("text/html") }
         guard path == "/console/" || (path == "/" && isBrowser) else { return nil }
-        var answer = HTTPAnswer(.seeOther)
-        answer.headers.add(name: "Location", value: "/console")
-        return answer
+        var response = HTTPResponse(.seeOther)
+        response.headers.add(name: "Location", value: "/console")
+        return response
     }
 
     private static func methods(of path: Path) -> [String] {
         path.routes.flatMap { entry in
-            [entry.route.method?.rawValue, entry.route.answersHead ? "HEAD" : nil].compactMap(\.self)
+            [entry.route.method?.rawValue, entry.route.servesHead ? "HEAD" : nil].compactMap(\.self)
         }
     }
 

@@ -16,9 +16,9 @@ struct HealthRoutes {
         [
             HTTPRoute(
                 .GET, "/healthz", for: .anyone, isTraced: false, isServedWhenFull: true,
-                reply: { _, reply in reply(.object(["status": .text("alive")])) }),
-            HTTPRoute(.GET, "/readyz", for: .anyone, isServedWhenFull: true, answer: readiness),
-            HTTPRoute(.GET, "/metrics", isTraced: false, isServedWhenFull: true, reply: exposition),
+                onEventLoop: { _, responder in responder(.object(["status": .string("alive")])) }),
+            HTTPRoute(.GET, "/readyz", for: .anyone, isServedWhenFull: true, inTask: readiness),
+            HTTPRoute(.GET, "/metrics", isTraced: false, isServedWhenFull: true, onEventLoop: exposition),
             HTTPRoute(.GET, "/openapi.yaml") { _ in .text(Self.contract, mediaType: "application/yaml") },
         ]
     }
@@ -26,7 +26,7 @@ struct HealthRoutes {
     /// The description of this API in OpenAPI 3.1.
     static var contract: String { String(decoding: PackageResources.openapi_yaml, as: UTF8.self) }
 
-    private func readiness(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func readiness(_ call: HTTPCall) async throws -> HTTPResponse {
         guard await coordinator.isReady else {
             throw HTTPProblem(
                 InterlockError(.unavailable, "this sidecar is not connected to Redis, or is shutting down; see its log"))
@@ -34,10 +34,10 @@ struct HealthRoutes {
         return try .json(StatusReply(status: "ready"))
     }
 
-    private func exposition(_ call: HTTPCall, _ reply: HTTPReply) {
+    private func exposition(_ call: HTTPCall, _ responder: HTTPResponder) {
         let format = ExpositionFormat(accept: call.header("Accept"))
-        metrics.value.request(format, of: call.caller.clientKey, hasLeft: { reply.isOver }) {
-            reply(.document($0, mediaType: format.mediaType))
+        metrics.value.request(format, of: call.caller.clientKey, hasDisconnected: { responder.isOver }) {
+            responder(.document($0, mediaType: format.mediaType))
         }
     }
 }

@@ -9,43 +9,43 @@ struct LimitRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.POST, "/v1/limits/{service}/take", reply: take),
-            HTTPRoute(.GET, "/v1/limits/{service}", answer: peek),
+            HTTPRoute(.POST, "/v1/limits/{service}/take", onEventLoop: take),
+            HTTPRoute(.GET, "/v1/limits/{service}", inTask: peek),
         ]
     }
 
-    private func take(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func take(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let service = try call.name("service").text
         let body = try CallBody(try call.fields(CallBody.fields))
         let calls = coordinator.callsOnEventLoop()
         let reference = try calls.service(service).get()
         let trace = call.span.map { StepTrace(.take, service, wait: body.wait, of: $0, calls: calls) }
-        let completion = Self.completion(reply, calls, service: service, subject: body.subject)
+        let completion = Self.completion(responder, calls, service: service, subject: body.subject)
         let pending = calls.take(
             reference, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
             now: calls.now(), completion: trace.map { completion.reported(to: $0.answered) } ?? completion)
-        reply.cancelOnDisconnect(pending, calls)
+        responder.cancelOnDisconnect(pending, calls)
     }
 
     /// Returns a completion that answers a take with what remains, or with a problem if the take is refused.
     /// - Parameter mayWait: whether the request could have asked for a wait.
     static func completion(
-        _ reply: HTTPReply, _ calls: CoordinatorCalls, service: String, subject: String?, mayWait: Bool = true
-    ) -> Completion<TakeAnswer> {
-        Completion { _, answer in
-            switch answer {
+        _ responder: HTTPResponder, _ calls: CoordinatorCalls, service: String, subject: String?, mayWait: Bool = true
+    ) -> Completion<TakeResult> {
+        Completion { _, result in
+            switch result {
             case .decided(let decision), .decidedBatch(let decision, _, _):
                 let limits = calls.definition(ofService: service)?.limits ?? []
-                return reply.answer {
-                    try Self.answer(
+                return responder.respond {
+                    try Self.response(
                         decision, limits, service: service, subject: subject, refusalIsProblem: true, mayWait: mayWait)
                 }
-            case .failed(let error): return reply.fail(error)
+            case .failed(let error): return responder.fail(error)
             }
         }
     }
 
-    private func peek(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func peek(_ call: HTTPCall) async throws -> HTTPResponse {
         let service = try call.name("service").text
         let subject = try call.query("subject").text("subject").map { try ResourceName($0, parameter: "subject").text }
         let states = try await coordinator.listLimits(service: service, subject: subject)
@@ -53,34 +53,34 @@ struct LimitRoutes {
         // If no limit binds, `peek` gives the reason.
         guard let binding = LimitState.binding(of: states) else {
             let decision = try await coordinator.peek(service: service, subject: subject)
-            return try Self.answer(decision, limits, service: service, subject: subject, refusalIsProblem: false)
+            return try Self.response(decision, limits, service: service, subject: subject, refusalIsProblem: false)
         }
-        return try Self.answer(
+        return try Self.response(
             binding.answer, limits, states: states, service: service, subject: subject, refusalIsProblem: false)
     }
 
     /// - Throws: `HTTPProblem` for a refusal if `refusalIsProblem` is `true`.
-    private static func answer(
-        _ decision: LimitAnswer, _ limits: [LimitDefinition], states: [LimitState]? = nil, service: String,
+    private static func response(
+        _ decision: CallDecision, _ limits: [LimitDefinition], states: [LimitState]? = nil, service: String,
         subject: String?, refusalIsProblem: Bool, mayWait: Bool = true
-    ) throws -> HTTPAnswer {
+    ) throws -> HTTPResponse {
         let fields = RateLimitFields(decision, limits: limits, hasSubject: subject != nil)
-        guard !decision.isTaken, refusalIsProblem else {
-            var answer =
+        guard !decision.isAllowed, refusalIsProblem else {
+            var response =
                 if let states {
-                    try HTTPAnswer.json(
-                        decision.object.merging(["limits": .list(states.map { .object($0.members) })]) { own, _ in own })
+                    try HTTPResponse.json(
+                        decision.object.merging(["limits": .array(states.map { .object($0.fields) })]) { own, _ in own })
                 } else {
-                    HTTPAnswer.object(decision.members)
+                    HTTPResponse.object(decision.fields)
                 }
-            fields.add(to: &answer.headers)
-            return answer
+            fields.add(to: &response.headers)
+            return response
         }
         throw HTTPProblem.limited(decision, fields, service: service, mayWait: mayWait)
     }
 }
 
-extension HTTPReply {
+extension HTTPResponder {
     /// Cancels a waiting call when its client leaves.
     func cancelOnDisconnect(_ pending: PendingCall?, _ calls: CoordinatorCalls, then ended: @escaping () -> Void = {}) {
         guard let pending, isAwaited else { return }
@@ -119,9 +119,9 @@ extension HTTPProblem {
     }
 
     /// Returns a problem with everything known about the limit that binds.
-    static func limited(_ decision: LimitAnswer, _ fields: RateLimitFields, service: String, mayWait: Bool) -> HTTPProblem {
+    static func limited(_ decision: CallDecision, _ fields: RateLimitFields, service: String, mayWait: Bool) -> HTTPProblem {
         var problem = limited(service: service, retryAfter: decision.reportedRetryAfter, mayWait: mayWait)
-        problem.members.merge(decision.object) { known, _ in known }
+        problem.fields.merge(decision.object) { known, _ in known }
         fields.add(to: &problem.headers)
         return problem
     }
@@ -129,7 +129,7 @@ extension HTTPProblem {
     /// Sets `retry_after_ms`, and `Retry-After` in whole seconds, rounded up and at least 1. Omits `Retry-After` if the
     /// time is negative, which means unknown.
     mutating func retry(after milliseconds: Int64) {
-        members["retry_after_ms"] = .integer(milliseconds)
+        fields["retry_after_ms"] = .integer(milliseconds)
         guard milliseconds >= 0 else { return }
         headers.replaceOrAdd(name: "Retry-After", value: "\(max(1, RateLimitFields.seconds(milliseconds)))")
     }

@@ -6,7 +6,7 @@ internal import NIOHTTP1
 /// client closes it. They lapse when the sidecar shuts down, the client becomes unreachable, or its API key is removed.
 struct LinkedLeases: Sendable {
     private let coordinator: Coordinator
-    private let peer: PeerPresence
+    private let peer: ClientPresence
     private let leases: [(lease: Lease, followed: FollowedLease)]
 
     /// The end of the lease at `index`.
@@ -18,7 +18,7 @@ struct LinkedLeases: Sendable {
 
     /// Follows leases that were just granted.
     /// - Throws: `InterlockError` if too many leases are followed; then none of these leases is followed.
-    init(following leases: [Lease], of peer: PeerPresence, with coordinator: Coordinator) async throws {
+    init(following leases: [Lease], of peer: ClientPresence, with coordinator: Coordinator) async throws {
         var followed: [(lease: Lease, followed: FollowedLease)] = []
         do {
             for lease in leases {
@@ -35,15 +35,15 @@ struct LinkedLeases: Sendable {
     }
 
     /// - Parameter first: the event that contains the leases.
-    func answer(beginningWith first: String, through stream: ServerSentEvents) -> HTTPAnswer {
-        var answer = ServerSentEvents.answer(.created)
-        answer.body = .stream { writer in
+    func response(beginningWith first: String, through stream: ServerSentEvents) -> HTTPResponse {
+        var response = ServerSentEvents.response(.created)
+        response.body = .stream { writer in
             try await writer.write(first)
             try await reportLosses(through: stream, to: writer)
         }
         // The stream may also end before everything is written.
-        answer.ifUndelivered = { Task { await endFollowing(stream) } }
-        return answer
+        response.ifUndelivered = { Task { await endFollowing(stream) } }
+        return response
     }
 
     /// Reports each loss, until all leases are lost or released, the client leaves or the sidecar shuts down.

@@ -13,35 +13,35 @@ struct LockRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.GET, "/v1/locks", answer: list),
-            HTTPRoute(.POST, "/v1/locks/{name}", reply: acquire),
-            HTTPRoute(.GET, "/v1/locks/{name}", answer: inspect),
-            HTTPRoute(.DELETE, "/v1/locks/{name}", reply: release),
-            HTTPRoute(.POST, "/v1/locks/{name}/renew", reply: renew),
-            HTTPRoute(.POST, "/v1/locks/{name}/break", for: .role(.admin), answer: breakLock),
-            HTTPRoute(.GET, "/v1/grants", isTraced: false, reply: listGrants),
+            HTTPRoute(.GET, "/v1/locks", inTask: list),
+            HTTPRoute(.POST, "/v1/locks/{name}", onEventLoop: acquire),
+            HTTPRoute(.GET, "/v1/locks/{name}", inTask: inspect),
+            HTTPRoute(.DELETE, "/v1/locks/{name}", onEventLoop: release),
+            HTTPRoute(.POST, "/v1/locks/{name}/renew", onEventLoop: renew),
+            HTTPRoute(.POST, "/v1/locks/{name}/break", for: .role(.admin), inTask: breakLock),
+            HTTPRoute(.GET, "/v1/grants", isTraced: false, onEventLoop: listGrants),
         ]
     }
 
-    private func acquire(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func acquire(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let body = try LockBody(try call.name("name"), try call.fields(LockBody.fields))
         let delivery = LeaseDelivery(coordinator: coordinator)
         let owner = body.request.owner
-        delivery.acquire(body, reply, for: call.span) { leases in
-            let granted = Lease.members(leases, isJoint: body.others != nil)
-            guard body.isLinked else { return reply(delivery.answer(granted, with: leases, of: owner)) }
+        delivery.acquire(body, responder, for: call.span) { leases in
+            let granted = Lease.fields(leases, isJoint: body.others != nil)
+            guard body.isLinked else { return responder(delivery.response(granted, with: leases, of: owner)) }
             let eventLoop = coordinator.eventLoop
-            let reply = NIOLoopBound(reply, eventLoop: eventLoop)
+            let responder = NIOLoopBound(responder, eventLoop: eventLoop)
             Task { [coordinator] in
                 do {
                     let first = ServerSentEvents.event("lease", granted)
                     let linked = try await LinkedLeases(following: leases, of: call.peer, with: coordinator)
-                    let answer = linked.answer(beginningWith: first, through: ServerSentEvents(call: call))
-                    eventLoop.execute { reply.value(answer) }
+                    let response = linked.response(beginningWith: first, through: ServerSentEvents(call: call))
+                    eventLoop.execute { responder.value(response) }
                 } catch {
                     eventLoop.execute {
                         delivery.releaseUndelivered(leases, of: owner)
-                        reply.value.fail(error)
+                        responder.value.fail(error)
                     }
                 }
             }
@@ -49,7 +49,7 @@ struct LockRoutes {
         }
     }
 
-    private func renew(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func renew(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let name = try call.name("name")
         let fields = try call.fields("token", "ttl_ms", "fence")
         let token = try fields.requiredText("token")
@@ -57,16 +57,16 @@ struct LockRoutes {
         let fence = try fields.integer("fence", in: RequestLimits.fences)
         coordinator.callsOnEventLoop().renewLock(
             name, token: token, ttl: ttl, fence: fence,
-            completion: Completion { _, answer in
-                switch answer {
-                case .renewed(let valid): reply(.object(["valid_ms": .integer(valid)]))
-                case .lost: reply.fail(HTTPProblem.lost(name))
-                case .failed(let error): reply.fail(error)
+            completion: Completion { _, result in
+                switch result {
+                case .renewed(let valid): responder(.object(["valid_ms": .integer(valid)]))
+                case .lost: responder.fail(HTTPProblem.lost(name))
+                case .failed(let error): responder.fail(error)
                 }
             })
     }
 
-    private func release(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func release(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let name = try call.name("name")
         guard let token = call.header("Lease-Token"), !token.isEmpty else {
             throw HTTPProblem(.invalid, "the lease's token is missing; send it as Lease-Token: TOKEN")
@@ -74,27 +74,27 @@ struct LockRoutes {
         let fence = try call.fence("Lease-Fence")
         coordinator.callsOnEventLoop().releaseLock(
             name, token: token, fence: fence,
-            completion: Completion { _, answer in
-                switch answer {
-                case .released: reply(.noContent)
-                case .lost: reply.fail(HTTPProblem.lost(name))
-                case .failed(let error): reply.fail(error)
+            completion: Completion { _, result in
+                switch result {
+                case .released: responder(.noContent)
+                case .lost: responder.fail(HTTPProblem.lost(name))
+                case .failed(let error): responder.fail(error)
                 }
             })
     }
 
-    private func inspect(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func inspect(_ call: HTTPCall) async throws -> HTTPResponse {
         let name = try call.name("name")
         guard let information = try await coordinator.inspectLock(name) else { throw Self.unknown(name) }
-        return try .json(LockReply.members(information))
+        return try .json(LockReply.fields(information))
     }
 
-    private func listGrants(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func listGrants(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let name = try call.query("lock").text("lock").map { try ResourceName($0, parameter: "lock") }
-        reply(try .json(GrantListReply.members(coordinator.callsOnEventLoop().grants(of: name))))
+        responder(try .json(GrantListReply.fields(coordinator.callsOnEventLoop().grants(of: name))))
     }
 
-    private func list(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func list(_ call: HTTPCall) async throws -> HTTPResponse {
         let query = try call.query("cursor", "match", "count", "details")
         let cursor = query.text("cursor") ?? "0"
         guard UInt64(cursor) != nil else {
@@ -105,14 +105,14 @@ struct LockRoutes {
         let page = try await coordinator.listLocks(
             cursor: cursor, matching: query.text("match") ?? "*",
             count: Int(try query.integer("count", in: 1...(hasDetails ? Self.maximumDetailed : 1000)) ?? 100))
-        guard hasDetails else { return try .json(LockPageReply.members(page, locks: nil)) }
+        guard hasDetails else { return try .json(LockPageReply.fields(page, locks: nil)) }
         // A key of other software may contain a name that is not valid here.
         let names = page.names.compactMap { try? ResourceName($0) }
         let locks = try await coordinator.inspectLocks(names).compactMap(\.self)
-        return try .json(LockPageReply.members(page, locks: locks))
+        return try .json(LockPageReply.fields(page, locks: locks))
     }
 
-    private func breakLock(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func breakLock(_ call: HTTPCall) async throws -> HTTPResponse {
         let name = try call.name("name")
         let fence = try call.fields("fence").integer("fence", in: RequestLimits.fences)
         guard try await coordinator.breakLock(name, by: call.caller.name, fence: fence) else {
@@ -157,7 +157,7 @@ package struct LockBody: Sendable {
     }
 
     private static func mode(_ fields: JSONFields) throws -> LockMode {
-        let mode: Mode = try fields.word("mode") ?? .exclusive
+        let mode: Mode = try fields.choice("mode") ?? .exclusive
         switch (mode, try fields.integer("permits", in: HTTPLimits.permits)) {
         case (.shared, .some):
             throw HTTPProblem(.invalid, "permits cannot be combined with mode shared")

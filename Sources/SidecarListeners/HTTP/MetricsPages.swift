@@ -19,7 +19,7 @@ package final class MetricsPages {
 
     private struct Reader {
         var format: ExpositionFormat
-        var hasLeft: () -> Bool
+        var hasDisconnected: () -> Bool
         var read: (ByteBuffer) -> Void
     }
 
@@ -36,15 +36,18 @@ package final class MetricsPages {
     /// Calls `read` with a page whose rendering begins after this call, unless the reader has disconnected by then.
     /// - Parameter clientKey: the name of the reader's API key; empty without a key.
     package func request(
-        _ format: ExpositionFormat, of clientKey: String, hasLeft: @escaping () -> Bool, _ read: @escaping (ByteBuffer) -> Void
+        _ format: ExpositionFormat, of clientKey: String, hasDisconnected: @escaping () -> Bool,
+        _ read: @escaping (ByteBuffer) -> Void
     ) {
-        waiting.append(Reader(format: format, hasLeft: hasLeft, read: read), of: clientKey)
+        waiting.append(Reader(format: format, hasDisconnected: hasDisconnected, read: read), of: clientKey)
         if !isBusy { renderNext() }
     }
 
     private func renderNext() {
         var readers: [Reader] = []
-        while readers.count < Self.readersPerPage, let next = waiting.popFirst() { if !next.hasLeft() { readers.append(next) } }
+        while readers.count < Self.readersPerPage, let next = waiting.popFirst() {
+            if !next.hasDisconnected() { readers.append(next) }
+        }
         isBusy = !readers.isEmpty
         guard isBusy else { return }
         let formats = Set(readers.map(\.format))

@@ -18,14 +18,14 @@ struct MinimalLockRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.GET, "/lock", for: .keyHolder, answersHead: false, reply: take),
-            HTTPRoute(.DELETE, "/lock", for: .keyHolder, answer: free),
+            HTTPRoute(.GET, "/lock", for: .keyHolder, servesHead: false, onEventLoop: take),
+            HTTPRoute(.DELETE, "/lock", for: .keyHolder, inTask: free),
         ]
     }
 
     /// Acquires a lock with a token that the coordinator chooses, so that another request with the same key finds the
     /// lock held.
-    private func take(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func take(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let query = try call.query("hash", "ttl")
         let name = try Self.name(query)
         let seconds = try query.integer("ttl", in: 1...(RequestLimits.maximumMilliseconds / 1000)) ?? Self.defaultSeconds
@@ -37,19 +37,20 @@ struct MinimalLockRoutes {
                 .unavailable,
                 "this sidecar already has \(RememberedLeases.capacity) leases of /lock; free some, or use /v1/locks")
         }
-        delivery.acquire(request, reply, for: call.span, ended: { [leases] in leases.cancel(for: caller) }) { [leases] lease in
+        delivery.acquire(request, responder, for: call.span, ended: { [leases] in leases.cancel(for: caller) }) {
+            [leases] lease in
             leases.remember(
                 lease.name, token: lease.token, fence: lease.fence, takenBy: caller, milliseconds: request.ttl)
-            var answer = HTTPAnswer.object(lease.members)
-            answer.ifUndelivered = {
+            var response = HTTPResponse.object(lease.fields)
+            response.ifUndelivered = {
                 leases.forget(lease.name, takenBy: caller, token: lease.token)
                 delivery.releaseUndelivered([lease], of: nil)
             }
-            return reply(answer)
+            return responder(response)
         }
     }
 
-    private func free(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func free(_ call: HTTPCall) async throws -> HTTPResponse {
         let query = try call.query("hash", "fence")
         let name = try Self.name(query)
         let fence = try query.integer("fence", in: RequestLimits.fences)

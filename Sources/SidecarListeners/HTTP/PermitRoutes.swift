@@ -9,12 +9,12 @@ struct PermitRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.POST, "/v1/services/{service}/permits", reply: acquire),
-            HTTPRoute(.POST, "/v1/services/{service}/permits/{id}", reply: report),
+            HTTPRoute(.POST, "/v1/services/{service}/permits", onEventLoop: acquire),
+            HTTPRoute(.POST, "/v1/services/{service}/permits/{id}", onEventLoop: report),
         ]
     }
 
-    private func acquire(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func acquire(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let service = try call.name("service").text
         let body = try CallBody(try call.fields(CallBody.fields))
         let calls = coordinator.callsOnEventLoop()
@@ -27,41 +27,41 @@ struct PermitRoutes {
                 trace?.answered(decision)
                 switch decision {
                 case .granted(let permit, let state):
-                    guard reply.isAwaited, !call.peer.hasLeft else { return false }
+                    guard responder.isAwaited, !call.peer.hasDisconnected else { return false }
                     // The client makes the call, then reports its outcome under this ID.
-                    var answer = HTTPAnswer.object(
-                        ["permit": .text(permit.description), "state": .text(state.rawValue)], .created)
+                    var response = HTTPResponse.object(
+                        ["permit": .string(permit.description), "state": .string(state.rawValue)], .created)
                     // A call that is never made says nothing about the service, and frees its slot immediately.
-                    answer.ifUndelivered = {
+                    response.ifUndelivered = {
                         coordinator.callsOnEventLoop().reportPermit(
                             service: service, permit: permit, OutcomeReport(outcome: .ignore),
                             completion: Completion { _, _ in true })
                     }
-                    return reply(answer)
+                    return responder(response)
                 case .refused(let reason, let state, let retryAfter):
-                    return reply.fail(HTTPProblem.refused(reason, state, service: service, retryAfter: retryAfter))
+                    return responder.fail(HTTPProblem.refused(reason, state, service: service, retryAfter: retryAfter))
                 case .failed(let error):
-                    return reply.fail(error)
+                    return responder.fail(error)
                 }
             })
-        reply.cancelOnDisconnect(pending, calls)
+        responder.cancelOnDisconnect(pending, calls)
     }
 
-    private func report(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func report(_ call: HTTPCall, _ responder: HTTPResponder) throws {
         let service = try call.name("service").text
         guard let permit = PermitID(call.parameter("id")) else {
             throw HTTPProblem(.invalid, "id: expected the 32 hexadecimal digits of a permit")
         }
         let fields = try call.fields("outcome", "latency_ms", "status", "retry_after_ms")
         let report = OutcomeReport(
-            outcome: try fields.requiredWord("outcome"),
+            outcome: try fields.requiredChoice("outcome"),
             latencyMilliseconds: try fields.integer("latency_ms", in: HTTPLimits.milliseconds),
             status: try fields.integer("status", in: HTTPLimits.statuses).map(Int.init),
             retryAfterMilliseconds: try fields.integer("retry_after_ms", in: HTTPLimits.milliseconds))
         coordinator.callsOnEventLoop().reportPermit(
             service: service, permit: permit, report,
             completion: Completion { _, result in
-                reply.answer { .object(["state": .text(try result.get().rawValue)]) }
+                responder.respond { .object(["state": .string(try result.get().rawValue)]) }
             })
     }
 }
@@ -69,7 +69,7 @@ struct PermitRoutes {
 extension HTTPProblem {
     /// - Parameter retryAfter: the time until a retry, in milliseconds; -1 if it is unknown.
     static func refused(
-        _ reason: PermitAnswer.Reason, _ state: BreakerSnapshot.State, service: String, retryAfter: Int64
+        _ reason: PermitResult.Reason, _ state: BreakerSnapshot.State, service: String, retryAfter: Int64
     ) -> HTTPProblem {
         var problem =
             switch reason {
@@ -78,8 +78,8 @@ extension HTTPProblem {
             case .busy: HTTPProblem(.busy, "too many calls to the service \"\(service)\" are in progress; try again later")
             }
         problem.retry(after: retryAfter)
-        problem.members["reason"] = .text(reason.rawValue)
-        problem.members["state"] = .text(state.rawValue)
+        problem.fields["reason"] = .string(reason.rawValue)
+        problem.fields["state"] = .string(state.rawValue)
         return problem
     }
 }

@@ -15,29 +15,29 @@ struct ServiceRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.GET, "/v1/services", answer: list),
-            HTTPRoute(.GET, "/v1/services/{service}", answer: show),
-            HTTPRoute(.PUT, "/v1/services/{service}/override", for: .role(.admin), answer: override),
+            HTTPRoute(.GET, "/v1/services", inTask: list),
+            HTTPRoute(.GET, "/v1/services/{service}", inTask: show),
+            HTTPRoute(.PUT, "/v1/services/{service}/override", for: .role(.admin), inTask: override),
         ]
     }
 
-    private func list(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func list(_ call: HTTPCall) async throws -> HTTPResponse {
         try .json(["services": await coordinator.allBreakers().map(reply)])
     }
 
-    private func show(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func show(_ call: HTTPCall) async throws -> HTTPResponse {
         let service = try call.name("service").text
         return try .json(reply(try await coordinator.breaker(service: service)))
     }
 
     private func reply(_ status: BreakerStatus) -> [String: JSONValue] {
-        ServiceReply.members(status, probe: probe(status.service))
+        ServiceReply.fields(status, probe: probe(status.service))
     }
 
-    private func override(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func override(_ call: HTTPCall) async throws -> HTTPResponse {
         let service = try call.name("service").text
         let fields = try call.fields("state", "for_ms", "reason")
-        let body: Override = try fields.requiredWord("state")
+        let body: Override = try fields.requiredChoice("state")
         let status = try await coordinator.forceBreaker(
             service: service, to: BreakerSnapshot.Forced(rawValue: body.rawValue),
             forMilliseconds: try fields.integer("for_ms", in: 1...RequestLimits.maximumMilliseconds),

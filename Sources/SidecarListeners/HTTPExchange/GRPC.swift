@@ -11,19 +11,19 @@ package enum GRPC {
     }
 
     /// Returns a problem in the form that gRPC clients understand.
-    package static func answer(_ problem: HTTPProblem) -> HTTPAnswer {
-        var answer = HTTPAnswer(.ok)
-        answer.isRelayed = true
-        answer.headers.add(name: "Content-Type", value: "application/grpc")
-        answer.headers.add(name: "grpc-status", value: "\(GRPCStatus(problem.code).rawValue)")
-        answer.headers.add(
+    package static func response(_ problem: HTTPProblem) -> HTTPResponse {
+        var response = HTTPResponse(.ok)
+        response.isRelayed = true
+        response.headers.add(name: "Content-Type", value: "application/grpc")
+        response.headers.add(name: "grpc-status", value: "\(GRPCStatus(problem.code).rawValue)")
+        response.headers.add(
             name: "grpc-message", value: GRPCStatus.encoded(problem.detail))
-        answer.headers.add(contentsOf: problem.headers)
+        response.headers.add(contentsOf: problem.headers)
         // The time that clients wait before they retry by themselves (gRFC A6, "Pushback").
-        if case .integer(let milliseconds)? = problem.members["retry_after_ms"], milliseconds >= 0 {
-            answer.headers.add(name: "grpc-retry-pushback-ms", value: "\(milliseconds)")
+        if case .integer(let milliseconds)? = problem.fields["retry_after_ms"], milliseconds >= 0 {
+            response.headers.add(name: "grpc-retry-pushback-ms", value: "\(milliseconds)")
         }
-        return answer
+        return response
     }
 }
 

@@ -1,8 +1,8 @@
 internal import NIOCore
 
-/// Writes the body of an answer in parts.
+/// Writes the body of a response in parts.
 package struct HTTPBodyWriter: Sendable {
-    let reply: NIOLoopBound<HTTPReply>
+    let responder: NIOLoopBound<HTTPResponder>
     let eventLoop: any EventLoop
 
     /// The error of a write after the client has left.
@@ -11,9 +11,9 @@ package struct HTTPBodyWriter: Sendable {
     /// Writes text, and waits until the client can take more.
     /// - Throws: if the client has left.
     func write(_ text: String) async throws {
-        try await eventLoop.flatSubmit { [reply, eventLoop] in
+        try await eventLoop.flatSubmit { [responder, eventLoop] in
             let done = eventLoop.makePromise(of: Void.self)
-            reply.value.write(ByteBuffer(string: text), done)
+            responder.value.write(ByteBuffer(string: text), done)
             return done.futureResult
         }.get()
     }

@@ -13,8 +13,8 @@ package struct HTTPCall: Sendable {
         let parameters: [(name: String, value: String)]
         let caller: AccessControl.Caller
         let access: AccessControl
-        /// The presence of the client that waits for the answer.
-        let peer: PeerPresence
+        /// The presence of the client that waits for the response.
+        let peer: ClientPresence
         /// The sidecar's shutdown.
         let shutdown: OneTimeEvent
         /// The client, as an element of `Forwarded` (RFC 7239).
@@ -24,7 +24,7 @@ package struct HTTPCall: Sendable {
 
         init(
             head: HTTPRequestHead, target: HTTPTarget, parameters: [(name: String, value: String)], caller: AccessControl.Caller,
-            access: AccessControl, peer: PeerPresence, shutdown: OneTimeEvent, forwarded: String,
+            access: AccessControl, peer: ClientPresence, shutdown: OneTimeEvent, forwarded: String,
             span: NIOLoopBound<Span>?
         ) {
             self.head = head
@@ -56,7 +56,7 @@ package struct HTTPCall: Sendable {
     package var access: AccessControl { request.access }
     /// Whether the API key of this request has since been removed.
     var isKeyRemoved: Bool { access.current(caller) == nil }
-    var peer: PeerPresence { request.peer }
+    var peer: ClientPresence { request.peer }
     package var shutdown: OneTimeEvent { request.shutdown }
     package var forwarded: String { request.forwarded }
     /// The request's span, for use on the event loop; `nil` if the request is not traced.

@@ -4,7 +4,7 @@ internal import NIOCore
 internal import NIOHTTP1
 internal import SidecarTelemetry
 
-/// Counters of a route's answers by class of status, and a histogram of their latencies. Made once per route, so that
+/// Counters of a route's responses by class of status, and a histogram of their latencies. Made once per route, so that
 /// counting needs no lookup.
 struct HTTPRouteCounters: Sendable {
     private let firstClass: Int
@@ -12,7 +12,7 @@ struct HTTPRouteCounters: Sendable {
     private let times: TimeHistogram
 
     init(_ route: HTTPRoute, in metrics: PrometheusRegistry) {
-        // An upstream may change the protocol. No other answer ends with a status below 200.
+        // An upstream may change the protocol. No other response ends with a status below 200.
         firstClass = if case .relay = route.handler { 1 } else { 2 }
         let method = route.method?.rawValue ?? "any"
         times = metrics.latencies("interlock_http_request_seconds", [("method", method), ("route", route.path)])
@@ -24,7 +24,7 @@ struct HTTPRouteCounters: Sendable {
         }
     }
 
-    /// - Parameter time: the time from the request's head to its answer.
+    /// - Parameter time: the time from the request's head to its response.
     func answered(_ status: HTTPResponseStatus, in time: TimeAmount, trace: TraceContext?) {
         times.recordNanoseconds(time.nanoseconds, trace: trace)
         let index = Int(status.code) / 100 - firstClass

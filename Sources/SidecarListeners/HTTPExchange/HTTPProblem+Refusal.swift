@@ -8,36 +8,36 @@ extension HTTPProblem {
     ///   - cause: the reason why the breaker is open.
     ///   - limits: the limits of the service.
     package static func refused(
-        _ reason: PermitAnswer.Reason, _ state: BreakerSnapshot.State, service: String, subject: String?, retryAfter: Int64,
+        _ reason: PermitResult.Reason, _ state: BreakerSnapshot.State, service: String, subject: String?, retryAfter: Int64,
         cause: @autoclosure () -> String, limits: [LimitDefinition]
     ) -> HTTPProblem {
         var problem = refused(reason, state, service: service, retryAfter: retryAfter)
         switch reason {
         case .open:
-            problem.members["cause"] = .text(cause())
+            problem.fields["cause"] = .string(cause())
         case .limited:
-            problem.members["cause"] = .text("limit")
+            problem.fields["cause"] = .string("limit")
             let applicable = limits.filter { !$0.isShadow && (subject != nil || !$0.isPerSubject) }
             // The verdict does not say which of several limits refused.
             let name = applicable.count == 1 ? applicable[0].name : nil
-            if let name { problem.members["name"] = .text(name) }
+            if let name { problem.fields["name"] = .string(name) }
             let limit = name.map { "the limit \"\($0)\"" } ?? "a limit"
             problem.detail = "\(limit) of the service \"\(service)\" is reached; try again in \(retryAfter) ms"
             RateLimitFields(binding(limits, retryAfter, hasSubject: subject != nil), limits: limits, hasSubject: subject != nil)
                 .add(to: &problem.headers)
         case .busy:
-            problem.members["cause"] = .text("concurrency")
+            problem.fields["cause"] = .string("concurrency")
         }
         return problem
     }
 
     /// Guesses the limit that refused a permit, because the refusal has only the wait: the limit with the shortest
     /// window that is at least as long.
-    private static func binding(_ limits: [LimitDefinition], _ retryAfter: Int64, hasSubject: Bool) -> LimitAnswer {
+    private static func binding(_ limits: [LimitDefinition], _ retryAfter: Int64, hasSubject: Bool) -> CallDecision {
         let candidates = limits.filter { !$0.isShadow && (hasSubject || !$0.isPerSubject) }
         let fitting = candidates.filter { $0.windowMilliseconds >= retryAfter }
         let limit = (fitting.isEmpty ? candidates : fitting).min { $0.windowMilliseconds < $1.windowMilliseconds }
-        return LimitAnswer(
+        return CallDecision(
             .refused(retryAfter: retryAfter), limit: limit?.limit ?? 0, remaining: 0, resetAfter: retryAfter,
             limitName: limit?.name)
     }

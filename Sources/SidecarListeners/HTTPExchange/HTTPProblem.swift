@@ -40,7 +40,7 @@ package struct HTTPProblem: Error, Sendable {
     package var detail: String
     var headers = HTTPHeaders()
     /// Further members of the JSON object.
-    package var members: [String: JSONValue] = [:]
+    package var fields: [String: JSONValue] = [:]
 
     package init(_ code: Code, _ detail: String) {
         self.code = code
@@ -53,17 +53,17 @@ package struct HTTPProblem: Error, Sendable {
 extension HTTPProblem: Encodable {
     /// The JSON object that is sent.
     package var object: [String: JSONValue] {
-        var object = members
-        object["type"] = .text("urn:interlock:error:\(code.rawValue)")
-        object["title"] = .text(code.title)
+        var object = fields
+        object["type"] = .string("urn:interlock:error:\(code.rawValue)")
+        object["title"] = .string(code.title)
         object["status"] = .integer(Int64(status.code))
-        object["detail"] = .text(detail)
-        object["code"] = .text(code.rawValue)
+        object["detail"] = .string(detail)
+        object["code"] = .string(code.rawValue)
         return object
     }
 
     /// The members of `object`, in the order in which they are written.
-    var orderedMembers: [(key: String, value: JSONValue)] { object.sorted { $0.key < $1.key } }
+    var orderedFields: [(key: String, value: JSONValue)] { object.sorted { $0.key < $1.key } }
 
     package func encode(to encoder: any Encoder) throws { try object.encode(to: encoder) }
 }
@@ -172,7 +172,7 @@ extension HTTPProblem {
     }
 
     package static let clientDisconnected = HTTPProblem(
-        .cancelled, "the client closed its side of the connection before the answer; nothing is held for it")
+        .cancelled, "the client closed its side of the connection before the response; nothing is held for it")
 
     /// Converts the coordinator's error.
     package init(_ error: InterlockError) {

@@ -1,7 +1,8 @@
 package import NIOCore
 package import NIOHTTP1
 
-/// Answers a request whose body is read in parts. All methods are called on the event loop of the client's connection.
+/// Responds to a request whose body is read in parts. All methods are called on the event loop of the client's
+/// connection.
 package protocol HTTPRelay: AnyObject {
     /// Called once, before everything else.
     func start()
@@ -11,7 +12,7 @@ package protocol HTTPRelay: AnyObject {
     func receivedEnd(_ trailers: HTTPHeaders?)
     /// Called when everything that has arrived was delivered.
     func readComplete()
-    /// Called when the client starts or stops accepting more of the answer.
+    /// Called when the client starts or stops accepting more of the response.
     func writabilityChanged(_ isWritable: Bool)
     /// Called when the deadline that `setAlarm` set has passed.
     func alarm()

@@ -17,14 +17,14 @@ package struct HTTPRoute: Sendable {
     }
 
     /// Creates the relay for one request. `hasBody` is `true` if something follows the request's head.
-    package typealias Relay = @Sendable (_ call: HTTPCall, _ hasBody: Bool, _ reply: HTTPReply) throws -> any HTTPRelay
+    package typealias Relay = @Sendable (_ call: HTTPCall, _ hasBody: Bool, _ responder: HTTPResponder) throws -> any HTTPRelay
 
-    /// The producer of the answer.
+    /// The producer of the response.
     enum Handler: Sendable {
-        /// Answers on the event loop, immediately or later.
-        case reply(@Sendable (HTTPCall, HTTPReply) throws -> Void)
-        /// Answers in a separate task, for rare requests.
-        case answer(@Sendable (HTTPCall) async throws -> HTTPAnswer)
+        /// Responds on the event loop, immediately or later.
+        case onEventLoop(@Sendable (HTTPCall, HTTPResponder) throws -> Void)
+        /// Responds in a separate task, for rare requests.
+        case inTask(@Sendable (HTTPCall) async throws -> HTTPResponse)
         /// Passes the request to another server. The body is read as it arrives, whatever its size.
         case relay(Relay)
     }
@@ -35,7 +35,7 @@ package struct HTTPRoute: Sendable {
     let path: String
     let admission: Admission
     /// Whether `HEAD` is answered as well, for a `GET` that changes nothing and ends.
-    let answersHead: Bool
+    let servesHead: Bool
     /// Whether the path's last variable matches zero or more segments.
     let hasTail: Bool
     /// Whether requests are traced. Frequent requests that make a decision are.
@@ -45,13 +45,13 @@ package struct HTTPRoute: Sendable {
     let handler: Handler
 
     private init(
-        _ method: HTTPMethod?, _ path: String, _ admission: Admission, answersHead: Bool, hasTail: Bool = false,
+        _ method: HTTPMethod?, _ path: String, _ admission: Admission, servesHead: Bool, hasTail: Bool = false,
         isTraced: Bool = false, isServedWhenFull: Bool = false, _ handler: Handler
     ) {
         self.method = method
         self.path = path
         self.admission = admission
-        self.answersHead = answersHead
+        self.servesHead = servesHead
         self.hasTail = hasTail
         self.isTraced = isTraced
         self.isServedWhenFull = isServedWhenFull
@@ -59,27 +59,28 @@ package struct HTTPRoute: Sendable {
     }
 
     init(
-        _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), answersHead: Bool? = nil,
-        isServedWhenFull: Bool = false, answer: @escaping @Sendable (HTTPCall) async throws -> HTTPAnswer
+        _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), servesHead: Bool? = nil,
+        isServedWhenFull: Bool = false, inTask handle: @escaping @Sendable (HTTPCall) async throws -> HTTPResponse
     ) {
         self.init(
-            method, path, admission, answersHead: answersHead ?? (method == .GET), isServedWhenFull: isServedWhenFull,
-            .answer(answer))
+            method, path, admission, servesHead: servesHead ?? (method == .GET), isServedWhenFull: isServedWhenFull,
+            .inTask(handle))
     }
 
-    /// - Parameter reply: answers on the event loop, or throws the problem.
+    /// - Parameter handle: responds on the event loop, or throws the problem.
     package init(
-        _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), answersHead: Bool? = nil,
-        isTraced: Bool = true, isServedWhenFull: Bool = false, reply: @escaping @Sendable (HTTPCall, HTTPReply) throws -> Void
+        _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), servesHead: Bool? = nil,
+        isTraced: Bool = true, isServedWhenFull: Bool = false,
+        onEventLoop handle: @escaping @Sendable (HTTPCall, HTTPResponder) throws -> Void
     ) {
         self.init(
-            method, path, admission, answersHead: answersHead ?? (method == .GET), isTraced: isTraced,
-            isServedWhenFull: isServedWhenFull, .reply(reply))
+            method, path, admission, servesHead: servesHead ?? (method == .GET), isTraced: isTraced,
+            isServedWhenFull: isServedWhenFull, .onEventLoop(handle))
     }
 
     /// Creates a route that passes every request at or below a path to another server, whatever its method.
     /// - Parameter tail: the name of the rest of the path in the OpenAPI description.
     package init(relayedBelow path: String, _ tail: String, relay: @escaping Relay) {
-        self.init(nil, "\(path)/{\(tail)}", .upstreamCaller, answersHead: false, hasTail: true, isTraced: true, .relay(relay))
+        self.init(nil, "\(path)/{\(tail)}", .upstreamCaller, servesHead: false, hasTail: true, isTraced: true, .relay(relay))
     }
 }

@@ -6,7 +6,7 @@ internal import SidecarSettings
 package struct HTTPTarget: Sendable {
     /// The prefix of the targets that lead to a service.
     static let proxyPrefix = ProxyTarget.prefix
-    /// The header field that names a service: in a request whose path does not name it, and in the answer.
+    /// The header field that names a service: in a request whose path does not name it, and in the response.
     package static let serviceField = "Interlock-Service"
 
     /// The path, which starts with a slash unless the target has another form, such as `*`.

@@ -55,7 +55,7 @@ package struct JSONFields {
 
     func text(_ field: String) throws -> String? {
         guard let value = values[field] else { return nil }
-        guard case .text(let text) = value else {
+        guard case .string(let text) = value else {
             throw HTTPProblem(.invalid, "\(field): expected a string, got \(value.kind)")
         }
         return text
@@ -75,12 +75,12 @@ package struct JSONFields {
     /// Returns strings that follow the rule of names.
     func names(_ field: String) throws -> [ResourceName]? {
         guard let value = values[field] else { return nil }
-        guard case .list(let list) = value else {
+        guard case .array(let list) = value else {
             throw HTTPProblem(.invalid, "\(field): expected an array of names, got \(value.kind)")
         }
         var names: [ResourceName] = []
         for (index, element) in list.enumerated() {
-            guard case .text(let text) = element else {
+            guard case .string(let text) = element else {
                 throw HTTPProblem(.invalid, "\(field)[\(index)]: expected a string, got \(element.kind)")
             }
             names.append(try ResourceName(text, parameter: "\(field)[\(index)]"))
@@ -90,32 +90,33 @@ package struct JSONFields {
 
     func flag(_ field: String) throws -> Bool? {
         guard let value = values[field] else { return nil }
-        guard case .flag(let flag) = value else {
+        guard case .bool(let flag) = value else {
             throw HTTPProblem(.invalid, "\(field): expected true or false, got \(value.kind)")
         }
         return flag
     }
 
     /// Returns one of a few words.
-    func word<Word: RawRepresentable & CaseIterable>(_ field: String) throws -> Word? where Word.RawValue == String {
+    func choice<Choice: RawRepresentable & CaseIterable>(_ field: String) throws -> Choice? where Choice.RawValue == String {
         guard let text = try text(field) else { return nil }
-        guard let word = Word(rawValue: text) else {
+        guard let choice = Choice(rawValue: text) else {
             throw HTTPProblem(
-                .invalid, "\(field): expected one of \(Self.list(of: Word.self)), got \"\(Excerpt(text))\"")
+                .invalid, "\(field): expected one of \(Self.list(of: Choice.self)), got \"\(Excerpt(text))\"")
         }
-        return word
+        return choice
     }
 
-    func requiredWord<Word: RawRepresentable & CaseIterable>(_ field: String) throws -> Word where Word.RawValue == String {
-        guard let word: Word = try word(field) else {
-            throw HTTPProblem(.invalid, "\(field) is missing; expected one of \(Self.list(of: Word.self))")
+    func requiredChoice<Choice: RawRepresentable & CaseIterable>(_ field: String) throws -> Choice
+    where Choice.RawValue == String {
+        guard let choice: Choice = try choice(field) else {
+            throw HTTPProblem(.invalid, "\(field) is missing; expected one of \(Self.list(of: Choice.self))")
         }
-        return word
+        return choice
     }
 
-    private static func list<Word: RawRepresentable & CaseIterable>(of words: Word.Type) -> String
-    where Word.RawValue == String {
-        list(words.allCases.map(\.rawValue))
+    private static func list<Choice: RawRepresentable & CaseIterable>(of choices: Choice.Type) -> String
+    where Choice.RawValue == String {
+        list(choices.allCases.map(\.rawValue))
     }
 
     private static func list(_ fields: [String]) -> String { fields.joined(separator: ", ") }

@@ -3,25 +3,25 @@ package import InterlockCore
 
 extension Lease {
     /// The lease as JSON.
-    var members: KeyValuePairs<String, JSONValue> {
+    var fields: KeyValuePairs<String, JSONValue> {
         guard let permits else {
             return [
-                "fence": .integer(fence), "name": .text(name), "token": .text(token), "valid_ms": .integer(validMilliseconds),
+                "fence": .integer(fence), "name": .string(name), "token": .string(token), "valid_ms": .integer(validMilliseconds),
             ]
         }
         return [
-            "fence": .integer(fence), "name": .text(name), "permits": .integer(Int64(permits)), "token": .text(token),
+            "fence": .integer(fence), "name": .string(name), "permits": .integer(Int64(permits)), "token": .string(token),
             "valid_ms": .integer(validMilliseconds),
         ]
     }
 
     /// Returns the granted lease, or the leases that were acquired together.
-    static func members(_ leases: [Lease], isJoint: Bool) -> KeyValuePairs<String, JSONValue> {
+    static func fields(_ leases: [Lease], isJoint: Bool) -> KeyValuePairs<String, JSONValue> {
         guard let lease = leases.first, !isJoint else {
-            let each = leases.map { JSONValue.object(Dictionary(uniqueKeysWithValues: $0.members.map { ($0.key, $0.value) })) }
-            return ["leases": .list(each)]
+            let each = leases.map { JSONValue.object(Dictionary(uniqueKeysWithValues: $0.fields.map { ($0.key, $0.value) })) }
+            return ["leases": .array(each)]
         }
-        return lease.members
+        return lease.fields
     }
 }
 
@@ -40,48 +40,48 @@ struct LossReply: Encodable {
 
 /// The public description of a lock, without tokens.
 package enum LockReply {
-    package static func members(_ information: LockInformation) -> [String: JSONValue] {
+    package static func fields(_ information: LockInformation) -> [String: JSONValue] {
         let leases = information.leases.map { lease in
             JSONValue.object([
-                "label": .text(lease.label), "fence": lease.fence.map(JSONValue.integer) ?? .null,
+                "label": .string(lease.label), "fence": lease.fence.map(JSONValue.integer) ?? .null,
                 "ttl_ms": .integer(lease.ttlMilliseconds),
             ])
         }
         let queue = information.queue.map { sidecar in
             JSONValue.object([
-                "sidecar": .text(sidecar.id), "waiters": sidecar.waiters.map { .integer(Int64($0)) } ?? .null,
+                "sidecar": .string(sidecar.id), "waiters": sidecar.waiters.map { .integer(Int64($0)) } ?? .null,
             ])
         }
         return [
-            "name": .text(information.name),
-            "label": information.label.map(JSONValue.text) ?? .null,
+            "name": .string(information.name),
+            "label": information.label.map(JSONValue.string) ?? .null,
             "fence": information.fence.map(JSONValue.integer) ?? .null,
             "ttl_ms": .integer(information.ttlMilliseconds),
-            "mode": information.mode.map { .text($0.word) } ?? .null,
+            "mode": information.mode.map { .string($0.rawName) } ?? .null,
             "permits": information.mode?.permits.map { .integer(Int64($0)) } ?? .null,
             "holders": .integer(Int64(information.holders)),
-            "leases": .list(leases),
+            "leases": .array(leases),
             "waiters": .integer(Int64(information.waiters)),
-            "queue": .list(queue),
+            "queue": .array(queue),
         ]
     }
 }
 
 /// The last grants through this sidecar.
 package enum GrantListReply {
-    package static func members(_ grants: [GrantRecord]) -> [String: JSONValue] { ["grants": .list(grants.map(member))] }
+    package static func fields(_ grants: [GrantRecord]) -> [String: JSONValue] { ["grants": .array(grants.map(member))] }
 
     private static func member(_ grant: GrantRecord) -> JSONValue {
         .object([
-            "name": .text(grant.name),
-            "label": .text(grant.label),
-            "mode": .text(grant.mode.word),
+            "name": .string(grant.name),
+            "label": .string(grant.label),
+            "mode": .string(grant.mode.rawName),
             "permits": grant.mode.permits.map { .integer(Int64($0)) } ?? .null,
             "fence": .integer(grant.fence),
             "granted_ms": .integer(grant.grantedMilliseconds),
             "waited_ms": .integer(grant.waitedMilliseconds),
             "ended_ms": grant.endedMilliseconds.map { .integer($0) } ?? .null,
-            "end": grant.end.map { .text($0.rawValue) } ?? .null,
+            "end": grant.end.map { .string($0.rawValue) } ?? .null,
         ])
     }
 }
@@ -89,9 +89,9 @@ package enum GrantListReply {
 /// One page of the list of locks.
 enum LockPageReply {
     /// - Parameter locks: the details of the locks; `nil` if they were not requested.
-    static func members(_ page: LockPage, locks: [LockInformation]?) -> [String: JSONValue] {
-        var members: [String: JSONValue] = ["cursor": .text(page.cursor), "names": .list(page.names.map { .text($0) })]
-        if let locks { members["locks"] = .list(locks.map { .object(LockReply.members($0)) }) }
-        return members
+    static func fields(_ page: LockPage, locks: [LockInformation]?) -> [String: JSONValue] {
+        var fields: [String: JSONValue] = ["cursor": .string(page.cursor), "names": .array(page.names.map { .string($0) })]
+        if let locks { fields["locks"] = .array(locks.map { .object(LockReply.fields($0)) }) }
+        return fields
     }
 }

@@ -8,9 +8,9 @@ struct RateLimitFields {
     private let current: String?
     private let policy: String
 
-    init(_ decision: LimitAnswer, limits: [LimitDefinition], hasSubject: Bool) {
+    init(_ decision: CallDecision, limits: [LimitDefinition], hasSubject: Bool) {
         // A refused caller gets the time until the limit permits a call again, which is never later than `Retry-After`.
-        let time = decision.isTaken ? decision.resetAfter : max(0, decision.reportedRetryAfter)
+        let time = decision.isAllowed ? decision.resetAfter : max(0, decision.reportedRetryAfter)
         let isShadow = limits.contains { $0.isShadow && $0.name == decision.limitName }
         current = (isShadow ? nil : decision.limitName).map { name in
             var bytes: [UInt8] = []

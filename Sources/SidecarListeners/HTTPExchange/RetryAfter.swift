@@ -8,7 +8,8 @@ package enum RetryAfter {
 
     /// Returns the wait in milliseconds; `nil` if the text is neither seconds nor a date.
     /// - Parameters:
-    ///   - date: the answer's `Date`, the reference for a date because the two clocks may differ; `nil` if it has none.
+    ///   - date: the response's `Date`, the reference for a date because the two clocks may differ; `nil` if it has
+    ///     none.
     ///   - now: this host's time, as Unix time in seconds; the reference without `date`.
     package static func milliseconds(_ text: String, date: String? = nil, now: @autoclosure () -> Int64) -> Int64? {
         let text = OpaqueText.trimmed(text) ?? text

@@ -27,11 +27,11 @@ package struct ServerSentEvents: Sendable {
         NewestBuffer(capacity: capacity)
     }
 
-    /// Returns the head of a stream's answer.
-    package static func answer(_ status: HTTPResponseStatus) -> HTTPAnswer {
-        var answer = HTTPAnswer(status)
-        answer.headers.add(name: "Content-Type", value: "text/event-stream")
-        return answer
+    /// Returns the head of a stream's response.
+    package static func response(_ status: HTTPResponseStatus) -> HTTPResponse {
+        var response = HTTPResponse(status)
+        response.headers.add(name: "Content-Type", value: "text/event-stream")
+        return response
     }
 
     /// Returns the text of one event.
@@ -41,9 +41,9 @@ package struct ServerSentEvents: Sendable {
     }
 
     /// - Parameter members: the members of the event's data, sorted by name.
-    package static func event(_ type: String, _ members: KeyValuePairs<String, JSONValue>) -> String {
+    package static func event(_ type: String, _ fields: KeyValuePairs<String, JSONValue>) -> String {
         var json = ByteBuffer()
-        JSONValue.write(members, into: &json)
+        JSONValue.write(fields, into: &json)
         return event(type, json: String(buffer: json))
     }
 
@@ -60,7 +60,7 @@ package struct ServerSentEvents: Sendable {
             // A client with events to read needs no heartbeat.
             while (try? await Task.sleep(for: Self.heartbeat)) != nil { signals.pushIfEmpty(.heartbeat) }
         }
-        let departure = call.peer.departure.observe { signals.finish() }
+        let disconnection = call.peer.disconnection.observe { signals.finish() }
         let shutdown = call.shutdown.observe { signals.finish() }
         // A caller whose key was removed gets no further events.
         let endIfRevoked: @Sendable () -> Void = { [call] in
@@ -70,7 +70,7 @@ package struct ServerSentEvents: Sendable {
         endIfRevoked()
         defer {
             revocation.end()
-            call.peer.departure.forget(departure)
+            call.peer.disconnection.forget(disconnection)
             call.shutdown.forget(shutdown)
             heartbeats.cancel()
             signals.cancel()

@@ -3,22 +3,22 @@ package import InterlockCore
 
 /// A service's breaker, under the names that `BREAKER.STATE` uses.
 package enum ServiceReply {
-    package static func members(_ status: BreakerStatus, probe: ProbeReading?) -> [String: JSONValue] {
+    package static func fields(_ status: BreakerStatus, probe: ProbeReading?) -> [String: JSONValue] {
         let own: [String: JSONValue] = [
-            "service": .text(status.service),
-            "state": .text(status.state.rawValue),
-            "fleet_state": .text(status.fleet.state.rawValue),
-            "own_cause": status.ownCause.map(JSONValue.text) ?? .null,
-            "probe": probe.map(members) ?? .null,
+            "service": .string(status.service),
+            "state": .string(status.state.rawValue),
+            "fleet_state": .string(status.fleet.state.rawValue),
+            "own_cause": status.ownCause.map(JSONValue.string) ?? .null,
+            "probe": probe.map(fields) ?? .null,
         ]
-        return own.merging(members(status.fleet)) { own, _ in own }
+        return own.merging(fields(status.fleet)) { own, _ in own }
     }
 
     /// Returns the JSON members that describe a breaker's state in the fleet.
-    package static func members(_ fleet: BreakerSnapshot) -> [String: JSONValue] {
+    package static func fields(_ fleet: BreakerSnapshot) -> [String: JSONValue] {
         [
-            "state": .text(fleet.state.rawValue),
-            "cause": .text(fleet.cause),
+            "state": .string(fleet.state.rawValue),
+            "cause": .string(fleet.cause),
             "since_ms": .integer(fleet.sinceMilliseconds),
             "until_ms": .integer(fleet.untilMilliseconds),
             "generation": .integer(fleet.generation),
@@ -26,19 +26,19 @@ package enum ServiceReply {
             "slow_rate": .number(fleet.slowRate),
             "calls": .integer(fleet.calls),
             "trips": .integer(fleet.trips),
-            "forced": fleet.forced.map { .text($0.rawValue) } ?? .null,
+            "forced": fleet.forced.map { .string($0.rawValue) } ?? .null,
             "forced_until_ms": .integer(fleet.forcedUntilMilliseconds),
-            "reason": .text(fleet.reason),
-            "by": .text(fleet.by),
+            "reason": .string(fleet.reason),
+            "by": .string(fleet.changedBy),
         ]
     }
 
-    private static func members(_ reading: ProbeReading) -> JSONValue {
+    private static func fields(_ reading: ProbeReading) -> JSONValue {
         let last = reading.last
         return .object([
-            "prober": .text(reading.prober.rawValue),
-            "finding": last.map { .text($0.finding.word) } ?? .null,
-            "reason": last?.finding.reason.map { .text($0.description) } ?? .null,
+            "prober": .string(reading.prober.rawValue),
+            "finding": last.map { .string($0.finding.rawName) } ?? .null,
+            "reason": last?.finding.reason.map { .string($0.description) } ?? .null,
             "at_ms": last.map { .integer($0.atMilliseconds) } ?? .null,
             "duration_ms": last.map { .integer($0.duration.wholeMilliseconds) } ?? .null,
             "failures": .integer(Int64(reading.failures)),
@@ -47,13 +47,13 @@ package enum ServiceReply {
     }
 }
 
-extension LimitAnswer {
+extension CallDecision {
     /// The decision of the limit that binds, as JSON.
-    var members: KeyValuePairs<String, JSONValue> {
+    var fields: KeyValuePairs<String, JSONValue> {
         [
             "limit": .integer(limit),
-            "limited": .flag(!isTaken),
-            "name": limitName.map(JSONValue.text) ?? .null,
+            "limited": .bool(!isAllowed),
+            "name": limitName.map(JSONValue.string) ?? .null,
             "remaining": .integer(remaining),
             "reset_after_ms": .integer(resetAfter),
             "retry_after_ms": .integer(reportedRetryAfter),
@@ -61,17 +61,17 @@ extension LimitAnswer {
     }
 
     /// The same members as a dictionary.
-    var object: [String: JSONValue] { Dictionary(uniqueKeysWithValues: members.map { ($0.key, $0.value) }) }
+    var object: [String: JSONValue] { Dictionary(uniqueKeysWithValues: fields.map { ($0.key, $0.value) }) }
 }
 
 extension LimitState {
     /// The state of a limit, as JSON.
-    package var members: [String: JSONValue] {
+    package var fields: [String: JSONValue] {
         let own: [String: JSONValue] = [
-            "algorithm": .text(algorithm),
+            "algorithm": .string(algorithm),
             "window_ms": .integer(window.wholeMilliseconds),
-            "per_subject": .flag(isPerSubject),
-            "shadow": .flag(isShadow),
+            "per_subject": .bool(isPerSubject),
+            "shadow": .bool(isShadow),
         ]
         return own.merging(answer.object) { own, _ in own }
     }

@@ -13,7 +13,7 @@ extension Tracer {
     /// <https://opentelemetry.io/docs/specs/semconv/http/http-spans/>
     /// - Returns: the span; `nil` if the request is not traced.
     func begin(_ head: HTTPRequestHead, _ target: HTTPTarget, _ route: HTTPRoute) -> Span? {
-        let method = Self.word(for: head.method)
+        let method = Self.methodName(for: head.method)
         let name = "\(method == Self.otherMethod ? "HTTP" : method) \(route.path)"
         guard let span = begin(name, kind: .server, parent: Self.parent(in: head.headers)) else { return nil }
         span.set("http.request.method", method)
@@ -34,7 +34,7 @@ extension Tracer {
     static let otherMethod = "_OTHER"
 
     /// Returns the name of a method in OpenTelemetry's conventions: clients can make up other methods.
-    package static func word(for method: HTTPMethod) -> String {
+    package static func methodName(for method: HTTPMethod) -> String {
         switch method {
         case .GET, .HEAD, .POST, .PUT, .DELETE, .CONNECT, .OPTIONS, .TRACE, .PATCH: method.rawValue
         default: otherMethod

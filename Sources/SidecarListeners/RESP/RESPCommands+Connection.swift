@@ -310,7 +310,7 @@ struct SidecarReport {
                 "redis_primaries_down:\(cluster.primaries.filter { !$0.isConnected }.map(\.address).joined(separator: ","))",
                 "redis_epoch:\(cluster.epoch.map { "\($0)" } ?? "")", "redis_slots_covered:\(cluster.slotsCovered)",
                 "redis_switches:\(cluster.switches)",
-                "redis_last_switch_ms:\(cluster.lastSwitch.map { "\($0.wholeMilliseconds)" } ?? "")",
+                "redis_last_switch_ms:\(cluster.lastSwitchDuration.map { "\($0.wholeMilliseconds)" } ?? "")",
             ]
         }
         guard let primary = status.primary else { return ["redis_topology:single"] }
@@ -318,7 +318,7 @@ struct SidecarReport {
             "redis_topology:sentinel", "redis_primary_name:\(primary.name)", "redis_primary:\(primary.address ?? "")",
             "redis_epoch:\(primary.epoch.map { "\($0)" } ?? "")", "redis_sentinels:\(primary.sentinels)",
             "redis_sentinels_answering:\(primary.sentinelsAnswering)", "redis_switches:\(primary.switches)",
-            "redis_last_switch_ms:\(primary.lastSwitch.map { "\($0.wholeMilliseconds)" } ?? "")",
+            "redis_last_switch_ms:\(primary.lastSwitchDuration.map { "\($0.wholeMilliseconds)" } ?? "")",
         ]
     }
 }

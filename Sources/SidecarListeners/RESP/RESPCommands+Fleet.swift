@@ -46,9 +46,9 @@ extension RESPWriter {
         bulk("started_ms")
         integerOrNull(member.startedMilliseconds)
         bulk("configuration")
-        bulkOrNull(member.configuration)
+        bulkOrNull(member.configurationDigest)
         bulk("differs")
-        array(member.differing.count)
-        for service in member.differing { bulk(service) }
+        array(member.differingServices.count)
+        for service in member.differingServices { bulk(service) }
     }
 }

@@ -208,7 +208,7 @@ package final class RESPCommands {
         }
     }
 
-    private func jointLock(_ tag: UInt64, _ connection: RESPConnection, isLinked: Bool) -> Completion<JointLockAnswer> {
+    private func jointLock(_ tag: UInt64, _ connection: RESPConnection, isLinked: Bool) -> Completion<JointLockResult> {
         Completion(tag: tag) { tag, answer in
             guard connection.isOpen else { return false }
             if case .granted(let leases) = answer, isLinked || connection.receivesLosses {
@@ -349,7 +349,7 @@ package final class RESPCommands {
     }
 
     /// Returns a completion that replies with the decision and name of the limit that binds.
-    private func namedLimit(_ tag: UInt64, _ connection: RESPConnection) -> Completion<TakeAnswer> {
+    private func namedLimit(_ tag: UInt64, _ connection: RESPConnection) -> Completion<TakeResult> {
         Completion(tag: tag) { tag, answer in
             connection.reply(tag) { writer in
                 switch answer {
@@ -507,7 +507,7 @@ extension RESPWriter {
         bulk("reason")
         bulk(status.fleet.reason)
         bulk("by")
-        bulk(status.fleet.by)
+        bulk(status.fleet.changedBy)
         bulk("own_cause")
         bulkOrNull(status.ownCause)
         bulk("probe")
@@ -519,7 +519,7 @@ extension RESPWriter {
         bulk("prober")
         bulk(reading.prober.rawValue)
         bulk("finding")
-        bulkOrNull(reading.last?.finding.word)
+        bulkOrNull(reading.last?.finding.rawName)
         bulk("reason")
         bulkOrNull(reading.last?.finding.reason?.description)
         bulk("at_ms")

@@ -4,14 +4,14 @@ internal import InterlockCore
 /// The completions that write each kind of answer. They are made once per connection, so that a command allocates no
 /// closure.
 final class RESPCompletions {
-    private let lock: (UInt64, LockAnswer) -> Bool
-    private let linkedLock: (UInt64, LockAnswer) -> Bool
+    private let lock: (UInt64, LockResult) -> Bool
+    private let linkedLock: (UInt64, LockResult) -> Bool
     let leaseEnded: (LeaseEnd) -> Void
-    private let renew: (UInt64, RenewAnswer) -> Bool
-    private let release: (UInt64, ReleaseAnswer) -> Bool
-    private let take: (UInt64, TakeAnswer) -> Bool
-    private let throttle: (UInt64, Result<ThrottleAnswer, InterlockError>) -> Bool
-    private let permit: (UInt64, PermitAnswer) -> Bool
+    private let renew: (UInt64, RenewResult) -> Bool
+    private let release: (UInt64, ReleaseResult) -> Bool
+    private let take: (UInt64, TakeResult) -> Bool
+    private let throttle: (UInt64, Result<ThrottleResult, InterlockError>) -> Bool
+    private let permit: (UInt64, PermitResult) -> Bool
     private let outcome: (UInt64, Result<BreakerSnapshot.State, InterlockError>) -> Bool
 
     init(connection: RESPConnection) {
@@ -107,22 +107,22 @@ final class RESPCompletions {
         }
     }
 
-    func lock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: lock) }
+    func lock(_ tag: UInt64) -> Completion<LockResult> { Completion(tag: tag, deliver: lock) }
     /// Returns the completion for a lease that is renewed until its connection ends.
-    func linkedLock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: linkedLock) }
-    func renew(_ tag: UInt64) -> Completion<RenewAnswer> { Completion(tag: tag, deliver: renew) }
-    func release(_ tag: UInt64) -> Completion<ReleaseAnswer> { Completion(tag: tag, deliver: release) }
-    func take(_ tag: UInt64) -> Completion<TakeAnswer> { Completion(tag: tag, deliver: take) }
-    func throttle(_ tag: UInt64) -> Completion<Result<ThrottleAnswer, InterlockError>> {
+    func linkedLock(_ tag: UInt64) -> Completion<LockResult> { Completion(tag: tag, deliver: linkedLock) }
+    func renew(_ tag: UInt64) -> Completion<RenewResult> { Completion(tag: tag, deliver: renew) }
+    func release(_ tag: UInt64) -> Completion<ReleaseResult> { Completion(tag: tag, deliver: release) }
+    func take(_ tag: UInt64) -> Completion<TakeResult> { Completion(tag: tag, deliver: take) }
+    func throttle(_ tag: UInt64) -> Completion<Result<ThrottleResult, InterlockError>> {
         Completion(tag: tag, deliver: throttle)
     }
-    func permit(_ tag: UInt64) -> Completion<PermitAnswer> { Completion(tag: tag, deliver: permit) }
+    func permit(_ tag: UInt64) -> Completion<PermitResult> { Completion(tag: tag, deliver: permit) }
     func outcome(_ tag: UInt64) -> Completion<Result<BreakerSnapshot.State, InterlockError>> {
         Completion(tag: tag, deliver: outcome)
     }
 }
 
-extension LimitAnswer {
+extension CallDecision {
     /// Returns what remains after `calls` more calls, each of which leaves `step` less.
     fileprivate func remaining(after calls: Int, step: Int64) -> Int64 { max(0, remaining - step * Int64(calls)) }
 }
@@ -130,10 +130,10 @@ extension LimitAnswer {
 extension RESPWriter {
     /// Writes the limits' decision about `count` consecutive calls, each of which leaves `step` less. The common parts
     /// of the replies are encoded once.
-    func limits(_ answer: LimitAnswer, count: Int, step: Int64) {
+    func limits(_ answer: CallDecision, count: Int, step: Int64) {
         let start = buffer.count
         array(5)
-        integer(answer.isTaken ? 0 : 1)
+        integer(answer.isAllowed ? 0 : 1)
         integer(answer.limit)
         let head = start..<buffer.count
         integer(answer.remaining)
@@ -149,9 +149,9 @@ extension RESPWriter {
     }
 
     /// Writes the limits' decision about one call, with the name of the limit that binds.
-    func namedLimit(_ answer: LimitAnswer) {
+    func namedLimit(_ answer: CallDecision) {
         array(6)
-        integer(answer.isTaken ? 0 : 1)
+        integer(answer.isAllowed ? 0 : 1)
         integer(answer.limit)
         integer(answer.remaining)
         integer(answer.reportedRetryAfter)
@@ -174,7 +174,7 @@ extension RESPWriter {
         bulk("shadow")
         integer(state.isShadow ? 1 : 0)
         bulk("limited")
-        integer(answer.isTaken ? 0 : 1)
+        integer(answer.isAllowed ? 0 : 1)
         bulk("limit")
         integer(answer.limit)
         bulk("remaining")
@@ -186,7 +186,7 @@ extension RESPWriter {
     }
 
     /// Writes the answer to a lock request.
-    func lock(_ answer: LockAnswer) {
+    func lock(_ answer: LockResult) {
         switch answer {
         case .granted(let lease):
             array(3)
@@ -212,7 +212,7 @@ extension RESPWriter {
         bulk("waiters")
         integer(Int64(information.waiters))
         bulk("mode")
-        bulkOrNull(information.mode?.word)
+        bulkOrNull(information.mode?.rawName)
         bulk("permits")
         integerOrNull(information.mode?.permits.map(Int64.init))
         bulk("leases")
@@ -245,7 +245,7 @@ extension RESPWriter {
         bulk("label")
         bulk(grant.label)
         bulk("mode")
-        bulk(grant.mode.word)
+        bulk(grant.mode.rawName)
         bulk("permits")
         integerOrNull(grant.mode.permits.map(Int64.init))
         bulk("fence")
@@ -261,7 +261,7 @@ extension RESPWriter {
     }
 
     /// Writes the answer to a request for several locks.
-    func locks(_ answer: JointLockAnswer) {
+    func locks(_ answer: JointLockResult) {
         switch answer {
         case .granted(let leases):
             array(leases.count)

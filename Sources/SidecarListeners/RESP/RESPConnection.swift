@@ -445,10 +445,10 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     }
 
     /// Sends an error after the earlier replies, and closes.
-    private func refuse(_ word: String, _ message: String) {
+    private func refuse(_ code: String, _ message: String) {
         let tag = machine.refuse()
         input.clear()
-        reply(tag) { $0.error(word, message) }
+        reply(tag) { $0.error(code, message) }
     }
 
     /// Releases everything, and cancels the calls that are pending.

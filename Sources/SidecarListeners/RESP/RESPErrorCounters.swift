@@ -4,10 +4,10 @@ internal import CoreMetrics
 final class RESPErrorCounters {
     private var counters: [String: Counter] = [:]
 
-    func count(_ word: String) {
-        if let known = counters[word] { return known.increment() }
-        let counter = Counter(label: "interlock_resp_errors_total", dimensions: [("code", word)])
-        counters[word] = counter
+    func count(_ code: String) {
+        if let known = counters[code] { return known.increment() }
+        let counter = Counter(label: "interlock_resp_errors_total", dimensions: [("code", code)])
+        counters[code] = counter
         counter.increment()
     }
 }

@@ -10,7 +10,7 @@ internal import SidecarTelemetry
 /// The RESP API: listens on TCP and, if configured, on a Unix socket, and serves any Redis client.
 package struct RESPListener: Service {
     /// The size of the largest read, in bytes: about a hundred commands.
-    private static let longestRead = 4 << 10
+    private static let maximumReadBytes = 4 << 10
 
     private let setup: ListenerSetup
     /// The time in which a client must complete the TLS handshake and show its API key.
@@ -71,7 +71,7 @@ package struct RESPListener: Service {
     }
 
     private func bootstrap(_ context: NIOLoopBound<RESPListenerContext>, isLocal: Bool = false) -> ServerBootstrap {
-        let reads = AdaptiveRecvByteBufferAllocator(minimum: 1024, initial: 1024, maximum: Self.longestRead)
+        let reads = AdaptiveRecvByteBufferAllocator(minimum: 1024, initial: 1024, maximum: Self.maximumReadBytes)
         return setup.bootstrap(.resp, context, isLocal: isLocal).childChannelOption(.recvAllocator, value: reads)
     }
 

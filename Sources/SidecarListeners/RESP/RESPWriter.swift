@@ -22,10 +22,10 @@ package struct RESPWriter {
     }
 
     /// Writes an error: a code that programs switch on, and a human-readable sentence. Line breaks become spaces.
-    package func error(_ word: String, _ message: String) {
-        buffer.errors?.count(word)
+    package func error(_ code: String, _ message: String) {
+        buffer.errors?.count(code)
         buffer.append("-" as StaticString)
-        buffer.append(word)
+        buffer.append(code)
         buffer.append(" " as StaticString)
         let isOneLine = !message.utf8.contains { $0 == UInt8(ascii: "\r") || $0 == UInt8(ascii: "\n") }
         buffer.append(isOneLine ? message : String(message.map { $0.isNewline ? " " : $0 }))

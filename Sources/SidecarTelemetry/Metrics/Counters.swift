@@ -25,8 +25,8 @@ final class IntegerCounter: CounterHandler, PrometheusSeries {
 }
 
 /// A counter with fractions, such as seconds.
-final class RealCounter: FloatingPointCounterHandler, PrometheusSeries {
-    private let value = AtomicReal()
+final class DoubleCounter: FloatingPointCounterHandler, PrometheusSeries {
+    private let value = AtomicDouble()
 
     /// Increments the counter. Amounts that are not positive and finite are ignored, because a counter never decreases.
     func increment(by amount: Double) {
@@ -47,7 +47,7 @@ final class RealCounter: FloatingPointCounterHandler, PrometheusSeries {
 
 /// The last value of a meter, or of a recorder that does not aggregate.
 final class PrometheusGauge: RecorderHandler, MeterHandler, PrometheusSeries {
-    private let value = AtomicReal()
+    private let value = AtomicDouble()
 
     func record(_ value: Int64) { self.value.store(Double(value)) }
     func record(_ value: Double) { self.value.store(value) }
@@ -64,7 +64,7 @@ final class PrometheusGauge: RecorderHandler, MeterHandler, PrometheusSeries {
 }
 
 /// An atomic `Double`.
-struct AtomicReal: ~Copyable, Sendable {
+struct AtomicDouble: ~Copyable, Sendable {
     private let bits = Atomic<UInt64>(0)
 
     func load() -> Double { Double(bitPattern: bits.load(ordering: .relaxed)) }

@@ -106,7 +106,7 @@ final class ValueHistogram: RecorderHandler, PrometheusSeries {
 
     private let bounds = ValueHistogram.bounds
     private let buckets = Buckets(bounds: ValueHistogram.bounds.count)
-    private let sum = AtomicReal()
+    private let sum = AtomicDouble()
 
     func record(_ value: Int64) { record(Double(value)) }
 

@@ -104,7 +104,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
     package func makeFloatingPointCounter(
         label: String, dimensions: [(String, String)]
     ) -> any FloatingPointCounterHandler {
-        series(label, dimensions, .counter) { RealCounter() }
+        series(label, dimensions, .counter) { DoubleCounter() }
     }
 
     package func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {

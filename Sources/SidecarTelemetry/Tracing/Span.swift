@@ -66,7 +66,7 @@ package final class Span: StepSpan {
     package func fail(_ reason: String) { failure = failure ?? Self.truncated(reason) }
 
     deinit {
-        givenUp()
+        abandon()
     }
 
     /// Ends the span and queues it. Later changes have no effect.

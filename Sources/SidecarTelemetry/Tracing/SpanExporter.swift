@@ -28,7 +28,7 @@ package struct SpanExporter: Service {
     private static let maximumRetryPause = Duration.seconds(300)
     /// The time after which an idle connection closes: longer than the five seconds between batches.
     private static let idleTimeout = TimeAmount.seconds(30)
-    private static let maximumAnswerBytes = 64 << 10
+    private static let maximumResponseBytes = 64 << 10
     private static let retriedStatuses: Set<UInt> = [429, 502, 503, 504]
 
     private let endpoint: URL
@@ -127,15 +127,15 @@ package struct SpanExporter: Service {
         for attempt in 1...Self.maximumAttempts {
             var requested: Duration?
             do {
-                let answer = try await post(body, connections)
-                let status = answer.head.status.code
+                let response = try await post(body, connections)
+                let status = response.head.status.code
                 if (200..<300).contains(status) {
-                    count(spans, answer)
+                    count(spans, response)
                     return nil
                 }
                 reason = "status \(status)"
                 guard Self.retriedStatuses.contains(status) else { break }
-                requested = answer.head.headers.first(name: "Retry-After").flatMap(retryAfter).map { .milliseconds(max(0, $0)) }
+                requested = response.head.headers.first(name: "Retry-After").flatMap(retryAfter).map { .milliseconds(max(0, $0)) }
             } catch {
                 reason = Self.reason(error)
             }
@@ -157,9 +157,9 @@ package struct SpanExporter: Service {
         }
     }
 
-    private func count(_ sent: Int, _ answer: HTTPFetch.Answer) {
+    private func count(_ sent: Int, _ response: HTTPFetch.Response) {
         let response = try? Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceResponse(
-            serializedBytes: Array(answer.body.readableBytesView))
+            serializedBytes: Array(response.body.readableBytesView))
         let rejected = min(sent, Int(clamping: max(0, response?.partialSuccess.rejectedSpans ?? 0)))
         self.sent.increment(by: sent - rejected)
         guard rejected > 0 else { return }
@@ -168,7 +168,7 @@ package struct SpanExporter: Service {
         logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rejected)", "error": reason])
     }
 
-    private func post(_ body: [UInt8], _ connections: NIOLoopBound<HTTPConnectionPool>) async throws -> HTTPFetch.Answer {
+    private func post(_ body: [UInt8], _ connections: NIOLoopBound<HTTPConnectionPool>) async throws -> HTTPFetch.Response {
         let path = endpoint.path(percentEncoded: true)
         var headers: HTTPHeaders = [
             "Host": origin.authority, "User-Agent": "interlock/\(SidecarVersion.current)",
@@ -177,8 +177,8 @@ package struct SpanExporter: Service {
         headers.add(contentsOf: fields)
         let request = HTTPRequestHead(
             version: .http1_1, method: .POST, uri: path.isEmpty || path == "/" ? "/v1/traces" : path, headers: headers)
-        return try await HTTPFetch.answer(
-            to: request, with: ByteBuffer(bytes: body), from: connections, maximumBytes: Self.maximumAnswerBytes,
+        return try await HTTPFetch.response(
+            to: request, with: ByteBuffer(bytes: body), from: connections, maximumBytes: Self.maximumResponseBytes,
             within: Self.timeout,
             on: eventLoop)
     }

@@ -33,18 +33,18 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     /// - Throws: `FuzzFinding` if a promise is broken. Some promises can only be broken by a crash.
     package func run(_ input: [UInt8]) throws(FuzzFinding) {
         switch self {
-        case .resp: try RequestPromises.check(input)
-        case .replies: try ReplyPromises.check(input)
-        case .events: try EventPromises.check(input)
-        case .configuration: try ConfigurationPromises.check(input)
-        case .http: try HTTPPromises.check(input)
-        case .probes: try ProbePromises.check(input)
-        case .api: try ListenerPromises.check(input)
-        case .ratelimit: try RateLimitPromises.check(input)
-        case .upstream: try UpstreamPromises.check(input)
-        case .connection: try ConnectionPromises.check(input)
-        case .client: try ClientPromises.check(input)
-        case .server: try ServerPromises.check(input)
+        case .resp: try RequestProperties.check(input)
+        case .replies: try ReplyProperties.check(input)
+        case .events: try EventProperties.check(input)
+        case .configuration: try ConfigurationProperties.check(input)
+        case .http: try HTTPProperties.check(input)
+        case .probes: try ProbeProperties.check(input)
+        case .api: try ListenerProperties.check(input)
+        case .ratelimit: try RateLimitProperties.check(input)
+        case .upstream: try UpstreamProperties.check(input)
+        case .connection: try ConnectionProperties.check(input)
+        case .client: try ClientProperties.check(input)
+        case .server: try ServerProperties.check(input)
         }
     }
 }

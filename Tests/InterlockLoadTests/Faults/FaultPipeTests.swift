@@ -53,7 +53,7 @@ struct FaultPipeTests {
 
     @Test("A trickle lets a fixed number of bytes pass at a time")
     func trickle() {
-        var pipe = Self.pipe(.trickling(bytes: 3, every: .milliseconds(5)))
+        var pipe = Self.pipe(.throttled(bytes: 3, every: .milliseconds(5)))
         pipe.take(ByteBuffer(string: "abcdefgh"), at: Self.at(0))
         pipe.end(at: Self.at(0))
         let drained = Self.drained(&pipe, from: Self.at(0))
@@ -62,8 +62,8 @@ struct FaultPipeTests {
     }
 
     @Test("Held bytes pass when the flow resumes")
-    func held() {
-        var pipe = Self.pipe(.held)
+    func blocked() {
+        var pipe = Self.pipe(.blocked)
         pipe.take(ByteBuffer(string: "late"), at: Self.at(0))
         #expect(pipe.step(at: Self.at(1000)) == .idle)
         pipe.change(to: .free)
@@ -72,7 +72,7 @@ struct FaultPipeTests {
 
     @Test("A source whose bytes cannot pass is not read")
     func backPressure() {
-        #expect(!Self.pipe(.held).wantsMore)
+        #expect(!Self.pipe(.blocked).wantsMore)
         var pipe = Self.pipe(.delayed(fixed: .seconds(1), jitter: .zero))
         #expect(pipe.wantsMore)
         pipe.take(ByteBuffer(repeating: 0, count: 1 << 20), at: Self.at(0))

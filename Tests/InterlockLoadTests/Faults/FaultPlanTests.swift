@@ -35,14 +35,14 @@ struct FaultPlanTests {
     @Test("A target never has two faults at the same time", arguments: 0..<20)
     func targets(seed: UInt64) {
         for (_, faults) in Dictionary(grouping: Self.plan(seed: seed).faults, by: \.action.target) {
-            for (first, second) in zip(faults, faults.dropFirst()) { #expect(first.ends < second.begins) }
+            for (first, second) in zip(faults, faults.dropFirst()) { #expect(first.end < second.start) }
         }
     }
 
     @Test("Faults with different targets sometimes overlap")
     func overlaps() {
         let faults = Self.plan().faults
-        let overlapping = zip(faults, faults.dropFirst()).filter { $0.ends > $1.begins }
+        let overlapping = zip(faults, faults.dropFirst()).filter { $0.end > $1.start }
         #expect(!overlapping.isEmpty)
     }
 
@@ -50,12 +50,12 @@ struct FaultPlanTests {
     func order() {
         let faults = Self.plan().faults
         #expect(faults.map(\.number) == Array(faults.indices))
-        #expect(zip(faults, faults.dropFirst()).allSatisfy { $0.begins <= $1.begins })
+        #expect(zip(faults, faults.dropFirst()).allSatisfy { $0.start <= $1.start })
     }
 
     @Test("The end of a run has no faults", arguments: 0..<20)
     func calm(seed: UInt64) {
-        #expect(Self.plan(seed: seed, duration: .seconds(60)).faults.allSatisfy { $0.ends <= .seconds(60) - Self.recovery })
+        #expect(Self.plan(seed: seed, duration: .seconds(60)).faults.allSatisfy { $0.end <= .seconds(60) - Self.recovery })
     }
 
     @Test("A run of half an hour has a fault every few seconds")
@@ -72,7 +72,7 @@ struct FaultPlanTests {
     func pauses() {
         let pauses = Self.plan(kinds: [.pause]).faults
         #expect(!pauses.isEmpty)
-        #expect(pauses.allSatisfy { $0.lasts > Self.lease })
+        #expect(pauses.allSatisfy { $0.duration > Self.lease })
     }
 
     @Test("Without sidecars only Redis and clients have faults")
@@ -86,10 +86,10 @@ struct FaultPlanTests {
         let plan = FaultPlan(
             seed: 7,
             faults: [
-                PlannedFault(number: 0, action: .kill(sidecar: 2), begins: .milliseconds(1500), lasts: .milliseconds(300)),
-                PlannedFault(number: 1, action: .clock(bySeconds: -60), begins: .seconds(9), lasts: .seconds(1)),
+                PlannedFault(number: 0, action: .kill(sidecar: 2), start: .milliseconds(1500), duration: .milliseconds(300)),
+                PlannedFault(number: 1, action: .clock(bySeconds: -60), start: .seconds(9), duration: .seconds(1)),
             ],
-            calmFrom: .seconds(20))
+            calmStart: .seconds(20))
         #expect(
             plan.description == """
                 faults of seed 7

@@ -10,7 +10,7 @@ struct FaultProxyTests {
     private static let longText = (0..<60_000).map { "\($0)," }.joined()
 
     private static let slowFlows: [FaultFlow] = [
-        .free, .delayed(fixed: .milliseconds(3), jitter: .milliseconds(5)), .trickling(bytes: 4096, every: .milliseconds(1)),
+        .free, .delayed(fixed: .milliseconds(3), jitter: .milliseconds(5)), .throttled(bytes: 4096, every: .milliseconds(1)),
     ]
 
     @Test("Bytes arrive as they were sent", arguments: slowFlows)
@@ -92,14 +92,14 @@ struct FaultProxyTests {
     @Test("A reset loses the answer to a command that was executed")
     func reset() async throws {
         try await Fixture.run { fixture in
-            await fixture.proxy.set(.init(requests: .free, answers: .held))
+            await fixture.proxy.set(.init(requests: .free, answers: .blocked))
             let lost = Task { try await fixture.client.send(AnyCommand(["INCR", "count"])) }
             try await eventually("the command is executed") {
                 try await fixture.redis.send(AnyCommand(["GET", "count"])).text == "1"
             }
             await fixture.proxy.breakConnections(.reset)
             let error = await #expect(throws: RedisError.self) { _ = try await lost.value }
-            #expect(error?.code == .answerLost)
+            #expect(error?.code == .replyLost)
         }
     }
 
@@ -123,7 +123,7 @@ struct FaultProxyTests {
     func backPressure() async throws {
         try await Fixture.run { fixture in
             _ = try await fixture.redis.send(AnyCommand(["SETRANGE", "big", "\(8 << 20)", "x"]))
-            await fixture.proxy.set(.init(requests: .free, answers: .held))
+            await fixture.proxy.set(.init(requests: .free, answers: .blocked))
             async let held = fixture.client.send(AnyCommand(["GET", "big"]))
             try await eventually("Redis keeps the answer") {
                 let list = try await fixture.redis.send(AnyCommand(["CLIENT", "LIST"])).text ?? ""

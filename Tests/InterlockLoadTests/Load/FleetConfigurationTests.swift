@@ -36,9 +36,9 @@ struct FleetConfigurationTests {
     }
 
     @Test("Each service that can fail has its own bad phases")
-    func badPhases() {
+    func failurePhases() {
         let services = StandardServices(upstream: "http://127.0.0.1:1")
-        let phases = services.badPhases(length: .seconds(60), random: SeededRandom(seed: 1))
+        let phases = services.failurePhases(length: .seconds(60), random: SeededRandom(seed: 1))
         #expect(Set(phases.keys) == Set(services.load.permits + services.load.proxied))
         #expect(Set(phases.values).count == phases.count)
     }

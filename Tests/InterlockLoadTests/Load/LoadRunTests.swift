@@ -119,7 +119,7 @@ struct LoadRunTests {
         // Long enough that no answer takes longer.
         let sidecar = ScriptedSidecar(validFor: 1000) { $0.text[0] == "LOCK.RENEW" ? .text("$-1\r\n") : nil }
         let run = try await RecordedRun.of(sidecar) { plan in
-            plan.clientBehavior = ClientBehavior(overstays: 1)
+            plan.clientBehavior = ClientBehavior(overstayProbability: 1)
             plan.ttl = .milliseconds(20)
             plan.names = 1
         }
@@ -129,7 +129,7 @@ struct LoadRunTests {
 
     @Test("A client that forgets does not release")
     func neverReleases() async throws {
-        let run = try await RecordedRun.of(ScriptedSidecar()) { $0.clientBehavior = ClientBehavior(forgets: 1) }
+        let run = try await RecordedRun.of(ScriptedSidecar()) { $0.clientBehavior = ClientBehavior(forgetProbability: 1) }
         #expect(run.operations.allSatisfy { $0.kind == .acquire })
     }
 

@@ -99,13 +99,13 @@ struct MeasureTests {
     func ownership() {
         var log = OwnershipLog(start: Self.start)
         for lock in 0..<20 {
-            log.held(lock: lock, client: 1, sidecar: 0, fence: 5, from: Self.at(1000), to: Self.at(1500))
+            log.recordHold(lock: lock, client: 1, sidecar: 0, fence: 5, from: Self.at(1000), to: Self.at(1500))
         }
         #expect(log.spans.count == OwnershipLog.maximumLocks)
         #expect(log.spans.first?.began == 1)
         #expect(log.spans.first?.ended == 1.5)
         for _ in 0..<(2 * OwnershipLog.maximumSpans) {
-            log.held(lock: 0, client: 1, sidecar: 0, fence: 5, from: Self.at(1000), to: Self.at(1500))
+            log.recordHold(lock: 0, client: 1, sidecar: 0, fence: 5, from: Self.at(1000), to: Self.at(1500))
         }
         #expect(log.spans.count == OwnershipLog.maximumSpans)
     }

@@ -8,15 +8,15 @@ import Testing
 struct OperationEndingTests {
     @Test("An operation whose answer is lost is unknown, and an unsent operation has failed")
     func failures() {
-        #expect(OperationEnding(InterlockError(.answerLost, "")) == .unknown(reason: "answer-lost"))
-        #expect(OperationEnding(InterlockError(.answerTimedOut, "")) == .unknown(reason: "timed-out"))
-        #expect(OperationEnding(InterlockError(.unreadable, "")) == .unknown(reason: "unreadable"))
+        #expect(OperationEnding(InterlockError(.responseLost, "")) == .unknown(reason: "answer-lost"))
+        #expect(OperationEnding(InterlockError(.responseTimedOut, "")) == .unknown(reason: "timed-out"))
+        #expect(OperationEnding(InterlockError(.invalidResponse, "")) == .unknown(reason: "unreadable"))
         #expect(OperationEnding(InterlockError(.notConnected, "")) == .failed(code: "not-connected"))
-        let unavailable = InterlockError(.unavailable, "Redis is down", isAnswer: true)
+        let unavailable = InterlockError(.unavailable, "Redis is down", isFromSidecar: true)
         #expect(OperationEnding(unavailable) == .failed(code: "UNAVAILABLE"))
         let unknown = InterlockError(
             .invalid, "no such permit of search: it is unknown, was reported before, or is older than permit_ttl",
-            isAnswer: true)
+            isFromSidecar: true)
         #expect(OperationEnding(unknown) == .failed(code: "INVALID: no such permit"))
     }
 

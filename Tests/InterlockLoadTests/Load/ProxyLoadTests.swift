@@ -9,7 +9,7 @@ import Testing
 @Suite("Load through the proxy")
 struct ProxyLoadTests {
     /// A run against an upstream that replaces the HTTP API and answers every request.
-    private func run(_ phases: BadPhases?) async throws -> RecordedRun {
+    private func run(_ phases: FailurePhases?) async throws -> RecordedRun {
         let upstream = try await BenchUpstream.start(on: MultiThreadedEventLoopGroup.singleton, phases: phases)
         let port = try #require(Int(upstream.url.split(separator: ":").last ?? ""))
         let run = try await RecordedRun.of(ScriptedSidecar()) { plan in
@@ -31,7 +31,7 @@ struct ProxyLoadTests {
 
     @Test("An upstream in a bad phase answers with errors, which pass too")
     func badPhase() async throws {
-        let always = BadPhases(
+        let always = FailurePhases(
             good: .zero...(.zero), bad: .seconds(3600)...(.seconds(3600)), failures: 1, length: .seconds(7200),
             random: SeededRandom(seed: 1))
         let run = try await run(always)

@@ -40,7 +40,7 @@ struct RecordedRun {
             let services = StandardServices().load
             var api = SidecarClientConfiguration(address: .tcp(host: "127.0.0.1", port: server.port))
             api.connectTimeout = .seconds(10)
-            api.answerTimeout = .seconds(10)
+            api.responseTimeout = .seconds(10)
             var plan = LoadPlan(
                 workload: .lock, sidecars: [SidecarEndpoint(number: 0, resp: api)], services: services)
             plan.pacing = .closedLoop

@@ -137,7 +137,7 @@ struct Totals: Encodable {
     var seed: UInt64?
     var invariant: String?
     var finding: String?
-    private let began = ContinuousClock.now
+    private let start = ContinuousClock.now
 
     private enum CodingKeys: String, CodingKey {
         case seeds, operations, simulatedSeconds, seconds, faults, topologies, known, knownSeeds, unknown, seed, finding
@@ -160,7 +160,7 @@ struct Totals: Encodable {
         if seed == nil, let first = outcome.unknown.first {
             (seed, invariant, finding) = (outcome.seed, first.invariant.rawValue, first.finding)
         }
-        let elapsed = began.duration(to: .now).components
+        let elapsed = start.duration(to: .now).components
         seconds = Double(elapsed.seconds) + Double(elapsed.attoseconds) / 1e18
     }
 

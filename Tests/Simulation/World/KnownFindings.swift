@@ -84,7 +84,7 @@ struct Story {
     /// Returns whether sidecars may still hold counts from a time when the fleet was incomplete. They drop these counts
     /// once Redis answers and everything granted without it has lapsed.
     func remembersQuotas(before violation: Violation) -> Bool {
-        let size = Int64(profile.largestFleet)
+        let size = Int64(profile.maximumFleetSize)
         let retentionTimes = limits(violation).map { limit in
             switch limit.algorithm {
             case .gcra: max(limit.capacity, size) * limit.windowMilliseconds / limit.limit
@@ -138,7 +138,7 @@ package struct KnownFinding: Sendable {
             "a sidecar that has not seen the fleet since its start computes its quota as if it were alone: fleet_size, docs/reference/limits.md"
         ) { violation, story in
             violation.finding.contains("including the local quotas of sidecars without Redis")
-                && story.profile.fleetSize < story.profile.largestFleet && story.remembersQuotas(before: violation)
+                && story.profile.fleetSize < story.profile.maximumFleetSize && story.remembersQuotas(before: violation)
         }, failover, failoverOfMany,
     ]
 

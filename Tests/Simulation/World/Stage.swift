@@ -128,11 +128,11 @@ final class Stage {
         sidecars[sidecar].call { $0.cancel(pending) }
     }
 
-    func acquire(_ request: LockRequest, through sidecar: Int = 0) -> Answer<LockAnswer> {
+    func acquire(_ request: LockRequest, through sidecar: Int = 0) -> Answer<LockResult> {
         startCall(sidecar) { $0.acquireLock(request, completion: $1) }
     }
 
-    func release(_ lease: Lease, fence: Int64? = nil, through sidecar: Int = 0) -> Answer<ReleaseAnswer> {
+    func release(_ lease: Lease, fence: Int64? = nil, through sidecar: Int = 0) -> Answer<ReleaseResult> {
         startCall(sidecar) { calls, completion in
             guard let name = try? ResourceName(lease.name) else { return nil }
             calls.releaseLock(name, token: lease.token, fence: fence, completion: completion)
@@ -140,7 +140,7 @@ final class Stage {
         }
     }
 
-    func renew(_ lease: Lease, ttl: Int64, fence: Int64? = nil, through sidecar: Int = 0) -> Answer<RenewAnswer> {
+    func renew(_ lease: Lease, ttl: Int64, fence: Int64? = nil, through sidecar: Int = 0) -> Answer<RenewResult> {
         startCall(sidecar) { calls, completion in
             guard let name = try? ResourceName(lease.name) else { return nil }
             calls.renewLock(name, token: lease.token, ttl: ttl, fence: fence, completion: completion)
@@ -150,7 +150,7 @@ final class Stage {
 
     func take(
         _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Int64 = 0, through sidecar: Int = 0
-    ) -> Answer<TakeAnswer> {
+    ) -> Answer<TakeResult> {
         startCall(sidecar) { calls, completion in
             guard case .success(let reference) = calls.service(service) else { return nil }
             return calls.take(
@@ -160,7 +160,7 @@ final class Stage {
 
     func permit(
         _ service: String, subject: String? = nil, wait: Int64 = 0, through sidecar: Int = 0
-    ) -> Answer<PermitAnswer> {
+    ) -> Answer<PermitResult> {
         startCall(sidecar) { calls, completion in
             guard case .success(let reference) = calls.service(service) else { return nil }
             return calls.acquirePermit(
@@ -288,15 +288,15 @@ final class Stage {
     }
 }
 
-extension LockAnswer {
+extension LockResult {
     var lease: Lease? { if case .granted(let lease) = self { lease } else { nil } }
     var isHeld: Bool { if case .held = self { true } else { false } }
 }
 
-extension TakeAnswer {
-    var isTaken: Bool { if case .decided(let answer) = self { answer.isTaken } else { false } }
+extension TakeResult {
+    var isAllowed: Bool { if case .decided(let answer) = self { answer.isAllowed } else { false } }
 }
 
-extension PermitAnswer {
+extension PermitResult {
     var permit: PermitID? { if case .granted(let id, _) = self { id } else { nil } }
 }

@@ -144,16 +144,16 @@ package struct ReceivedCommand: Hashable, Sendable {
     /// The number of the command on its connection, from 0.
     package var index: Int
     /// The command's name and arguments.
-    package var words: [[UInt8]]
+    package var arguments: [[UInt8]]
 
-    package init(connection: Int, index: Int, words: [[UInt8]]) {
+    package init(connection: Int, index: Int, arguments: [[UInt8]]) {
         self.connection = connection
         self.index = index
-        self.words = words
+        self.arguments = arguments
     }
 
     /// The words as text. Invalid UTF-8 is replaced.
-    package var text: [String] { words.map { String(decoding: $0, as: UTF8.self) } }
+    package var text: [String] { arguments.map { String(decoding: $0, as: UTF8.self) } }
 }
 
 extension RedisReply {

@@ -24,12 +24,12 @@ final class MisbehavingRedisHandler: ChannelInboundHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        let words = unwrapInboundIn(data)
-        if awaitsLogin, words == [Array("PING".utf8)] {
+        let arguments = unwrapInboundIn(data)
+        if awaitsLogin, arguments == [Array("PING".utf8)] {
             awaitsLogin = false
             outputs.append(.bytes(ArraySlice("+PONG\r\n".utf8)))
         } else {
-            let command = ReceivedCommand(connection: connection, index: received, words: words)
+            let command = ReceivedCommand(connection: connection, index: received, arguments: arguments)
             received += 1
             enqueue(answer(command))
         }
@@ -82,24 +82,24 @@ struct CommandDecoder: ByteToMessageDecoder {
     mutating func decode(context: ChannelHandlerContext, buffer: inout ByteBuffer) throws -> DecodingState {
         // Decoding starts over when more bytes arrive, because commands in tests are short.
         var attempt = buffer
-        guard let words = try Self.command(from: &attempt) else { return .needMoreData }
+        guard let arguments = try Self.command(from: &attempt) else { return .needMoreData }
         buffer = attempt
-        context.fireChannelRead(Self.wrapInboundOut(words))
+        context.fireChannelRead(Self.wrapInboundOut(arguments))
         return .continue
     }
 
     private static func command(from buffer: inout ByteBuffer) throws -> [[UInt8]]? {
         guard let count = try number(after: UInt8(ascii: "*"), from: &buffer) else { return nil }
         guard count <= wordLimit else { throw Malformed() }
-        var words: [[UInt8]] = []
+        var arguments: [[UInt8]] = []
         for _ in 0..<count {
             guard let length = try number(after: UInt8(ascii: "$"), from: &buffer) else { return nil }
             guard length <= lengthLimit else { throw Malformed() }
             guard let word = buffer.readBytes(length: length), let end = buffer.readBytes(length: 2) else { return nil }
             guard end == [UInt8(ascii: "\r"), UInt8(ascii: "\n")] else { throw Malformed() }
-            words.append(word)
+            arguments.append(word)
         }
-        return words
+        return arguments
     }
 
     private static func number(after kind: UInt8, from buffer: inout ByteBuffer) throws -> Int? {

@@ -7,7 +7,7 @@ extension QuorumLocks: LeaseReviewer {
     // MARK: Renew, release, break
 
     /// Renews a lease on all servers; a majority must still have it. Restores it on servers that have lost it.
-    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>) {
+    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewResult>) {
         if let violation = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
             completion(.failed(violation))
             return
@@ -33,7 +33,7 @@ extension QuorumLocks: LeaseReviewer {
 
     /// Releases a lease on all servers. It ends when a majority has released it, and expires on servers that do not
     /// answer.
-    func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
+    func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseResult>) {
         let script = QuorumReleaseScript(
             keys: runtime.keys, name: name.text, token: token, only: fence.map { .recorded(fence: $0) })
         servers.poll(script, within: runtime.timeoutMilliseconds) { [self] verdict, answers in
@@ -52,7 +52,7 @@ extension QuorumLocks: LeaseReviewer {
     }
 
     /// Breaks a lock on all servers that answer, which must be a majority.
-    func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
+    func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseResult>) {
         guard let fence else { return breakLock(name: name, from: nil, by: by, completion: completion) }
         let script = QuorumInspectScript(keys: runtime.keys, name: name.text)
         servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
@@ -70,7 +70,7 @@ extension QuorumLocks: LeaseReviewer {
         }
     }
 
-    private func breakLock(name: ResourceName, from token: String?, by: String, completion: Completion<ReleaseAnswer>) {
+    private func breakLock(name: ResourceName, from token: String?, by: String, completion: Completion<ReleaseResult>) {
         let script = QuorumBreakScript(keys: runtime.keys, name: name.text, token: token)
         let sentAt = runtime.time.now()
         servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in

@@ -11,7 +11,7 @@ final class QuorumLocks: LockProvider {
 
     private struct Waiter {
         var request: LockRequest
-        var completion: Completion<LockAnswer>
+        var completion: Completion<LockResult>
         var startedAt: Instant
         var deadline: Instant
         var timeout: Deadlines.Entry?
@@ -69,7 +69,7 @@ final class QuorumLocks: LockProvider {
     }
 
     var waiting: Int { waiters.count }
-    func held(now: Instant) -> Int { leases.count(now: now) }
+    func heldLeaseCount(now: Instant) -> Int { leases.count(now: now) }
     var history: GrantHistory { leases.history }
     var commandsSent: Int64 { servers.commandsSent }
     /// Returns whether so many servers have a backlog of replies that no majority will answer soon.
@@ -98,7 +98,7 @@ final class QuorumLocks: LockProvider {
     // MARK: Acquire
 
     /// Acquires a lock, or waits for it. Returns an ID that `cancel` takes.
-    func acquire(_ request: LockRequest, completion: Completion<LockAnswer>) -> WaiterID {
+    func acquire(_ request: LockRequest, completion: Completion<LockResult>) -> WaiterID {
         lastID += 1
         let id = lastID
         if let violation = settings.violation(in: request) {

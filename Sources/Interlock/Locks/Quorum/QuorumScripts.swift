@@ -193,7 +193,7 @@ struct QuorumInspectScript: ScriptCommand {
 /// `PUBLISH channel message`. The reply is the number of receivers.
 struct PublishMessage: NamedCommand {
     typealias Reply = Int64
-    static let words = ["PUBLISH"]
+    static let nameParts = ["PUBLISH"]
 
     var channel: String
     var message: String

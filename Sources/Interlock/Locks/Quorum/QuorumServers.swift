@@ -61,8 +61,8 @@ final class QuorumServers {
     /// Starts connecting to all servers.
     func start() {
         for (server, pipeline) in pipelines.enumerated() {
-            pipeline.onUp = { [unowned self] _ in isUp(server) }
-            pipeline.onDown = { [unowned self] in isDown(server, $0) }
+            pipeline.onUp = { [unowned self] _ in serverConnected(server) }
+            pipeline.onDown = { [unowned self] in serverDisconnected(server, $0) }
             pipeline.start()
         }
     }
@@ -77,7 +77,7 @@ final class QuorumServers {
         EventLoopFuture<Void>.andAllComplete(pipelines.map { $0.close() }, on: runtime.eventLoop)
     }
 
-    private func isUp(_ server: Server) {
+    private func serverConnected(_ server: Server) {
         missing.remove(server)
         runtime.logger.log(.quorumConnected, ["redis": names[server]])
         let now = runtime.time.now()
@@ -86,7 +86,7 @@ final class QuorumServers {
         for leftover in pending { free(leftover, on: server) }
     }
 
-    private func isDown(_ server: Server, _ error: RedisError) {
+    private func serverDisconnected(_ server: Server, _ error: RedisError) {
         guard missing.insert(server).inserted else { return }
         runtime.logger.log(.quorumLost, ["redis": names[server], "error": "\(error)"])
     }

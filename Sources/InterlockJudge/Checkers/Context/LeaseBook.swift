@@ -4,7 +4,7 @@ internal import InterlockCore
 ///
 /// A client considers itself the holder from the answer on, until the validity in the answer has passed, counted from
 /// the *request*, or until the client releases the lease or learns that it is lost. Counting from the request is safe
-/// whichever process stalls in between, because the lease began after the request. If the answer took longer than the
+/// whichever process stalls in between, because the lease began after the request. If the response took longer than the
 /// validity, the client must renew before it relies on the lease.
 ///
 /// Uses O(clients + valid leases) memory.

@@ -82,7 +82,7 @@ struct LimitChecker: HistoryChecker {
     }
 
     private mutating func granted(
-        _ demand: Call.Demand, _ call: Call, _ success: Success, at instant: Instant, faults: FaultLog,
+        _ demand: Call.Demand, _ call: Call, _ success: OperationSuccess, at instant: Instant, faults: FaultLog,
         into violations: inout [Violation]
     ) {
         let rules = services[demand.service].rules

@@ -10,7 +10,7 @@ protocol ClientConnection: AnyObject {
     var isClosed: Bool { get }
 
     /// Sends a command. `completion` is called once.
-    func send(_ words: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void)
+    func send(_ arguments: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void)
     /// Sends all commands of `body` in one write.
     func sendTogether(_ body: () -> Void)
     /// Drops all calls, because the client can no longer match replies to its commands.
@@ -24,7 +24,7 @@ enum ClientLoss: Error {
     /// The command was never sent.
     case notConnected
     /// The command may have been executed.
-    case answerLost
+    case responseLost
 }
 
 /// The protocol that a client speaks.

@@ -9,12 +9,12 @@ extension DescriptorClient {
     /// Returns whether a call may end with this gRPC status: the sidecar cannot decide it, or is shutting down.
     static func isRefusal(_ status: Int) -> Bool { status == 13 || status == 14 }
 
-    static func response(_ answer: GRPCWireConnection.Answer) -> Response? {
+    static func response(_ answer: GRPCWireConnection.Response) -> Response? {
         answer.message.flatMap { try? Response(serializedBytes: $0) }
     }
 
     /// Returns the endings of a request's operations, and reports answers that the service does not document.
-    func endings(of question: Question, _ answer: GRPCWireConnection.Answer, from sidecar: Int) -> [OperationEnding] {
+    func endings(of question: Question, _ answer: GRPCWireConnection.Response, from sidecar: Int) -> [OperationEnding] {
         func all(_ code: String) -> [OperationEnding] { question.rules.map { _ in .failed(code: code) } }
         guard answer.status == 0 else {
             if !Self.isRefusal(answer.status) { complain(of: "grpc-status \(answer.status)", from: sidecar) }

@@ -113,7 +113,7 @@ final class DescriptorClient: ListenerClient {
             switch result {
             case .success(let answer): end(self?.endings(of: question, answer, from: sidecar) ?? [])
             case .failure(.notConnected): end(all(.failed(code: "not-connected")))
-            case .failure(.answerLost):
+            case .failure(.responseLost):
                 end(all(.unknown(reason: self?.connection === listener ? "answer-lost" : OperationEnding.vanished)))
             case .failure(.unreadable(let reason)):
                 self?.complain(of: reason, from: sidecar)
@@ -181,7 +181,7 @@ final class DescriptorClient: ListenerClient {
     }
 
     /// Makes a call that the history does not record, and continues when it is answered.
-    private func call(_ path: String, _ message: some Message, isGood: @escaping (GRPCWireConnection.Answer) -> Bool) {
+    private func call(_ path: String, _ message: some Message, isGood: @escaping (GRPCWireConnection.Response) -> Bool) {
         let (listener, sidecar) = (listener, sidecar)
         listener.call(path, message) { [weak self] result in
             switch result {

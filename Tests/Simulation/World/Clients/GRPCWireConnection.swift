@@ -7,18 +7,18 @@ import SwiftProtobuf
 /// A client's gRPC connection to a sidecar, over HTTP/2 with prior knowledge. It can carry concurrent
 /// calls.
 final class GRPCWireConnection {
-    /// The reason why a call has no answer.
+    /// The reason why a call has no response.
     enum Loss: Error {
         /// The sidecar did not begin the call.
         case notConnected
         /// The call may have been executed.
-        case answerLost
-        /// The frames are not a valid gRPC answer.
+        case responseLost
+        /// The frames are not a valid gRPC response.
         case unreadable(String)
     }
 
     /// The status of a call, and its message, if the status is 0.
-    typealias Answer = (status: Int, message: [UInt8]?)
+    typealias Response = (status: Int, message: [UInt8]?)
 
     private enum State {
         case connecting
@@ -30,8 +30,8 @@ final class GRPCWireConnection {
 
     private struct Call {
         var stream: HTTP2StreamID
-        var reader = GRPCAnswerReader()
-        var completion: (Result<Answer, Loss>) -> Void
+        var reader = GRPCResponseReader()
+        var completion: (Result<Response, Loss>) -> Void
     }
 
     /// The number of consumed bytes after which the sidecar is allowed to send more.
@@ -96,7 +96,7 @@ final class GRPCWireConnection {
     /// - Parameter path: the path in the form `/package.Service/Method`.
     /// - Returns: the call's number, for cancelling it.
     @discardableResult
-    func call(_ path: String, _ message: some Message, completion: @escaping (Result<Answer, Loss>) -> Void) -> Int {
+    func call(_ path: String, _ message: some Message, completion: @escaping (Result<Response, Loss>) -> Void) -> Int {
         lastStream += 2
         guard acceptsCalls, let bytes = try? message.serializedBytes() as [UInt8] else {
             completion(.failure(.notConnected))
@@ -134,7 +134,7 @@ final class GRPCWireConnection {
     func close() {
         guard state != .closed else { return }
         shutDown()
-        fail(.answerLost)
+        fail(.responseLost)
     }
 
     private func send(_ stream: HTTP2StreamID, _ path: String, _ message: ByteBuffer) {
@@ -147,21 +147,21 @@ final class GRPCWireConnection {
         frames.flush()
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
     fileprivate func received(_ frame: HTTP2Frame) {
         switch frame.payload {
         case .headers(let head):
-            read(frame.streamID) { reader throws(GRPCAnswerReader.ParseError) in
+            read(frame.streamID) { reader throws(GRPCResponseReader.ParseError) in
                 try reader.read(head.headers, isLast: head.endStream)
             }
         case .data(let data):
             guard case .byteBuffer(let bytes) = data.data else { return }
             replenish(bytes.readableBytes)
-            read(frame.streamID) { reader throws(GRPCAnswerReader.ParseError) in
+            read(frame.streamID) { reader throws(GRPCResponseReader.ParseError) in
                 try reader.read(bytes, isLast: data.endStream)
             }
-        case .rstStream(let code): end(frame.streamID, .failure(code == .refusedStream ? .notConnected : .answerLost))
+        case .rstStream(let code): end(frame.streamID, .failure(code == .refusedStream ? .notConnected : .responseLost))
         case .goAway(let last, _, _):
             guard state == .open else { return }
             state = .draining
@@ -172,9 +172,11 @@ final class GRPCWireConnection {
         }
     }
 
-    private func read(_ stream: HTTP2StreamID, _ body: (inout GRPCAnswerReader) throws(GRPCAnswerReader.ParseError) -> Answer?) {
+    private func read(
+        _ stream: HTTP2StreamID, _ body: (inout GRPCResponseReader) throws(GRPCResponseReader.ParseError) -> Response?
+    ) {
         guard let index = calls.firstIndex(where: { $0.stream == stream }) else { return }
-        do throws(GRPCAnswerReader.ParseError) {
+        do throws(GRPCResponseReader.ParseError) {
             guard let answer = try body(&calls[index].reader) else { return }
             end(stream, .success(answer))
         } catch {
@@ -182,9 +184,9 @@ final class GRPCWireConnection {
         }
     }
 
-    fileprivate func streamClosed(_ stream: HTTP2StreamID) { end(stream, .failure(.answerLost)) }
+    fileprivate func streamClosed(_ stream: HTTP2StreamID) { end(stream, .failure(.responseLost)) }
 
-    private func end(_ stream: HTTP2StreamID, _ result: Result<Answer, Loss>) {
+    private func end(_ stream: HTTP2StreamID, _ result: Result<Response, Loss>) {
         guard let index = calls.firstIndex(where: { $0.stream == stream }) else { return }
         calls.remove(at: index).completion(result)
         closeIfDrained()
@@ -247,7 +249,7 @@ private final class GRPCFrames: ChannelInboundHandler, NIOHTTP2FrameDelegate {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) { connection?.received(unwrapInboundIn(data)) }
 
-    func channelInactive(context: ChannelHandlerContext) { connection?.lost(.answerLost) }
+    func channelInactive(context: ChannelHandlerContext) { connection?.lost(.responseLost) }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         guard let closed = event as? StreamClosedEvent, closed.reason != nil else { return }

@@ -2,7 +2,7 @@ import NIOCore
 
 /// A command of the RESP API, converted to a request to the HTTP API.
 struct HTTPCommand {
-    /// The kind of request, which determines how its answer is parsed.
+    /// The kind of request, which determines how its response is parsed.
     enum Kind {
         case acquire(lock: String)
         /// Several locks, acquired together.

@@ -1,11 +1,11 @@
 import NIOCore
 import RedisClient
 
-/// A client's connection to a sidecar's HTTP API. Sends each command as a request, and converts its answer to the reply
-/// of the RESP API.
+/// A client's connection to a sidecar's HTTP API. Sends each command as a request, and converts its response to the
+/// reply of the RESP API.
 final class HTTPCommandConnection: ClientConnection {
     private let connection: HTTPWireConnection
-    /// Receives descriptions of answers that the API does not allow.
+    /// Receives descriptions of responses that the API does not allow.
     private let complain: (String) -> Void
     /// The requests of the write being assembled.
     private var batch: ByteBuffer?
@@ -25,8 +25,8 @@ final class HTTPCommandConnection: ClientConnection {
     var isOpen: Bool { connection.isOpen }
     var isClosed: Bool { connection.isClosed }
 
-    func send(_ words: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void) {
-        let request = HTTPCommand(words)
+    func send(_ arguments: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void) {
+        let request = HTTPCommand(arguments)
         let bytes = request.bytes
         let generation = generation
         let isSingle = batch?.writeImmutableBuffer(bytes) == nil
@@ -49,11 +49,11 @@ final class HTTPCommandConnection: ClientConnection {
     func close() { connection.close() }
 
     private func reply(
-        _ request: HTTPCommand, _ result: Result<HTTPWireAnswer, HTTPWireConnection.Loss>
+        _ request: HTTPCommand, _ result: Result<HTTPWireResponse, HTTPWireConnection.Loss>
     ) -> Result<RedisReply, ClientLoss> {
         switch result {
         case .success(let answer):
-            do throws(UndocumentedAnswer) {
+            do throws(UndocumentedResponse) {
                 return .success(try request.reply(to: answer))
             } catch {
                 let body = String(decoding: answer.body, as: UTF8.self)
@@ -61,10 +61,10 @@ final class HTTPCommandConnection: ClientConnection {
                 return .success(.error(RedisError(.server(ServerCondition(rawValue: "ERR")), "ERR \(error.reason)")))
             }
         case .failure(.notConnected): return .failure(.notConnected)
-        case .failure(.answerLost): return .failure(.answerLost)
+        case .failure(.responseLost): return .failure(.responseLost)
         case .failure(.unreadable(let reason)):
             complain("\(request.name): \(reason)")
-            return .failure(.answerLost)
+            return .failure(.responseLost)
         }
     }
 }

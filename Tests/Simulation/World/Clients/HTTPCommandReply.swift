@@ -1,21 +1,21 @@
 import FoundationEssentials
 import RedisClient
 
-/// An answer that the HTTP API does not document.
-struct UndocumentedAnswer: Error {
+/// A response that the HTTP API does not document.
+struct UndocumentedResponse: Error {
     var reason: String
 }
 
 extension HTTPCommand {
-    /// Converts the answer to the reply that the RESP API would have given.
-    func reply(to answer: HTTPWireAnswer) throws(UndocumentedAnswer) -> RedisReply {
-        guard answer.informational.isEmpty else { throw UndocumentedAnswer(reason: "unrequested informational responses") }
+    /// Converts the response to the reply that the RESP API would have given.
+    func reply(to answer: HTTPWireResponse) throws(UndocumentedResponse) -> RedisReply {
+        guard answer.informational.isEmpty else { throw UndocumentedResponse(reason: "unrequested informational responses") }
         switch (kind, answer.status) {
         case (.acquire(let lock), 201): return try Self.json(LeaseBody.self, answer).reply(of: lock)
         case (.acquireAll(let locks), 201): return try Self.json(LeasesBody.self, answer).reply(of: locks)
         case (.renew, 200): return .integer(try Self.json(RenewedBody.self, answer).valid_ms)
         case (.release, 204):
-            guard answer.body.isEmpty else { throw UndocumentedAnswer(reason: "an answer without content has a body") }
+            guard answer.body.isEmpty else { throw UndocumentedResponse(reason: "an answer without content has a body") }
             return .integer(1)
         case (.grants, 200):
             _ = try Self.json(GrantsBody.self, answer)
@@ -27,15 +27,15 @@ extension HTTPCommand {
         case (.report, 200): return Self.bulk(try Self.json(StateBody.self, answer).state)
         case (.ping(let word), 200):
             guard try Self.json(StatusBody.self, answer).status == "alive" else {
-                throw UndocumentedAnswer(reason: "it is not alive")
+                throw UndocumentedResponse(reason: "it is not alive")
             }
             return Self.bulk(word)
         case (_, 400...): return try problem(answer)
-        default: throw UndocumentedAnswer(reason: "unexpected status")
+        default: throw UndocumentedResponse(reason: "unexpected status")
         }
     }
 
-    private func problem(_ answer: HTTPWireAnswer) throws(UndocumentedAnswer) -> RedisReply {
+    private func problem(_ answer: HTTPWireResponse) throws(UndocumentedResponse) -> RedisReply {
         let body = try Self.json(ProblemBody.self, answer, as: "application/problem+json")
         try body.check(answer)
         switch (kind, body.code) {
@@ -45,7 +45,7 @@ extension HTTPCommand {
             return try Self.json(TakenBody.self, answer, as: "application/problem+json").reply(isLimited: true, answer)
         case (.permit, "limited"), (.permit, "open"), (.permit, "busy"):
             guard let state = body.state, let retryAfter = body.retry_after_ms, body.reason == body.code else {
-                throw UndocumentedAnswer(reason: "a refused permit has no reason, state or retry_after_ms")
+                throw UndocumentedResponse(reason: "a refused permit has no reason, state or retry_after_ms")
             }
             return .array([.integer(0), Self.bulk(body.code), Self.bulk(state), .integer(retryAfter)])
         default: return try body.error
@@ -55,20 +55,20 @@ extension HTTPCommand {
     fileprivate static func bulk(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
 
     private static func json<Body: Decodable>(
-        _ type: Body.Type, _ answer: HTTPWireAnswer, as mediaType: String = "application/json"
-    ) throws(UndocumentedAnswer) -> Body {
+        _ type: Body.Type, _ answer: HTTPWireResponse, as mediaType: String = "application/json"
+    ) throws(UndocumentedResponse) -> Body {
         guard answer["content-type"] == mediaType else {
-            throw UndocumentedAnswer(reason: "its Content-Type is \(answer["content-type"] ?? "missing"), not \(mediaType)")
+            throw UndocumentedResponse(reason: "its Content-Type is \(answer["content-type"] ?? "missing"), not \(mediaType)")
         }
         do {
             return try JSONDecoder().decode(type, from: Data(answer.body))
         } catch {
-            throw UndocumentedAnswer(reason: "its body is not a \(type)")
+            throw UndocumentedResponse(reason: "its body is not a \(type)")
         }
     }
 }
 
-// The bodies of answers, with the documented fields.
+// The bodies of responses, with the documented fields.
 
 private struct LeaseBody: Decodable {
     var name: String
@@ -76,8 +76,8 @@ private struct LeaseBody: Decodable {
     var fence: Int64
     var valid_ms: Int64
 
-    func reply(of lock: String) throws(UndocumentedAnswer) -> RedisReply {
-        guard name == lock else { throw UndocumentedAnswer(reason: "it grants another lock") }
+    func reply(of lock: String) throws(UndocumentedResponse) -> RedisReply {
+        guard name == lock else { throw UndocumentedResponse(reason: "it grants another lock") }
         return .array([HTTPCommand.bulk(token), .integer(fence), .integer(valid_ms)])
     }
 }
@@ -85,8 +85,8 @@ private struct LeaseBody: Decodable {
 private struct LeasesBody: Decodable {
     var leases: [LeaseBody]
 
-    func reply(of locks: [String]) throws(UndocumentedAnswer) -> RedisReply {
-        guard leases.map(\.name) == locks else { throw UndocumentedAnswer(reason: "it grants other locks") }
+    func reply(of locks: [String]) throws(UndocumentedResponse) -> RedisReply {
+        guard leases.map(\.name) == locks else { throw UndocumentedResponse(reason: "it grants other locks") }
         return .array(
             leases.map {
                 .array([HTTPCommand.bulk($0.name), HTTPCommand.bulk($0.token), .integer($0.fence), .integer($0.valid_ms)])
@@ -118,15 +118,15 @@ private struct TakenBody: Decodable {
     var reset_after_ms: Int64
     var retry_after_ms: Int64
 
-    func reply(isLimited: Bool, _ answer: HTTPWireAnswer) throws(UndocumentedAnswer) -> RedisReply {
-        guard limited == isLimited else { throw UndocumentedAnswer(reason: "limited contradicts the status") }
+    func reply(isLimited: Bool, _ answer: HTTPWireResponse) throws(UndocumentedResponse) -> RedisReply {
+        guard limited == isLimited else { throw UndocumentedResponse(reason: "limited contradicts the status") }
         if let name {
             guard answer["ratelimit"]?.hasPrefix("\"\(name)\";r=\(max(0, remaining));t=") ?? false else {
-                throw UndocumentedAnswer(reason: "RateLimit is \(answer["ratelimit"] ?? "missing")")
+                throw UndocumentedResponse(reason: "RateLimit is \(answer["ratelimit"] ?? "missing")")
             }
             // The policy names the fleet-wide limit, even while a sidecar without Redis enforces only its local quota.
             guard answer["ratelimit-policy"]?.contains("\"\(name)\";q=") ?? false else {
-                throw UndocumentedAnswer(reason: "RateLimit-Policy is \(answer["ratelimit-policy"] ?? "missing")")
+                throw UndocumentedResponse(reason: "RateLimit-Policy is \(answer["ratelimit-policy"] ?? "missing")")
             }
         }
         return .array([
@@ -160,15 +160,15 @@ private struct ProblemBody: Decodable {
     var retry_after_ms: Int64?
 
     /// Checks the members that all problems have, and the header field `Retry-After`.
-    func check(_ answer: HTTPWireAnswer) throws(UndocumentedAnswer) {
+    func check(_ answer: HTTPWireResponse) throws(UndocumentedResponse) {
         guard status == answer.status, status == documentedStatus else {
-            throw UndocumentedAnswer(reason: "the status of \(code) is \(status)")
+            throw UndocumentedResponse(reason: "the status of \(code) is \(status)")
         }
         guard type == "urn:interlock:error:\(code)", !title.isEmpty, !detail.isEmpty else {
-            throw UndocumentedAnswer(reason: "its type is \(type), its title \(title.debugDescription)")
+            throw UndocumentedResponse(reason: "its type is \(type), its title \(title.debugDescription)")
         }
         guard answer["retry-after"] == documentedRetry else {
-            throw UndocumentedAnswer(reason: "its Retry-After is \(answer["retry-after"] ?? "missing")")
+            throw UndocumentedResponse(reason: "its Retry-After is \(answer["retry-after"] ?? "missing")")
         }
     }
 
@@ -197,7 +197,7 @@ private struct ProblemBody: Decodable {
 
     /// The corresponding error of the RESP API.
     var error: RedisReply {
-        get throws(UndocumentedAnswer) {
+        get throws(UndocumentedResponse) {
             let word =
                 switch code {
                 case "invalid": "INVALID"
@@ -205,7 +205,7 @@ private struct ProblemBody: Decodable {
                 case "unavailable": "UNAVAILABLE"
                 case "unreplicated": "UNREPLICATED"
                 case "internal": "ERR"
-                default: throw UndocumentedAnswer(reason: "unexpected problem \(code)")
+                default: throw UndocumentedResponse(reason: "unexpected problem \(code)")
                 }
             return .error(RedisError(.server(ServerCondition(rawValue: word)), "\(word) \(detail)"))
         }

@@ -3,12 +3,12 @@ import NIOCore
 /// A client's HTTP/1.1 connection to a sidecar, for one request at a time or several pipelined ones. Answers arrive in
 /// the order of the requests.
 final class HTTPWireConnection {
-    /// The reason why there is no complete answer.
+    /// The reason why there is no complete response.
     enum Loss: Error {
         /// The request was never sent.
         case notConnected
-        /// The request may have been executed. The value is the part of its answer that arrived.
-        case answerLost(HTTPWireAnswer?)
+        /// The request may have been executed. The value is the part of its response that arrived.
+        case responseLost(HTTPWireResponse?)
         /// The bytes are not a valid HTTP response, or match no request.
         case unreadable(String)
     }
@@ -21,8 +21,8 @@ final class HTTPWireConnection {
 
     private let wire: Wire
     private var state = State.connecting
-    private var reader = HTTPAnswerReader()
-    private var pending: [(isHead: Bool, completion: (Result<HTTPWireAnswer, Loss>) -> Void)] = []
+    private var reader = HTTPResponseReader()
+    private var pending: [(isHead: Bool, completion: (Result<HTTPWireResponse, Loss>) -> Void)] = []
     private var unsent: [ByteBuffer] = []
     /// The requests of the write being assembled.
     private var batch: ByteBuffer?
@@ -56,7 +56,7 @@ final class HTTPWireConnection {
     var isIdle: Bool { pending.isEmpty }
 
     /// Sends a request. `bytes` is the complete request or only its head. `completion` is called once.
-    func send(_ bytes: ByteBuffer, isHead: Bool = false, completion: @escaping (Result<HTTPWireAnswer, Loss>) -> Void) {
+    func send(_ bytes: ByteBuffer, isHead: Bool = false, completion: @escaping (Result<HTTPWireResponse, Loss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
         pending.append((isHead, completion))
         if pending.count == 1 { reader.begin(isHead: isHead) }
@@ -88,16 +88,16 @@ final class HTTPWireConnection {
         let wasOpen = state == .open
         state = .closed
         if wasOpen { wire.close(to: wire.far) }
-        fail { .answerLost($0) }
+        fail { .responseLost($0) }
     }
 
     private func receive(_ bytes: ByteBuffer) {
         guard state == .open else { return }
         reader.append(bytes.readableBytesView)
-        do throws(HTTPAnswerReader.ParseError) {
+        do throws(HTTPResponseReader.ParseError) {
             while state == .open {
                 guard !pending.isEmpty || !reader.hasBytes else {
-                    throw HTTPAnswerReader.ParseError(reason: "bytes after the end of the last answer")
+                    throw HTTPResponseReader.ParseError(reason: "bytes after the end of the last answer")
                 }
                 let answer = try reader.next()
                 for status in reader.takeInformational() { onInformational(status) }
@@ -113,7 +113,7 @@ final class HTTPWireConnection {
         }
     }
 
-    private func answered(_ answer: HTTPWireAnswer) {
+    private func answered(_ answer: HTTPWireResponse) {
         guard !pending.isEmpty else { return }
         let completion = pending.removeFirst().completion
         if let next = pending.first { reader.begin(isHead: next.isHead) }
@@ -124,7 +124,7 @@ final class HTTPWireConnection {
         }
         completion(.success(answer))
         guard isLast else { return }
-        fail { .answerLost($0) }
+        fail { .responseLost($0) }
         onLost()
     }
 
@@ -134,11 +134,11 @@ final class HTTPWireConnection {
         if wasOpen, let answer = reader.end() { answered(answer) }
         guard state != .closed else { return }
         state = .closed
-        fail { wasOpen ? .answerLost($0) : .notConnected }
+        fail { wasOpen ? .responseLost($0) : .notConnected }
         onLost()
     }
 
-    private func fail(_ loss: (HTTPWireAnswer?) -> Loss) {
+    private func fail(_ loss: (HTTPWireResponse?) -> Loss) {
         let failed = pending
         pending = []
         let part = reader.part
@@ -146,8 +146,8 @@ final class HTTPWireConnection {
     }
 }
 
-/// An answer as received.
-struct HTTPWireAnswer {
+/// A response as received.
+struct HTTPWireResponse {
     var status = 0
     /// The header fields, with names in lower case.
     var fields: [(name: String, value: String)] = []
@@ -155,7 +155,7 @@ struct HTTPWireAnswer {
     /// The statuses of the informational responses that preceded it.
     var informational: [Int] = []
 
-    /// Whether the sidecar closes the connection after this answer.
+    /// Whether the sidecar closes the connection after this response.
     var endsConnection: Bool { self["connection"]?.lowercased().contains("close") ?? false }
 
     /// Returns the first value of a field. `name` is in lower case.
@@ -163,7 +163,7 @@ struct HTTPWireAnswer {
 }
 
 /// An incremental and strict parser of HTTP/1.1 answers.
-struct HTTPAnswerReader {
+struct HTTPResponseReader {
     struct ParseError: Error {
         var reason: String
     }
@@ -181,18 +181,18 @@ struct HTTPAnswerReader {
     private var bytes: [UInt8] = []
     private var start = 0
     private var stage = Stage.head
-    private var answer = HTTPWireAnswer()
+    private var answer = HTTPWireResponse()
     private var isHead = false
     private var newInformational: [Int] = []
 
-    /// Whether bytes have arrived that belong to no answer so far.
+    /// Whether bytes have arrived that belong to no response so far.
     var hasBytes: Bool { start < bytes.count }
     /// The part of the current answer that has arrived; `nil` before its head.
-    var part: HTTPWireAnswer? { answer.status == 0 ? nil : answer }
+    var part: HTTPWireResponse? { answer.status == 0 ? nil : answer }
 
     mutating func append(_ more: some Sequence<UInt8>) { bytes.append(contentsOf: more) }
 
-    /// Sets the method of the request that the next answer belongs to.
+    /// Sets the method of the request that the next response belongs to.
     mutating func begin(isHead: Bool) { self.isHead = isHead }
 
     /// Returns the statuses of the informational responses since the last call.
@@ -201,15 +201,15 @@ struct HTTPAnswerReader {
         return newInformational
     }
 
-    /// Call when the connection has ended. Returns the answer that it completes.
-    mutating func end() -> HTTPWireAnswer? {
+    /// Call when the connection has ended. Returns the response that it completes.
+    mutating func end() -> HTTPWireResponse? {
         guard case .untilClose = stage else { return nil }
         return finish()
     }
 
-    private mutating func finish() -> HTTPWireAnswer {
+    private mutating func finish() -> HTTPWireResponse {
         defer {
-            answer = HTTPWireAnswer()
+            answer = HTTPWireResponse()
             stage = .head
         }
         return answer
@@ -229,8 +229,8 @@ struct HTTPAnswerReader {
         return count
     }
 
-    /// Returns the next complete answer; `nil` if more bytes are needed.
-    mutating func next() throws(ParseError) -> HTTPWireAnswer? {
+    /// Returns the next complete response; `nil` if more bytes are needed.
+    mutating func next() throws(ParseError) -> HTTPWireResponse? {
         while true {
             switch stage {
             case .head:
@@ -275,7 +275,7 @@ struct HTTPAnswerReader {
     /// Reads a head once it is complete.
     /// - Returns: the response if it has no body; `.some(nil)` if a body or another head follows; `nil` if more bytes
     ///   are needed.
-    private mutating func head() throws(ParseError) -> HTTPWireAnswer?? {
+    private mutating func head() throws(ParseError) -> HTTPWireResponse?? {
         let end: [UInt8] = Array("\r\n\r\n".utf8)
         guard bytes.count - start >= 4,
             (start...(bytes.count - 4)).contains(where: { bytes[$0..<($0 + 4)].elementsEqual(end) })

@@ -172,7 +172,7 @@ class ListenerClient {
             case .success(let reply): end(judge(reply))
             case .failure(.notConnected): end(all(.failed(code: "not-connected")))
             // A connection that the client closed says nothing about the sidecar.
-            case .failure(.answerLost):
+            case .failure(.responseLost):
                 end(all(.unknown(reason: self?.connection === listener ? "answer-lost" : endingOnClose)))
             }
         }

@@ -47,9 +47,9 @@ final class ListenerConnection: ClientConnection {
     var isOpen: Bool { state == .open }
 
     /// Sends a command. `completion` is called once.
-    func send(_ words: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void) {
+    func send(_ arguments: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
-        let bytes = ByteBuffer(bytes: RequestEncoder.encode(words))
+        let bytes = ByteBuffer(bytes: RequestEncoder.encode(arguments))
         pending.append(completion)
         if batch?.writeImmutableBuffer(bytes) == nil { write(bytes) }
     }
@@ -80,7 +80,7 @@ final class ListenerConnection: ClientConnection {
         let wasOpen = state == .open
         state = .closed
         if wasOpen { wire.close(to: wire.far) }
-        fail(.answerLost)
+        fail(.responseLost)
     }
 
     private func receive(_ bytes: ByteBuffer) {
@@ -102,7 +102,7 @@ final class ListenerConnection: ClientConnection {
 
     private func lost() {
         guard state != .closed else { return }
-        let loss: ClientLoss = state == .open ? .answerLost : .notConnected
+        let loss: ClientLoss = state == .open ? .responseLost : .notConnected
         state = .closed
         fail(loss)
         onLost()

@@ -113,17 +113,17 @@ final class LockClient: ListenerClient {
     // MARK: Acquire
 
     private func acquire(_ request: Request) {
-        var words = ["LOCK.ACQUIRE", world.name(ofLock: request.locks[0]), "\(request.ttl)"]
-        if request.wait > 0 { words += ["WAIT", "\(request.wait)"] }
-        if let owner = request.owner { words += ["OWNER", owner] }
-        if request.isLinked { words.append("LINKED") }
+        var arguments = ["LOCK.ACQUIRE", world.name(ofLock: request.locks[0]), "\(request.ttl)"]
+        if request.wait > 0 { arguments += ["WAIT", "\(request.wait)"] }
+        if let owner = request.owner { arguments += ["OWNER", owner] }
+        if request.isLinked { arguments.append("LINKED") }
         switch request.mode {
         case .exclusive: break
-        case .shared: words.append("SHARED")
-        case .permits(let slots): words += ["PERMITS", "\(slots)"]
+        case .shared: arguments.append("SHARED")
+        case .permits(let slots): arguments += ["PERMITS", "\(slots)"]
         }
         if request.locks.count > 1 {
-            words += ["ALSO", "\(request.locks.count - 1)"] + request.locks.dropFirst().map(world.name(ofLock:))
+            arguments += ["ALSO", "\(request.locks.count - 1)"] + request.locks.dropFirst().map(world.name(ofLock:))
         }
         let operations = request.locks.enumerated().map { index, lock in
             (
@@ -138,7 +138,7 @@ final class LockClient: ListenerClient {
         // after the first.
         let canRepeat = clientProtocol != .http || request.wait == 0
         let isRepeated = canRepeat && request.owner != nil && request.locks.count == 1 && random.happens(0.1)
-        if isRepeated { sendUnrecorded(words) { _ in } }
+        if isRepeated { sendUnrecorded(arguments) { _ in } }
         if request.wait > 200, random.happens(world.profile.lockBehavior.leaveProbability) {
             // The client leaves either soon, like programs with short timeouts, or at any time.
             let latest = random.happens(0.5) ? 100 : request.wait
@@ -146,7 +146,7 @@ final class LockClient: ListenerClient {
         }
         var granted: [HeldLease] = []
         let endingOnClose = request.owner == nil ? OperationEnding.abandoned : OperationEnding.vanished
-        perform(operations, words, endingOnClose: endingOnClose) { [self] reply in
+        perform(operations, arguments, endingOnClose: endingOnClose) { [self] reply in
             granted = leases(in: reply, request, invokedAt: invokedAt)
             guard granted.count == request.locks.count else {
                 // Locks that the owner's call acquired before it failed expire by themselves.
@@ -399,7 +399,8 @@ final class LockClient: ListenerClient {
     private func inspect() {
         let lock = world.name(ofLock: Int.random(in: kinds.indices, using: &random))
         // Over HTTP the sidecar answers the other queries in tasks, and tasks do not run in simulated time.
-        let words = clientProtocol == .http ? ["LOCK.GRANTS", lock] : random.happens(0.5) ? ["LOCK.INFO", lock] : ["LOCK.LIST"]
-        sendUnrecorded(words) { [self] _ in pauseThenAct() }
+        let arguments =
+            clientProtocol == .http ? ["LOCK.GRANTS", lock] : random.happens(0.5) ? ["LOCK.INFO", lock] : ["LOCK.LIST"]
+        sendUnrecorded(arguments) { [self] _ in pauseThenAct() }
     }
 }

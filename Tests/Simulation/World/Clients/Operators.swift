@@ -74,12 +74,12 @@ final class Operator: ServiceClient {
             let states: [BreakerSnapshot.Forced?] = [.open, .closed, .disabled, nil, nil]
             let state = states[Int.random(in: states.indices, using: &random)]
             let length: Int64? = state != nil && random.happens(0.7) ? Int64.random(in: 500...6000, using: &random) : nil
-            var words = ["BREAKER.FORCE", services[index], state.map { $0.rawValue.uppercased() } ?? "AUTO"]
-            if let length { words += ["FOR", "\(length)"] }
+            var arguments = ["BREAKER.FORCE", services[index], state.map { $0.rawValue.uppercased() } ?? "AUTO"]
+            if let length { arguments += ["FOR", "\(length)"] }
             let began = world.timeline.instant
             // The state is unknown until the answer arrives.
             world.record(.forced(service: firstService + index, state: nil, until: nil))
-            sendUnrecorded(words) { [self] reply in
+            sendUnrecorded(arguments) { [self] reply in
                 if reply?.text == "OK" {
                     let until = length.map { began.advanced(byMilliseconds: $0) }
                     world.record(.forced(service: firstService + index, state: state, until: until))

@@ -105,7 +105,7 @@ struct ProxyCall {
     private static let mayHaveBeenMade = OperationEnding.unknown(reason: OperationEnding.vanished)
 
     /// Judges a complete answer.
-    func judge(_ answer: HTTPWireAnswer) -> (ending: OperationEnding, finding: Finding?) {
+    func judge(_ answer: HTTPWireResponse) -> (ending: OperationEnding, finding: Finding?) {
         let informational = answer.informational.contains(100) && !awaitsContinue
         let unrequested = informational ? finding(.answers, "received 100 Continue without requesting it") : nil
         if answer["interlock-fallback"] != nil { return (Self.mayHaveBeenMade, unrequested ?? fallbackFinding(answer)) }
@@ -116,14 +116,14 @@ struct ProxyCall {
     }
 
     /// Checks a configured answer, which the sidecar gives for calls that cannot be made.
-    private func fallbackFinding(_ answer: HTTPWireAnswer) -> Finding? {
+    private func fallbackFinding(_ answer: HTTPWireResponse) -> Finding? {
         let body = method == .head ? "" : APIUse.fallback
         if answer.status == 200, answer.body.elementsEqual(body.utf8) { return nil }
         return finding(.bytes, "has a fallback with status \(answer.status) and \(answer.body.count) bytes")
     }
 
     /// Checks an upstream's answer, which must reach the client unchanged.
-    private func passedFinding(_ answer: HTTPWireAnswer) -> Finding? {
+    private func passedFinding(_ answer: HTTPWireResponse) -> Finding? {
         if let finding = partFinding(answer) { return finding }
         if answer[NumberedBody.statusField] != "\(answer.status)" {
             return finding(.bytes, "has status \(answer.status); its service sent \(answer[NumberedBody.statusField] ?? "none")")
@@ -138,7 +138,7 @@ struct ProxyCall {
     }
 
     /// Checks the part of an answer that arrived before its connection ended.
-    func partFinding(_ answer: HTTPWireAnswer) -> Finding? {
+    func partFinding(_ answer: HTTPWireResponse) -> Finding? {
         let isProblem = answer["content-type"]?.hasPrefix("application/problem+json") ?? false
         if isProblem || answer["interlock-fallback"] != nil { return nil }
         if answer[NumberedBody.numberField] != "\(number)" {
@@ -150,12 +150,12 @@ struct ProxyCall {
     }
 
     /// Judges a refusal of a `HEAD` request, which lacks the body with the reason.
-    private func judgeRefusedHead(_ answer: HTTPWireAnswer) -> (ending: OperationEnding, finding: Finding?) {
+    private func judgeRefusedHead(_ answer: HTTPWireResponse) -> (ending: OperationEnding, finding: Finding?) {
         let isKnown = Self.statuses.values.contains(answer.status)
         return (Self.mayHaveBeenMade, isKnown ? nil : finding(.answers, "was refused with \(answer.status)"))
     }
 
-    private func judgeProblem(_ answer: HTTPWireAnswer) -> (ending: OperationEnding, finding: Finding?) {
+    private func judgeProblem(_ answer: HTTPWireResponse) -> (ending: OperationEnding, finding: Finding?) {
         guard let problem = try? JSONDecoder().decode(Problem.self, from: Data(answer.body)) else {
             let text = String(decoding: answer.body.prefix(200), as: UTF8.self)
             return (.failed(code: "?"), finding(.bytes, "is not a problem document: \(text.debugDescription)"))

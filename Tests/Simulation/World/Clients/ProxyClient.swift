@@ -110,7 +110,7 @@ final class ProxyClient: ServiceClient {
     // MARK: Endings
 
     private func finish(
-        _ call: ActiveCall, _ result: Result<HTTPWireAnswer, HTTPWireConnection.Loss>, over connection: HTTPWireConnection
+        _ call: ActiveCall, _ result: Result<HTTPWireResponse, HTTPWireConnection.Loss>, over connection: HTTPWireConnection
     ) {
         guard !call.isOver else { return }
         let ending: OperationEnding
@@ -121,7 +121,7 @@ final class ProxyClient: ServiceClient {
             ending = judgment.ending
             finding = judgment.finding
         case .failure(.notConnected): ending = .failed(code: "not-connected")
-        case .failure(.answerLost(let part)):
+        case .failure(.responseLost(let part)):
             finding = part.flatMap { call.call.partFinding($0) }
             // A lost connection says nothing about the sidecar if the client closed it, or if a service broke off its
             // answer to this call or an earlier one.

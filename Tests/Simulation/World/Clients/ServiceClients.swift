@@ -28,10 +28,10 @@ final class LimitClient: ServiceClient {
         let cost: Int64 = random.happens(0.1) ? Int64.random(in: 2...3, using: &random) : 1
         let subject = world.profile.serviceBehavior.tenant(&random)
         let wait = world.profile.serviceBehavior.wait(upTo: 1500, &random)
-        var words = ["LIMIT.TAKE", services[index]]
-        if cost != 1 { words += ["COST", "\(cost)"] }
-        if let subject { words += ["SUBJECT", "t\(subject)"] }
-        if wait > 0 { words += ["WAIT", "\(wait)"] }
+        var arguments = ["LIMIT.TAKE", services[index]]
+        if cost != 1 { arguments += ["COST", "\(cost)"] }
+        if let subject { arguments += ["SUBJECT", "t\(subject)"] }
+        if wait > 0 { arguments += ["WAIT", "\(wait)"] }
         let operation = Operation.take(service: firstService + index, cost: cost, subject: subject, wait: wait)
         if wait > 0, random.happens(0.05) {
             schedule(after: .milliseconds(Int64.random(in: 1...wait, using: &random))) { [self] in
@@ -41,9 +41,9 @@ final class LimitClient: ServiceClient {
                 pauseThenAct()
             }
         }
-        guard shouldPipeline() else { return perform(operation, words, times: 1) }
+        guard shouldPipeline() else { return perform(operation, arguments, times: 1) }
         // A refusal that waits for an earlier reply would be outdated.
-        pipelined { perform(operation, words, times: wait > 0 ? 1 : LockClient.maximumLocks) }
+        pipelined { perform(operation, arguments, times: wait > 0 ? 1 : LockClient.maximumLocks) }
     }
 
     private func inspect(_ index: Int) {
@@ -53,10 +53,10 @@ final class LimitClient: ServiceClient {
     }
 
     /// Sends several copies of a call together, and continues when all are answered.
-    private func perform(_ operation: Operation, _ words: [String], times: Int) {
+    private func perform(_ operation: Operation, _ arguments: [String], times: Int) {
         var remaining = times
         for index in 0..<times {
-            perform([(number + index, operation)], words) { reply in
+            perform([(number + index, operation)], arguments) { reply in
                 guard let numbers = reply.array?.compactMap(\.integer), numbers.count == 5 else { return [.failed(code: "?")] }
                 return [
                     numbers[0] == 0
@@ -79,12 +79,12 @@ final class PermitClient: ServiceClient {
         let index = Int.random(in: services.indices, using: &random)
         let subject = world.profile.serviceBehavior.tenant(&random)
         let wait = world.profile.serviceBehavior.wait(upTo: world.profile.serviceBehavior.patience, &random)
-        var words = ["PERMIT.ACQUIRE", services[index]]
-        if let subject { words += ["SUBJECT", "t\(subject)"] }
-        if wait > 0 { words += ["WAIT", "\(wait)"] }
+        var arguments = ["PERMIT.ACQUIRE", services[index]]
+        if let subject { arguments += ["SUBJECT", "t\(subject)"] }
+        if wait > 0 { arguments += ["WAIT", "\(wait)"] }
         let service = firstService + index
         var granted: (number: PermitNumber, id: String)?
-        perform([(number, .permit(service: service, subject: subject, wait: wait))], words) { [world] reply in
+        perform([(number, .permit(service: service, subject: subject, wait: wait))], arguments) { [world] reply in
             guard let parts = reply.array, parts.count == 4, let word = parts[1].text,
                 let state = parts[2].text.flatMap(BreakerSnapshot.State.init), let retryAfter = parts[3].integer
             else { return [.failed(code: "?")] }
@@ -109,12 +109,12 @@ final class PermitClient: ServiceClient {
         let outcome = world.upstreams[index].call(random: &random)
         schedule(after: .milliseconds(outcome.milliseconds)) { [self] in
             guard !random.happens(0.04) else { return pauseThenAct() }
-            var words = [
+            var arguments = [
                 "PERMIT.REPORT", services[index], id, outcome.isOK ? "OK" : "ERROR", "LATENCY", "\(outcome.milliseconds)",
             ]
-            if let retryAfter = outcome.retryAfter { words += ["STATUS", "503", "RETRYAFTER", "\(retryAfter)"] }
+            if let retryAfter = outcome.retryAfter { arguments += ["STATUS", "503", "RETRYAFTER", "\(retryAfter)"] }
             let operation = Operation.report(service: firstService + index, permit: permit, isOK: outcome.isOK)
-            perform([(number, operation)], words) { reply in
+            perform([(number, operation)], arguments) { reply in
                 guard let state = reply.text.flatMap(BreakerSnapshot.State.init) else { return [.failed(code: "?")] }
                 return [.done(.reported(state: state))]
             } completion: { [self] _ in

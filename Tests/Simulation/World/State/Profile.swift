@@ -89,7 +89,7 @@ struct Profile {
     var maximumHold: Int64?
     var fleetSize: Int
     /// The size of the larger fleet.
-    var largestFleet: Int { max(sidecars, otherFleet) }
+    var maximumFleetSize: Int { max(sidecars, otherFleet) }
     var locks: [LockKind]
     var lockBehavior: LockBehavior
     var serviceBehavior: ServiceBehavior
@@ -294,7 +294,7 @@ struct Profile {
             name: name, upstream: nil, limits: limits,
             onLimit: LimitPolicy(
                 action: actions[Int.random(in: 0..<3, using: &random)],
-                pause: .milliseconds(500)...(.milliseconds(1000)), patience: .milliseconds(patience / 2), maximumWaiting: 40),
+                pause: .milliseconds(500)...(.milliseconds(1000)), maximumWait: .milliseconds(patience / 2), maximumWaiting: 40),
             concurrency: random.happens(0.3) ? Int.random(in: 1...4, using: &random) : nil,
             breaker: breaker, probe: probe,
             whenRedisIsDown: random.happens(0.6) ? .local : random.happens(0.5) ? .deny : .allow)

@@ -24,7 +24,7 @@ struct UpstreamBehavior {
         /// Responds once it has read the request's head, before the body arrives.
         case answersEarly(closes: Bool)
         /// Never responds.
-        case isSilent
+        case silent
         /// Resets the HTTP/2 stream with this error before the response.
         case resets(StreamError)
         /// Resets the HTTP/2 stream with this error within the response.
@@ -90,7 +90,7 @@ struct UpstreamBehavior {
         case 0: return .closesUnread
         case 1: return .closesUnanswered
         case 2: return .closesInBody
-        case 3: return .isSilent
+        case 3: return .silent
         case 4: return .answersEarly(closes: flag)
         case 5: return .sendsTooLittle(closes: flag)
         case 6 where speaksHTTP2: return .resets(StreamError.allCases[Int.random(in: 0..<3, using: &random)])

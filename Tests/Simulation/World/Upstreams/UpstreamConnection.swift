@@ -107,7 +107,7 @@ final class UpstreamConnection {
         arrival.isExecuted = true
         switch behavior.mishap {
         case .closesUnanswered: run([.pause(behavior.delay), .close])
-        case .isSilent: goSilent()
+        case .silent: goSilent()
         case .sendsGarbage:
             let garbage = ByteBuffer(string: "HTTP/1.1 abc\r\n\(arrival.head.number)\r\n\r\n")
             run([.pause(behavior.delay), .preliminary(garbage)])
@@ -154,7 +154,7 @@ final class UpstreamConnection {
     }
 
     private func endAnswer(closes: Bool) {
-        host.finishAnswer()
+        host.finishResponse()
         guard !closes else { return close() }
         state = .reading
         guard random.happens(0.05) else { return }

@@ -221,7 +221,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         let behavior = stream.behavior
         switch behavior.mishap {
         case .closesUnanswered: advance(stream, [.pause(behavior.delay), .close])
-        case .isSilent: advance(stream, [.pause(UpstreamBehavior.closeDelay), .reset(.cancel)])
+        case .silent: advance(stream, [.pause(UpstreamBehavior.closeDelay), .reset(.cancel)])
         case .resets(let error): advance(stream, [.pause(behavior.delay), .reset(HTTP2ErrorCode(error))])
         case .goesAway where !isGoingAway:
             // `GOAWAY` excludes either later streams, which may be in flight, or none.
@@ -240,7 +240,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
             case .send(let payload):
                 stream.arrival.hasSent = true
                 write(payload, stream.id)
-            case .end: host.finishAnswer()
+            case .end: host.finishResponse()
             case .reset(let code): reset(stream, code)
             case .close: close()
             }

@@ -107,7 +107,7 @@ final class UpstreamHost {
     }
 
     /// Counts a response that was sent in full.
-    func finishAnswer() { ledger.answered += 1 }
+    func finishResponse() { ledger.answered += 1 }
 
     func reportViolation(_ words: String) { onFinding("\(name): \(words)") }
 }

@@ -1,0 +1,500 @@
+internal import CoreMetrics
+internal import InterlockCore
+internal import RedisClient
+
+/// Tracks the leases whose holders asked to be notified of a loss, or to have the lease renewed while they are alive.
+/// Confined to the coordinator's event loop.
+final class FollowedLeaseRegistry {
+    typealias FollowerID = UInt64
+
+    private struct Follower {
+        var id: FollowerID
+        /// The client. A client follows a lease at most once, however often it asks.
+        var client: ObjectIdentifier?
+        var isLinked: Bool
+        var onEnd: (LeaseEnd) -> Void
+    }
+
+    /// One lease. There can be many of these.
+    private final class Entry {
+        /// Increases with each new entry.
+        let number: UInt64
+        let name: String
+        let token: String
+        /// The grant's fence, because all grants to an owner have the same token.
+        let fence: Int64
+        var lease: HeldLease
+        /// The value of the lock's key if a group (readers, or holders of a semaphore) holds the lock; `nil` for an
+        /// exclusive lease, whose key contains the token.
+        let group: String?
+        /// Whether the owner chose the token.
+        let hasOwnerToken: Bool
+        /// The first follower, stored inline because most entries have only one.
+        private var first: Follower?
+        private var others: [Follower] = []
+        var next: Deadlines.Entry?
+        /// Whether Redis reports changes of the lock's key to this sidecar.
+        var isWatched = false
+        var isBroken = false
+        /// The time at which a check first showed that the key no longer exists, without a known reason.
+        var missingSince: Instant?
+        /// Whether the lease has expired by the local clock and its actual TTL was requested from Redis.
+        var isTTLRequested = false
+        /// Whether Redis has rejected a renewal. If its owner still holds the lock, it does so under a later lease.
+        var isExtensionRejected = false
+
+        init(_ lease: Lease, held: HeldLease, follower: Follower) {
+            number = follower.id
+            name = lease.name
+            token = lease.token
+            fence = lease.fence
+            group = lease.group
+            hasOwnerToken = lease.hasOwnerToken
+            self.lease = held
+            first = follower
+        }
+
+        var followers: [Follower] { (first.map { [$0] } ?? []) + others }
+
+        func add(_ follower: Follower) {
+            if first == nil { first = follower } else { others.append(follower) }
+        }
+
+        /// Returns the ID under which this client already follows the lease; `nil` if it does not. Links the
+        /// follower if `isLinked`.
+        func followerID(of client: ObjectIdentifier, isLinked: Bool) -> FollowerID? {
+            if var follower = first, follower.client == client {
+                follower.isLinked = isLinked || follower.isLinked
+                // Written back in one assignment: assigning through `first?` would overlap with the read on the
+                // right-hand side.
+                first = follower
+                return follower.id
+            }
+            guard let index = others.firstIndex(where: { $0.client == client }) else { return nil }
+            if isLinked { others[index].isLinked = true }
+            return others[index].id
+        }
+
+        func remove(_ id: FollowerID) {
+            if first?.id == id { first = nil } else { others.removeAll { $0.id == id } }
+            lease.isAutoExtended = isLinked { _ in true }
+        }
+
+        func isLinked(where condition: (Follower) -> Bool) -> Bool {
+            followers.contains { $0.isLinked && condition($0) }
+        }
+    }
+
+    /// The leases of one lock: usually one, possibly many for a shared lock or a semaphore.
+    private enum Leases {
+        case one(Entry)
+        case many([ExactText: Entry])
+    }
+
+    /// The maximum number of linked leases, and separately of leases that are only followed. Requests to follow more
+    /// are rejected.
+    static let capacity = 100_000
+    /// The time, in milliseconds, after which a held lease's key is watched. A lease that is held for less time costs
+    /// no command.
+    private static let watchAfterMilliseconds: Int64 = LockQueue.checkMilliseconds
+    /// The time, in milliseconds, to wait for the message about a break after the key has disappeared. The message
+    /// arrives on another connection.
+    private static let breakMessageMilliseconds: Int64 = LockQueue.checkMilliseconds
+
+    private let runtime: CoordinatorRuntime
+    private let scripts: LockScripts
+    private let watch: KeyWatch
+    private let ceilingMilliseconds: Int64?
+    private let lost = Dictionary(
+        uniqueKeysWithValues: LeaseLoss.known.map { reason in
+            (reason, Counter(label: "interlock_leases_lost_total", dimensions: [("reason", reason.rawValue)]))
+        })
+    private var leases: [ExactText: Leases] = [:]
+    private(set) var count = 0
+    /// The number of leases that are linked.
+    private(set) var linkedCount = 0
+    private var followed: [FollowerID: Entry] = [:]
+    private var lastID: FollowerID = 0
+    /// Whether following has ended for all leases.
+    private(set) var isClosed = false
+
+    /// Called when a lease is lost.
+    var onLost: ((_ name: String, _ token: String, _ fence: Int64) -> Void)?
+    /// Called when a lease has a later deadline than was known.
+    var onExtended: ((_ name: String, _ token: String, _ fence: Int64, _ deadline: Instant) -> Void)?
+    /// Waits until the configured number of replicas has a renewal, before it is relied on.
+    var replicate: ((RenewScript, @escaping (LockCoordinator.ReplicationOutcome) -> Void) -> Void)?
+
+    init(runtime: CoordinatorRuntime, scripts: LockScripts, watch: KeyWatch, maximumHold: Duration?) {
+        self.runtime = runtime
+        self.scripts = scripts
+        self.watch = watch
+        ceilingMilliseconds = maximumHold?.wholeMilliseconds
+    }
+
+    /// Returns whether the limit for this kind of lease, linked or only followed, is reached.
+    func isFull(forLinked isLinked: Bool) -> Bool {
+        (isLinked ? linkedCount : count - linkedCount) >= Self.capacity
+    }
+
+    // MARK: Following
+
+    /// Starts following a lease that was just granted.
+    /// - Parameters:
+    ///   - isLinked: whether the lease is renewed until `unfollow`.
+    ///   - client: the client, which follows a lease at most once; `nil` if each call is a new follower.
+    ///   - onEnd: called once, unless `unfollow` is called first.
+    func follow(
+        _ lease: Lease, isLinked: Bool, client: ObjectIdentifier?, onEnd: @escaping (LeaseEnd) -> Void
+    ) -> FollowerID {
+        let now = runtime.time.now()
+        let existing = existingEntry(for: lease, client: client)
+        if let existing, isLinked, !existing.lease.isAutoExtended {
+            existing.lease.isAutoExtended = true
+            linkedCount += 1
+        }
+        if let existing, let client, let id = existing.followerID(of: client, isLinked: isLinked) {
+            scheduleNextStep(existing, now: now)
+            return id
+        }
+        lastID += 1
+        let follower = Follower(id: lastID, client: client, isLinked: isLinked, onEnd: onEnd)
+        let entry: Entry
+        if let existing {
+            // The same owner has acquired it again.
+            entry = existing
+            entry.add(follower)
+        } else {
+            let held = HeldLease(
+                ttl: lease.ttlMilliseconds, deadline: lease.deadline, isAutoExtended: isLinked,
+                ceilingMilliseconds: ceilingMilliseconds, now: now
+            )
+            entry = Entry(lease, held: held, follower: follower)
+            insert(entry)
+        }
+        followed[lastID] = entry
+        scheduleNextStep(entry, now: now)
+        return lastID
+    }
+
+    /// Stops following a lease. A linked lease then expires unless another follower is linked to it.
+    func unfollow(_ id: FollowerID) {
+        guard let entry = followed.removeValue(forKey: id) else { return }
+        let wasLinked = entry.lease.isAutoExtended
+        entry.remove(id)
+        if entry.followers.isEmpty {
+            entry.lease.isAutoExtended = wasLinked
+            drop(entry)
+        } else if wasLinked, !entry.lease.isAutoExtended {
+            linkedCount -= 1
+        }
+    }
+
+    /// Returns the lease to release when this follower leaves; `nil` if it must not be released: another follower is
+    /// linked to it, or its owner chose the token and a retry elsewhere may hold this lease.
+    func leaseToRelease(of id: FollowerID) -> (name: String, token: String, ttl: Int64)? {
+        guard let entry = followed[id], !entry.hasOwnerToken, !entry.isLinked(where: { $0.id != id }) else { return nil }
+        return (entry.name, entry.token, entry.lease.ttl)
+    }
+
+    /// Returns whether the lease has a follower.
+    func follows(_ name: String, token: String) -> Bool { entry(name, token) != nil }
+
+    /// Stops following a lease that its holder is releasing.
+    /// - Parameter fence: the fence of the only grant to stop following; `nil` means the token's current grant. The
+    ///   methods below have the same parameter.
+    func released(_ name: String, token: String, fence: Int64? = nil) {
+        guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
+        end(entry, nil)
+    }
+
+    /// Applies the new deadline of a lease that its holder has renewed.
+    func moved(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
+        guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
+        let now = runtime.time.now()
+        entry.lease.moved(to: deadline, now: now)
+        scheduleNextStep(entry, now: now)
+    }
+
+    /// Applies an earlier deadline that its holder has chosen; does nothing if the deadline is later.
+    func shortened(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
+        guard let entry = entry(name, token), entry.lease.deadline > deadline else { return }
+        moved(name, token: token, fence: fence, to: deadline)
+    }
+
+    /// Applies the deadline of a repeated grant to the same owner, unless it is earlier than the one already promised.
+    func grantedAgain(_ lease: Lease, until deadline: Instant) {
+        guard let entry = entry(lease.name, lease.token), entry.lease.deadline < deadline else { return }
+        moved(lease.name, token: lease.token, fence: lease.fence, to: deadline)
+    }
+
+    /// Notifies the holders of linked leases that the sidecar is shutting down and no longer renews them.
+    func shutDown() {
+        for entry in all where entry.lease.isAutoExtended { end(entry, .shutdown) }
+    }
+
+    /// Stops following all leases because the sidecar stops. Followers are notified that they lost the sidecar.
+    func close() {
+        isClosed = true
+        for entry in all { end(entry, .shutdown) }
+    }
+
+    // MARK: The table
+
+    /// All entries in the order in which they were granted. O(n log n).
+    private var all: [Entry] { leases.keys.flatMap { entries(of: $0.text) }.sorted { $0.number < $1.number } }
+
+    private func entries(of name: String) -> [Entry] {
+        switch leases[ExactText(name)] {
+        case .one(let entry): [entry]
+        case .many(let entries): entries.values.sorted { $0.number < $1.number }
+        case nil: []
+        }
+    }
+
+    private func entry(_ name: String, _ token: String) -> Entry? {
+        guard count > 0 else { return nil }
+        switch leases[ExactText(name)] {
+        case .one(let entry): return ExactText(entry.token) == ExactText(token) ? entry : nil
+        case .many(let entries): return entries[ExactText(token)]
+        case nil: return nil
+        }
+    }
+
+    /// Returns the entry of a lease that is already followed. A later lease of the same owner means that the earlier
+    /// one was lost: its followers are notified, except for the client that has the later one.
+    private func existingEntry(for lease: Lease, client: ObjectIdentifier?) -> Entry? {
+        guard let entry = entry(lease.name, lease.token) else { return nil }
+        guard entry.fence < lease.fence else { return entry }
+        if let client, let id = entry.followerID(of: client, isLinked: false) { unfollow(id) }
+        if isFollowed(entry) { end(entry, .taken) }
+        return nil
+    }
+
+    private func isFollowed(_ entry: Entry) -> Bool { self.entry(entry.name, entry.token) === entry }
+
+    private func insert(_ entry: Entry) {
+        count += 1
+        if entry.lease.isAutoExtended { linkedCount += 1 }
+        let name = ExactText(entry.name)
+        let token = ExactText(entry.token)
+        switch leases.removeValue(forKey: name) {
+        case nil: leases[name] = .one(entry)
+        case .one(let other): leases[name] = .many([ExactText(other.token): other, token: entry])
+        case .many(var entries):
+            entries[token] = entry
+            leases[name] = .many(entries)
+        }
+    }
+
+    private func drop(_ entry: Entry) {
+        entry.next?.cancel()
+        for follower in entry.followers { followed[follower.id] = nil }
+        count -= 1
+        if entry.lease.isAutoExtended { linkedCount -= 1 }
+        let name = ExactText(entry.name)
+        guard case .many(var entries) = leases.removeValue(forKey: name) else { return }
+        entries[ExactText(entry.token)] = nil
+        if !entries.isEmpty { leases[name] = .many(entries) }
+    }
+
+    // MARK: Notifications
+
+    /// Records that an operator has broken the lock.
+    func broken(_ name: String) {
+        let entries = entries(of: name)
+        for entry in entries { entry.isBroken = true }
+        check(entries)
+    }
+
+    func changed(_ name: String) {
+        check(entries(of: name))
+    }
+
+    func recheckLeases(where isAffected: (_ name: String) -> Bool = { _ in true }) {
+        // Each lock is checked once, in the order of its first lease.
+        var checked: Set<ExactText> = []
+        for entry in all where checked.insert(ExactText(entry.name)).inserted && isAffected(entry.name) {
+            check(entries(of: entry.name))
+        }
+    }
+
+    /// Retries the renewals that went unanswered.
+    func redisReconnected() {
+        let now = runtime.time.now()
+        for entry in all { scheduleNextStep(entry, now: now) }
+    }
+
+    // MARK: Steps
+
+    private func scheduleNextStep(_ entry: Entry, now: Instant) {
+        entry.next?.cancel()
+        var instant: Instant
+        switch entry.lease.step(now: now) {
+        case .over, .extend: instant = now
+        case .wait(let until):
+            instant = until
+            // Rounded down so that renewals that are due close together are sent in one write.
+            let batch = HeldLease.batchMilliseconds * 1_000_000
+            if entry.lease.isAutoExtended, until < entry.lease.deadline, until.nanoseconds - now.nanoseconds > batch {
+                instant = Instant(nanoseconds: until.nanoseconds / batch * batch)
+            }
+        }
+        if !entry.isWatched, watch.reaches(runtime.keys.lock(entry.name)) {
+            instant = min(instant, now.advanced(byMilliseconds: Self.watchAfterMilliseconds))
+        }
+        if let missingSince = entry.missingSince {
+            instant = min(instant, missingSince.advanced(byMilliseconds: Self.breakMessageMilliseconds))
+        }
+        entry.next = runtime.deadlines.schedule(at: instant) { [unowned self, unowned entry] in step(entry) }
+    }
+
+    private func step(_ entry: Entry) {
+        let now = runtime.time.now()
+        switch entry.lease.step(now: now) {
+        case .over: return expire(entry)
+        case .extend(let ttl): return extend(entry, ttl: ttl, now: now)
+        case .wait:
+            // A renewal that is due within this batch is sent with it.
+            let soon = now.advanced(byMilliseconds: HeldLease.batchMilliseconds)
+            if case .extend(let ttl) = entry.lease.step(now: soon) { return extend(entry, ttl: ttl, now: now) }
+        }
+        if let missingSince = entry.missingSince, now >= missingSince.advanced(byMilliseconds: Self.breakMessageMilliseconds) {
+            return end(entry, .deleted)
+        }
+        if !entry.isWatched, watch.reaches(runtime.keys.lock(entry.name)) { check(entry) }
+        scheduleNextStep(entry, now: now)
+    }
+
+    private func extend(_ entry: Entry, ttl: Int64, now: Instant) {
+        entry.lease.extensionBegan()
+        entry.isWatched = watch.reaches(runtime.keys.lock(entry.name))
+        let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
+        let script = RenewScript(
+            keys: keys, token: entry.token, ttl: ttl, fence: entry.hasOwnerToken ? entry.fence : nil, isGroup: entry.group != nil,
+            purpose: .watch)
+        // A watched lease is renewed on the watching connection, so that Redis does not report that change. It does
+        // report the second write, for replicas.
+        (entry.isWatched ? watch.pipeline : runtime.pipeline).send(script) { [self] result in
+            guard isFollowed(entry) else { return }
+            switch result {
+            case .success(.held):
+                entry.missingSince = nil
+                return awaitReplication(script, of: entry, sentAt: now)
+            case .success where entry.group == nil:
+                entry.lease.extensionFailed(now: runtime.time.now())
+                entry.isExtensionRejected = entry.hasOwnerToken
+                // The lease is lost; the check determines the reason.
+                check(entry)
+            // The group no longer contains this lease.
+            case .success: return end(entry, entry.isBroken ? .broken : .expired)
+            case .failure: entry.lease.extensionFailed(now: runtime.time.now())
+            }
+            scheduleNextStep(entry, now: runtime.time.now())
+        }
+        scheduleNextStep(entry, now: now)
+    }
+
+    /// Waits for replicas after Redis has renewed the lease.
+    private func awaitReplication(_ script: RenewScript, of entry: Entry, sentAt: Instant) {
+        replicate?(script) { [self] replicated in
+            guard isFollowed(entry) else { return }
+            switch replicated {
+            case .enough:
+                entry.lease.extended(ttl: script.ttl, sentAt: sentAt)
+                onExtended?(entry.name, entry.token, entry.fence, entry.lease.deadline)
+            // If the lease has ended, the next renewal determines the reason.
+            case .tooFew, .lost: entry.lease.extensionFailed(now: runtime.time.now())
+            }
+            scheduleNextStep(entry, now: runtime.time.now())
+        }
+    }
+
+    private func check(_ entry: Entry) {
+        check([entry])
+    }
+
+    /// Checks leases of one lock with a single read of its key, and watches the key for the next change.
+    private func check(_ entries: [Entry]) {
+        guard let name = entries.first?.name else { return }
+        for entry in entries { entry.isWatched = true }
+        watch.value(of: runtime.keys.lock(name)) { [self] result in
+            for entry in entries where isFollowed(entry) { handleCheck(of: entry, result) }
+        }
+    }
+
+    private func handleCheck(of entry: Entry, _ result: Result<String?, RedisError>) {
+        switch result {
+        case .success(let value?) where holds(entry, value):
+            guard !entry.isExtensionRejected else { return end(entry, .taken) }
+            entry.isBroken = false
+            entry.missingSince = nil
+        case .success(let value):
+            let now = runtime.time.now()
+            let isOver = entry.lease.step(now: now) == .over
+            guard !entry.isBroken, value == nil, !isOver else {
+                return end(entry, entry.isBroken ? .broken : value != nil ? .taken : .expired)
+            }
+            entry.missingSince = entry.missingSince ?? now
+            scheduleNextStep(entry, now: now)
+        // The lease is checked again at its deadline, or when the watching connection is back.
+        case .failure: entry.isWatched = false
+        }
+    }
+
+    private func holds(_ entry: Entry, _ value: String) -> Bool {
+        ExactText(value) == ExactText(entry.group ?? entry.token)
+    }
+
+    /// Ends a lease that has expired by the local clock, unless its holder has renewed it through another sidecar. For
+    /// a lease of a group, the lock's key does not show such a renewal.
+    private func expire(_ entry: Entry) {
+        guard !entry.lease.isAutoExtended, entry.group == nil, !entry.isTTLRequested else { return end(entry, .expired) }
+        entry.isTTLRequested = true
+        let key = runtime.keys.lock(entry.name)
+        let sentAt = runtime.time.now()
+        watch.value(of: key) { [self] result in
+            guard isFollowed(entry) else { return }
+            guard case .success(let value?) = result, holds(entry, value) else { return end(entry, .expired) }
+            watch.remaining(of: key) { [self] result in
+                guard isFollowed(entry) else { return }
+                entry.isTTLRequested = false
+                let now = runtime.time.now()
+                // If the lease was not renewed, only the allowance for clock drift remains.
+                guard case .success(.present(let ttl?)) = result, ttl > LeaseValidity.drift(ofTTL: entry.lease.ttl) else {
+                    return entry.lease.step(now: now) == .over ? end(entry, .expired) : scheduleNextStep(entry, now: now)
+                }
+                applyLongerTTL(ttl, to: entry, sentAt: sentAt)
+            }
+        }
+    }
+
+    /// Applies a TTL that is longer than expected, once replicas have it.
+    private func applyLongerTTL(_ ttl: Int64, to entry: Entry, sentAt: Instant) {
+        let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
+        let fence = entry.hasOwnerToken ? entry.fence : nil
+        replicate?(RenewScript(keys: keys, token: entry.token, ttl: ttl, fence: fence)) { [self] replicated in
+            guard isFollowed(entry) else { return }
+            let now = runtime.time.now()
+            if case .enough = replicated {
+                entry.lease.moved(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now)
+                onExtended?(entry.name, entry.token, entry.fence, entry.lease.deadline)
+            }
+            guard entry.lease.step(now: now) != .over else { return end(entry, .expired) }
+            scheduleNextStep(entry, now: now)
+        }
+    }
+
+    private func end(_ entry: Entry, _ loss: LeaseLoss?) {
+        let followers = entry.followers
+        drop(entry)
+        if let loss {
+            lost[loss]?.increment()
+            onLost?(entry.name, entry.token, entry.fence)
+        }
+        for follower in followers {
+            follower.onEnd(
+                LeaseEnd(follower: LeaseFollower(id: follower.id), name: entry.name, token: entry.token, loss: loss))
+        }
+    }
+}

@@ -1,0 +1,16 @@
+/// The result of a request to call a service.
+package enum PermitResult: Sendable {
+    package enum Reason: String, CaseIterable, Sendable {
+        /// The breaker is open.
+        case open
+        /// A limit is reached.
+        case limited
+        /// Too many calls are in flight.
+        case busy
+    }
+
+    case granted(PermitID, state: BreakerSnapshot.State)
+    /// A refusal; `retryAfter` is in milliseconds, or -1 if unknown.
+    case refused(Reason, state: BreakerSnapshot.State, retryAfter: Int64)
+    case failed(InterlockError)
+}

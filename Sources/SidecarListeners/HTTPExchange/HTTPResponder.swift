@@ -1,0 +1,372 @@
+internal import Interlock
+internal import InterlockCore
+internal import InterlockHTTP
+internal import Logging
+package import NIOCore
+package import NIOHTTP1
+internal import SidecarTelemetry
+
+/// Sends the response to one request. Confined to the event loop of its connection. Discards everything once the client
+/// has left.
+package final class HTTPResponder {
+    private enum Progress {
+        /// No part of the response was written.
+        case awaited
+        /// The head was written, and perhaps a part of the body.
+        case begun
+        /// The complete response was written, or the client has left.
+        case over
+    }
+
+    private let connection: any HTTPRespondingConnection
+    private let context: ChannelHandlerContext
+    private let writer: ResponseWriter
+    private let version: HTTPVersion
+    private let isHead: Bool
+    private let counters: HTTPRouteCounters?
+    private let path: String
+    private let began: NIODeadline
+    private let span: Span?
+    private let logger: Logger
+    private var progress = Progress.awaited
+    private var disconnectHandler: (() -> Void)?
+    /// Whether no body follows the head, even if the head announces one.
+    private var omitsBody = false
+    private var endsConnection = false
+    /// The writes to a stream that wait until the client takes more.
+    private var pendingWrites: [EventLoopPromise<Void>] = []
+
+    /// - Parameters:
+    ///   - counters: the route's counters; `nil` if the request is refused without a route.
+    ///   - path: the route's path.
+    ///   - span: ends with the response; `nil` if the request is not traced.
+    init(
+        to head: HTTPRequestHead, of connection: any HTTPRespondingConnection, context: ChannelHandlerContext,
+        counters: HTTPRouteCounters?, path: String, span: Span? = nil, logger: Logger
+    ) {
+        self.connection = connection
+        self.context = context
+        began = context.eventLoop.now
+        writer = connection.writer
+        self.counters = counters
+        self.path = path
+        self.span = span
+        self.logger = logger
+        version = head.version == .http2 || head.version == .http1_0 ? head.version : .http1_1
+        isHead = head.method == .HEAD
+    }
+
+    package var eventLoop: any EventLoop { context.eventLoop }
+
+    /// The value of the `Date` field.
+    package var date: String { connection.date }
+
+    /// Whether nothing was written, and the client is connected.
+    var isAwaited: Bool { progress == .awaited }
+
+    /// Whether everything was written, or the client has left.
+    package var isOver: Bool { progress == .over }
+
+    /// Calls `action` if the client leaves before its response is complete.
+    package func onDisconnect(_ action: @escaping () -> Void) {
+        if progress == .over { action() } else { disconnectHandler = action }
+    }
+
+    // MARK: Whole responses
+
+    /// Sends a response.
+    /// - Returns: `false` if the client has left.
+    @discardableResult
+    package func callAsFunction(_ response: HTTPResponse) -> Bool {
+        guard progress == .awaited else {
+            response.ifUndelivered?()
+            return false
+        }
+        var response = response
+        if !response.isRelayed { complete(&response) }
+        if response.endsConnection { endsConnection = true }
+        write(response.status, response.headers)
+        switch response.body {
+        case .stream(let write) where !isHead:
+            span?.end()
+            flush()
+            return stream(write, response)
+        case .open where !isHead:
+            span?.end()
+            flush()
+            return true
+        case .complete(let body) where !isHead:
+            writePart(body)
+            return end(response)
+        case .none, .stream, .open, .complete:
+            return end(response)
+        }
+    }
+
+    /// Sends an error.
+    /// - Returns: `false` if the client has left, or the error cannot be shown to a client.
+    @discardableResult
+    func fail(_ error: any Error) -> Bool {
+        let problem: HTTPProblem
+        switch error {
+        case let error as HTTPProblem: problem = error
+        case let error as InterlockError: problem = HTTPProblem(error)
+        default:
+            // The error contains nothing useful to a client.
+            abort()
+            return false
+        }
+        return self(HTTPResponse(problem))
+    }
+
+    /// Sends the result of `body`, or the error that it throws.
+    @discardableResult
+    func respond(with body: () throws -> HTTPResponse) -> Bool {
+        do {
+            return self(try body())
+        } catch {
+            return fail(error)
+        }
+    }
+
+    /// Adds the fields that every response of this API has.
+    private func complete(_ response: inout HTTPResponse) {
+        response.headers.add(name: "Date", value: date)
+        response.headers.add(name: "Cache-Control", value: "no-store")
+        response.headers.add(name: "X-Content-Type-Options", value: "nosniff")
+        switch response.body {
+        case .complete(let body): response.headers.add(name: "Content-Length", value: "\(body.readableBytes)")
+        case .none where response.status.mayHaveResponseBody: response.headers.add(name: "Content-Length", value: "0")
+        case .none, .stream, .open: break
+        }
+    }
+
+    /// Writes the end of a response. If that fails, reports the response as undelivered, so that its grant is returned.
+    private func end(_ response: HTTPResponse) -> Bool {
+        var written: EventLoopPromise<Void>?
+        if let ifUndelivered = response.ifUndelivered {
+            let promise = context.eventLoop.makePromise(of: Void.self)
+            promise.futureResult.assumeIsolated().whenFailure { _ in ifUndelivered() }
+            written = promise
+        }
+        finish(nil, written)
+        return true
+    }
+
+    private func stream(_ write: @escaping @Sendable (HTTPBodyWriter) async throws -> Void, _ response: HTTPResponse) -> Bool {
+        let eventLoop = context.eventLoop
+        let responder = NIOLoopBound(self, eventLoop: eventLoop)
+        let writer = HTTPBodyWriter(responder: responder, eventLoop: eventLoop)
+        Task {
+            do {
+                try await write(writer)
+                eventLoop.execute { responder.value.writeEnd(nil) }
+            } catch {
+                eventLoop.execute {
+                    response.ifUndelivered?()
+                    responder.value.abort()
+                }
+            }
+        }
+        return true
+    }
+
+    // MARK: Responses in parts
+
+    /// Asks a client that waits for `100 Continue` to send its body.
+    package func writeContinue() {
+        guard progress == .awaited, version != .http1_0 else { return }
+        connection.continueSent()
+        writeHead(.continue, [:])
+        writer.flush(context)
+    }
+
+    /// Writes an informational response, except to HTTP/1.0 clients, which do not know it.
+    package func writeInformational(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        guard progress == .awaited, version != .http1_0 else { return }
+        writeHead(status, headers)
+        writer.flush(context)
+    }
+
+    private func writeHead(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        writer.write(.head(HTTPResponseHead(version: version, status: status, headers: headers)), to: context, promise: nil)
+    }
+
+    package func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        guard progress == .awaited else { return }
+        progress = .begun
+        record(status)
+        var headers = headers
+        // A response to `HEAD` has no chunks. Without a length, only the end of the connection shows where the response
+        // ends.
+        omitsBody = isHead && version != .http2 && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
+        let isReusable = connection.responseBegins()
+        endsConnection = endsConnection || omitsBody || version == .http1_0 || !isReusable
+        if endsConnection, version != .http2 { headers.replaceOrAdd(name: "Connection", value: "close") }
+        writeHead(status, headers)
+    }
+
+    /// Records the response's status in the metrics, the log and the span.
+    private func record(_ status: HTTPResponseStatus) {
+        counters?.answered(status, in: eventLoop.now - began, trace: span?.context)
+        logger.log(.httpAnswered, fields(status))
+        guard let span else { return }
+        span.set("http.response.status_code", Int64(status.code))
+        if status.code >= 500 { span.fail("status \(status.code)") }
+    }
+
+    private func fields(_ status: HTTPResponseStatus) -> [String: String] {
+        var fields = ["route": path, "status": "\(status.code)"]
+        fields["trace"] = span?.context.traceID.text
+        return fields
+    }
+
+    package func write(_ part: ByteBuffer) {
+        guard progress == .begun else { return }
+        writePart(part)
+    }
+
+    /// Ends the response.
+    package func writeEnd(_ trailers: HTTPHeaders?) {
+        guard progress == .begun else { return }
+        finish(trailers, nil)
+    }
+
+    package func flush() {
+        guard progress == .begun else { return }
+        writer.flush(context)
+    }
+
+    /// Changes the protocol: `handler` reads and writes the connection's bytes from now on.
+    /// - Throws: if the client has left.
+    package func switchProtocols(_ headers: HTTPHeaders, to handler: any ChannelHandler) throws {
+        guard progress == .awaited else { throw ChannelError.ioOnClosedChannel }
+        progress = .over
+        disconnectHandler = nil
+        record(.switchingProtocols)
+        span?.end()
+        writeHead(.switchingProtocols, headers)
+        writer.flush(context)
+        try connection.handOver(to: handler)
+    }
+
+    /// Whether the client can take more now.
+    package var isWritable: Bool { context.channel.isWritable }
+
+    /// Ends the connection, so that an incomplete response does not seem complete.
+    package func abort() {
+        guard progress != .over else { return }
+        progress = .over
+        disconnectHandler = nil
+        span?.fail("the connection was closed before the response was complete")
+        span?.end()
+        connection.abort()
+    }
+
+    /// Resumes or pauses reading the request.
+    package func read(_ isWanted: Bool) {
+        guard progress != .over else { return }
+        connection.read(isWanted)
+    }
+
+    /// Calls the relay's `alarm` at this time. Replaces an earlier deadline.
+    package func setAlarm(_ deadline: NIODeadline) {
+        guard progress != .over else { return }
+        connection.setAlarm(deadline)
+    }
+
+    private func writePart(_ part: ByteBuffer) {
+        writer.write(.body(.byteBuffer(part)), to: context, promise: nil)
+    }
+
+    private func finish(_ trailers: HTTPHeaders?, _ written: EventLoopPromise<Void>?) {
+        progress = .over
+        disconnectHandler = nil
+        span?.end()
+        var written = written
+        if connection.needsResponseWritten {
+            let end = written ?? context.eventLoop.makePromise(of: Void.self)
+            end.futureResult.assumeIsolated().whenSuccess { [connection] in connection.responseWritten() }
+            written = end
+        }
+        writer.write(omitsBody ? .body(.byteBuffer(ByteBuffer())) : .end(trailers), to: context, promise: written)
+        connection.responseEnded(endsConnection: endsConnection)
+    }
+
+    // MARK: Reports from the connection
+
+    func writabilityChanged(_ isWritable: Bool) {
+        guard isWritable else { return }
+        let pendingWrites = pendingWrites
+        self.pendingWrites = []
+        for writer in pendingWrites { writer.succeed() }
+    }
+
+    func clientDisconnected() {
+        guard progress != .over else { return }
+        span?.fail(StepTrace.givenUpReason)
+        let disconnectHandler = disconnectHandler
+        self.disconnectHandler = nil
+        disconnectHandler?()
+    }
+
+    /// Ends a request whose rest cannot be read.
+    func abort(_ problem: HTTPProblem) {
+        guard progress != .over else { return }
+        let disconnectHandler = disconnectHandler
+        self.disconnectHandler = nil
+        if progress == .awaited {
+            var response = HTTPResponse(problem)
+            response.endsConnection = true
+            self(response)
+        }
+        disconnectHandler?()
+        abort()
+    }
+
+    /// Called when the connection has ended.
+    func connectionEnded() {
+        let disconnectHandler = disconnectHandler
+        self.disconnectHandler = nil
+        progress = .over
+        disconnectHandler?()
+        span?.abandon()
+        let pendingWrites = pendingWrites
+        self.pendingWrites = []
+        for writer in pendingWrites { writer.fail(HTTPBodyWriter.Closed()) }
+    }
+
+    func write(_ part: ByteBuffer, _ done: EventLoopPromise<Void>) {
+        guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
+        writePart(part)
+        writer.flush(context)
+        // The flush may have shown that the client has left.
+        guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
+        if isWritable { done.succeed() } else { pendingWrites.append(done) }
+    }
+}
+
+/// The connection of a responder.
+protocol HTTPRespondingConnection: AnyObject {
+    /// Called before the head of the response is written.
+    /// - Returns: whether another request may follow.
+    func responseBegins() -> Bool
+    /// Called when the client was asked for its body.
+    func continueSent()
+    /// Whether `responseWritten` must follow a response that completes now.
+    var needsResponseWritten: Bool { get }
+    /// Called when the response is complete, before it is flushed.
+    func responseEnded(endsConnection: Bool)
+    /// Called when the end of the response was passed to the network.
+    func responseWritten()
+    var writer: ResponseWriter { get }
+    /// The value of the `Date` field.
+    var date: String { get }
+    /// Closes the connection immediately.
+    func abort()
+    /// Passes the connection's bytes to `handler` until the connection ends.
+    func handOver(to handler: any ChannelHandler) throws
+    /// Resumes or pauses reading the request.
+    func read(_ isWanted: Bool)
+    func setAlarm(_ deadline: NIODeadline)
+}
