@@ -77,9 +77,9 @@ simulate: setup ## Simulate fleets. ARGS='--seeds 1000' runs a thousand.
 
 test: setup ## Run all tests. REDIS_SERVER=PATH selects another server.
 	python3 -m unittest discover -q -s Benchmarks
-	python3 -m unittest discover -q -s Tests/Seeded
-	python3 -m unittest discover -q -s Tests/Layout
-	python3 -m unittest discover -q -s Tests/Documents
+	python3 -m unittest discover -q -s Tests/Mutation
+	python3 -m unittest discover -q -s Tests/Lint
+	python3 -m unittest discover -q -s Tests/EndToEnd
 ifdef REDIS_SERVER
 	mkdir -p .redis-server && ln -sfn "$$(realpath -e "$(REDIS_SERVER)")" .redis-server/redis-server
 	PATH="$(CURDIR)/.redis-server:$$PATH" $(SWIFT_TEST)
@@ -93,17 +93,17 @@ lint: $(VENV)/lint.installed ## Check format, types, style, layout, prose and li
 	$(VENV)/bin/ruff check --quiet
 	@$(PYTHON_ROOTS) | while read -r root; do echo "mypy $$root"; $(VENV)/bin/mypy "$$root"; done
 	@$(SHELL_SCRIPTS) | while read -r script; do echo "shellcheck $$script"; $(VENV)/bin/shellcheck "$$script"; done
-	python3 Tests/Layout/check.py
-	python3 Tests/Layout/comments.py
-	python3 Tests/Layout/api.py
-	python3 Tests/Layout/wire.py
-	python3 Tests/Layout/dependencies.py
-	python3 Tests/Layout/links.py
-	$(PYTHON) Tests/Layout/prose.py
+	python3 Tests/Lint/check.py
+	python3 Tests/Lint/comments.py
+	python3 Tests/Lint/api.py
+	python3 Tests/Lint/wire.py
+	python3 Tests/Lint/dependencies.py
+	python3 Tests/Lint/links.py
+	$(PYTHON) Tests/Lint/prose.py
 
 # Checks the commits since the upstream branch; ARGS='main..HEAD' selects others.
 lint-commits: ## Check the descriptions of new commits.
-	python3 Tests/Layout/commits.py $(ARGS)
+	python3 Tests/Lint/commits.py $(ARGS)
 
 # The build takes minutes.
 tsan: setup ## Run all tests with the thread sanitizer, in .build-tsan.
@@ -128,14 +128,14 @@ soak: setup build ## Load four sidecars for half an hour, with faults.
 
 # Inserts one bug at a time into a copy of the sources. ARGS='--only NAME' runs one.
 mutation-test: setup ## Check that the simulation finds known bugs. Takes an hour.
-	python3 Tests/Seeded/run.py $(ARGS)
+	python3 Tests/Mutation/run.py $(ARGS)
 
 site: $(VENV)/site.installed ## Build the documentation site in .build-site.
 	$(PYTHON) Tools/site/build.py
 
 check-docs: $(VENV)/docs.installed ## Check openapi.yaml, and the links between documents.
 	$(PYTHON) -m openapi_spec_validator Sources/SidecarListeners/HTTP/openapi.yaml
-	python3 Tests/Layout/links.py
+	python3 Tests/Lint/links.py
 
 # A warning is a failure. Needs the toolchain's docc.
 docc: setup ## Build the reference of the Swift libraries in .build/docc.
@@ -150,13 +150,13 @@ contract: setup $(VENV)/contract.installed ## Check the HTTP API against its con
 documents: setup $(VENV)/schema.installed ## Run the examples in README and docs, and compare output.
 	swift build --product interlock
 	swift build --product interlock-bench
-	python3 Tests/Documents/names.py --binary "$$(swift build --show-bin-path)/interlock"
-	$(PYTHON) Tests/Documents/schema.py --binary "$$(swift build --show-bin-path)/interlock"
-	python3 Tests/Documents/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
+	python3 Tests/EndToEnd/names.py --binary "$$(swift build --show-bin-path)/interlock"
+	$(PYTHON) Tests/EndToEnd/schema.py --binary "$$(swift build --show-bin-path)/interlock"
+	python3 Tests/EndToEnd/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 monitoring: setup ## Check the alerts and dashboards with a real Prometheus.
 	swift build --product interlock
-	$(PYTHON) Tests/Documents/monitoring.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
+	$(PYTHON) Tests/EndToEnd/monitoring.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 # ARGS=nginx runs one part.
 interop: setup ## Check Redis clients, proxies, HTTP clients and h2spec.
@@ -168,23 +168,23 @@ interop: setup ## Check Redis clients, proxies, HTTP clients and h2spec.
 traces: setup $(VENV)/traces.installed ## Test traces with a collector that decodes them.
 	@Tools/setup.sh traces
 	swift build --product interlock
-	$(PYTHON) Tests/Documents/traces.py --binary "$$(swift build --show-bin-path)/interlock"
+	$(PYTHON) Tests/EndToEnd/traces.py --binary "$$(swift build --show-bin-path)/interlock"
 
 # Compares locks with 1 % of calls traced and without tracing. ARGS='--pairs 4' runs more pairs.
 bench-traces: setup build-sidecar ## Measure the processor time that tracing costs.
-	python3 Tests/Documents/trace_speed.py --binary $(BINARY) $(ARGS)
+	python3 Tests/EndToEnd/trace_speed.py --binary $(BINARY) $(ARGS)
 
 # Prints SKIPPED where Envoy cannot be installed.
 envoy: setup ## Check the gRPC API with real Envoys, where available.
 	@Tools/setup.sh traces
 	swift build --product interlock
 	@$(MAKE) --no-print-directory $(VENV)/envoy.installed || { echo "envoy: SKIPPED, because Envoy cannot be installed here" >&2; exit 0; }; \
-	GRPC_VERBOSITY=NONE $(PYTHON) Tests/Documents/gateways.py --binary "$$(swift build --show-bin-path)/interlock"
+	GRPC_VERBOSITY=NONE $(PYTHON) Tests/EndToEnd/gateways.py --binary "$$(swift build --show-bin-path)/interlock"
 
 # Compares the gRPC API with RESP and with Envoy's local rate limit, and floods it. ARGS='--only rate' runs one part.
 bench-envoy: setup build-sidecar $(VENV)/envoy.installed ## Measure the throughput and latency of the gRPC API.
 	@Tools/setup.sh bench
-	$(PYTHON) Tests/Documents/gateway_speed.py --binary $(BINARY) $(ARGS)
+	$(PYTHON) Tests/EndToEnd/gateway_speed.py --binary $(BINARY) $(ARGS)
 
 # Ctrl-C stops it. ARGS=--once takes the first steps.
 envoy-tour: setup build-sidecar $(VENV)/envoy.installed ## Start Envoy and a sidecar for the tutorial in docs/envoy.
@@ -193,14 +193,14 @@ envoy-tour: setup build-sidecar $(VENV)/envoy.installed ## Start Envoy and a sid
 verify: setup build-sidecar ## Run the slow checks: generated code, ten minutes of load.
 	@Tools/setup.sh traces
 	Tools/protobuf.sh --check
-	$(PYTHON) Tests/Documents/monitoring.py --binary $(BINARY) --minutes 10
+	$(PYTHON) Tests/EndToEnd/monitoring.py --binary $(BINARY) --minutes 10
 
 # ARGS='--screenshots docs/operate/console' takes the screenshots.
 test-console: setup $(VENV)/console.installed ## Test the console in a browser, and interlock top.
 	@Tools/setup.sh console
 	swift build --product interlock
-	python3 Tests/Documents/top.py --binary "$$(swift build --show-bin-path)/interlock"
-	$(PYTHON) Tests/Documents/console.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
+	python3 Tests/EndToEnd/top.py --binary "$$(swift build --show-bin-path)/interlock"
+	$(PYTHON) Tests/EndToEnd/console.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 install: ##! Install it. DESTDIR= and PREFIX=/usr/local select where.
 	packaging/install.sh install

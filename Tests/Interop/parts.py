@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "Tests/Documents"))
+sys.path.insert(0, str(ROOT / "Tests/EndToEnd"))
 
 from servers import HTTP, REDIS, RESP, Failure, Servers, is_open  # noqa: E402
 

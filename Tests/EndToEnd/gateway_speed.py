@@ -1,6 +1,6 @@
 """Measures the gRPC API: decisions a second, the cost of a call, Envoy's overhead, and the effect of floods.
 
-`.venv/bin/python Tests/Documents/gateway_speed.py --binary .build/release/interlock` takes five minutes on an
+`.venv/bin/python Tests/EndToEnd/gateway_speed.py --binary .build/release/interlock` takes five minutes on an
 otherwise idle machine. Each figure is the median of the rounds. The exit code is 1 if a figure misses its target.
 """
 

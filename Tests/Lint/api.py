@@ -127,7 +127,7 @@ def main() -> int:
     if undocumented:
         print("api: describe each of these in a /// comment: units, result, thrown errors")
     if removed or added:
-        print("api: if this is intended, run Tests/Layout/api.py --update and add the change to CHANGELOG.md")
+        print("api: if this is intended, run Tests/Lint/api.py --update and add the change to CHANGELOG.md")
     if removed or added or undocumented:
         return 1
     count = sum(bool(line) and not line.startswith("#") for line in now.splitlines())

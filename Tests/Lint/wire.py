@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares Tests/Layout/wire.txt, the names that other programs depend on, with the code.
+"""Compares Tests/Lint/wire.txt, the names that other programs depend on, with the code.
 
 The list has commands, options, routes, fields, error codes, exit codes, log event IDs, metrics and configuration keys.
 `--update` rewrites it: check git's diff. A name that is gone breaks its users, so keep it for one version and describe
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LIST = Path("Tests/Layout/wire.txt")
+LIST = Path("Tests/Lint/wire.txt")
 RAW_VALUE = r'case \w+ = "([\w.]+)"'
 
 #: The kind of name, the files below `Sources` that declare such names, and a pattern for them.
@@ -91,7 +91,7 @@ def main() -> int:
     findings = [f"gone: {name}" for name in before if name not in now]
     findings += [f"new: {name}" for name in now if name not in before]
     if findings:
-        findings.append("if this is intended, run Tests/Layout/wire.py --update and add the change to CHANGELOG.md")
+        findings.append("if this is intended, run Tests/Lint/wire.py --update and add the change to CHANGELOG.md")
     findings += sparse(now)
     for finding in findings:
         print(f"wire: {finding}")

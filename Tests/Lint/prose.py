@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 MAX_COLUMNS, MAX_PARAGRAPH_LINES, MAX_WORDS = 160, 5, 2_500
 CODE_FILES = {".swift": "//", ".lua": "--", ".js": "//", ".py": "#", ".sh": "#"}
 #: Generated code, and inputs that are wrong on purpose.
-EXCLUDED = re.compile(r"\.pb\.swift$|Fuzzing/Corpus/|Tests/Layout/(prose|comments|test_\w+)\.py$|banned\.txt$")
+EXCLUDED = re.compile(r"\.pb\.swift$|Fuzzing/Corpus/|Tests/Lint/(prose|comments|test_\w+)\.py$|banned\.txt$")
 
 INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 TARGET = re.compile(r"(?<=\])\([^)\s]*(?: \"[^\"]*\")?\)|<?https?://[^\s)>]+>?")

@@ -75,11 +75,11 @@ class Planting(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             root, tree = pathlib.Path(name) / "root", pathlib.Path(name) / "tree"
             (root / "Sources").mkdir(parents=True)
-            (root / "Tests/Seeded").mkdir(parents=True)
+            (root / "Tests/Mutation").mkdir(parents=True)
             tree.mkdir()
             (root / "Package.swift").write_text("one")
             (root / "Sources/a.swift").write_text("a")
-            (root / "Tests/Seeded/list.py").write_text("not built")
+            (root / "Tests/Mutation/list.py").write_text("not built")
             with unittest.mock.patch.multiple(run, ROOT=root, TREE=tree):
                 first = run.copy_tree()
                 self.assertEqual({path.as_posix() for path in run.files(tree)}, {"Package.swift", "Sources/a.swift"})

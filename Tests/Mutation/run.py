@@ -48,7 +48,7 @@ STORIES = WORK / "stories"
 #: The files and directories that a build needs.
 COPIED = ("Package.swift", "Package.resolved", "Sources", "Tests", "Benchmarks")
 #: Not copied, because it is not built: a change to the lists of bugs builds nothing.
-EXCLUDED = {"Tests/Seeded"}
+EXCLUDED = {"Tests/Mutation"}
 KINDS = {"swift": seeded.BUGS, "scripts": scripts.BUGS}
 PRODUCT = "Sources"
 PROMISES = "Invariant.swift"
