@@ -19,8 +19,8 @@ public struct Breakers: Sendable {
     ///
     /// - Parameters:
     ///   - service: the service's name.
-    ///   - state: the state; `nil` returns the breaker to automatic, closed.
-    ///   - lifetime: the time after which the breaker returns to automatic; `nil` if it never does.
+    ///   - state: the state; `nil` ends the forced state and closes the breaker.
+    ///   - lifetime: how long the state stays forced; `nil` for no end.
     ///   - reason: a human-readable description, at most 256 bytes on one line.
     ///   - by: the person or program that forces the state, for the fleet's event; `nil` for this program's host.
     /// - Throws: `InterlockError`.

@@ -202,9 +202,9 @@ extension Coordinator {
         try await result { $0.reportPermit(service: service, permit: permit, report, completion: $1) }
     }
 
-    /// Forces a breaker's state for the whole fleet; `nil` returns it to automatic, closed.
+    /// Forces a breaker's state for the whole fleet; `nil` ends the forced state and closes it.
     /// - Parameters:
-    ///   - milliseconds: the time after which it returns to automatic; `nil` if it never does.
+    ///   - milliseconds: how long the state stays forced; `nil` for no end.
     ///   - reason: a human-readable description, at most `BreakerSnapshot.maximumReasonLength` bytes.
     package nonisolated func forceBreaker(
         service: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil, reason: String = "",

@@ -119,7 +119,8 @@ public actor Coordinator: Service {
         }
     }
 
-    /// Returns the same calls for an API whose channels live on this event loop.
+    /// Returns the completion-based entry points for listeners on this event loop. They avoid the executor hop and the
+    /// task that the async methods cost.
     ///
     /// - Precondition: The caller is on the event loop, and the result never leaves it.
     package nonisolated func callsOnEventLoop() -> CoordinatorCalls {

@@ -35,8 +35,8 @@ extension CoordinatorCalls {
     /// A number that increases with each change to the recent grants, except when a lease expires.
     package var grantChanges: Int { history.changes }
 
-    /// The time at which the limit decision that is being delivered was requested from Redis or made without it; `nil`
-    /// between deliveries. Before that time, the call was waiting.
+    /// The time of the request to Redis, or of the local evaluation, that led to the limit decision being delivered;
+    /// `nil` between deliveries. Before that time, the call was waiting.
     package var limitsAskedAt: Instant? { executor.limitsAskedAt }
 
     /// The maximum number of locks that one command inspects: 1 if their keys may be on several servers.

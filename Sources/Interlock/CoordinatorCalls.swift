@@ -18,8 +18,9 @@ package struct ServiceReference: Equatable {
     package static func == (left: ServiceReference, right: ServiceReference) -> Bool { left.service === right.service }
 }
 
-/// The calls for an API on the same event loop, without a thread change or a task per call. `completion` runs on the
-/// event loop, exactly once unless the call is cancelled, and possibly before the method returns.
+/// The completion-based entry points for listeners on the coordinator's event loop. They avoid the executor hop
+/// and the task that the async methods cost. `completion` runs on the event loop, exactly once unless the call is
+/// cancelled, and possibly before the method returns.
 ///
 /// Confined to the coordinator's event loop: only `Coordinator.callsOnEventLoop` returns it, and only there.
 package final class CoordinatorCalls {
@@ -37,7 +38,7 @@ package final class CoordinatorCalls {
     private var jointAcquisitions: [UInt64: JointAcquisition] = [:]
     private var lastJointID: UInt64 = 0
     private var immediateAnswers = 0
-    /// The last count of the valid leases, and the time until which it is reused.
+    /// The last count of the valid leases, and when it must be counted again.
     private var heldCache = (count: 0, until: Instant(nanoseconds: .min))
     var services: [String: GuardedService] = [:] {
         didSet {
@@ -158,7 +159,7 @@ package final class CoordinatorCalls {
     package func peek(domain name: String, descriptor: String, completion: Completion<TakeResult>) {
         func fail(_ message: String) { completion(.failed(InterlockError(.invalid, message))) }
         guard let entries = DescriptorEntry.list(descriptor) else {
-            return fail("DESCRIPTOR: expected key=value,key=value with %2C for a comma, got \"\(Excerpt(descriptor))\"")
+            return fail("descriptor: expected key=value,key=value with %2C for a comma, got \"\(Excerpt(descriptor))\"")
         }
         let isKnown = domains.ask(
             name, [RequestedDescriptor(entries: entries, cost: 0)], isExcludedFromMetrics: true,
@@ -341,7 +342,9 @@ package final class CoordinatorCalls {
     /// Looks up a service for use in many calls. The reference is valid while `servicesVersion` is unchanged.
     package func service(_ name: String) -> Result<ServiceReference, InterlockError> {
         guard let service = services[name] else {
-            let hint = Self.suggestion(for: name, among: services.keys) ?? "see BREAKER.LIST"
+            let hint =
+                Self.suggestion(for: name, among: services.keys)
+                ?? "list the services, or see `services` in the configuration"
             return .failure(InterlockError(.unknownService, "no service \"\(Excerpt(name))\" is configured; \(hint)"))
         }
         return .success(ServiceReference(service: service))
@@ -484,9 +487,9 @@ package final class CoordinatorCalls {
         servicesInOrder.map { executor.status(of: $0) }
     }
 
-    /// Forces a breaker's state for the whole fleet; `nil` returns it to automatic, closed.
+    /// Forces a breaker's state for the whole fleet; `nil` ends the forced state and closes it.
     /// - Parameters:
-    ///   - milliseconds: the time after which it returns to automatic; `nil` if it never does.
+    ///   - milliseconds: how long the state stays forced; `nil` for no end.
     ///   - reason: a human-readable description, at most `BreakerSnapshot.maximumReasonLength` bytes.
     package func forceBreaker(
         service name: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil,

@@ -11,12 +11,12 @@ public struct Locks: LockService {
 
     // MARK: Leases
 
-    /// Acquires a lock, or waits for it. See `LockService`.
+    /// Acquires a lock, or waits for it, as `options` say. Returns `nil` if another holder has it.
     public func acquire(_ name: String, options: LockOptions) async throws -> Lease? {
         try await coordinator.acquireLock(try Self.request(try Self.validated(name), options))
     }
 
-    /// Acquires several locks, all or none. See `LockService`.
+    /// Acquires several locks, all or none, each with `options`. Returns `nil` if another holder has one.
     public func acquire(all names: [String], options: LockOptions) async throws -> [Lease]? {
         let validated = try names.map { try Self.validated($0) }
         guard let first = validated.first else {
@@ -26,8 +26,8 @@ public struct Locks: LockService {
             JointLockRequest(names: validated, template: try Self.request(first, options)))
     }
 
-    /// Acquires a lock whose lease is renewed every third of its TTL until it is released, lost or dropped. See
-    /// `LockService`.
+    /// Acquires a lock whose lease is renewed every third of its TTL until it is released, lost or dropped.
+    /// Returns `nil` if another holder has it.
     public func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease? {
         guard let lease = try await acquire(name, options: options) else { return nil }
         do {
@@ -42,7 +42,7 @@ public struct Locks: LockService {
         }
     }
 
-    /// Renews a lease. See `LockService`.
+    /// Renews a lease to `ttl` from now, by default its own. Returns how long it is valid; `nil` if it is lost.
     public func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration? {
         try await coordinator.renewLock(
             try Self.validated(lease.name), token: lease.token, ttl: ttl?.wholeMilliseconds ?? lease.ttlMilliseconds,
@@ -50,7 +50,7 @@ public struct Locks: LockService {
         ).map { .milliseconds($0) }
     }
 
-    /// Releases a lease, even if the task is cancelled. See `LockService`.
+    /// Releases a lease, even if the task is cancelled. Returns `false` if the lease was already lost.
     @discardableResult
     public func release(_ lease: Lease) async throws -> Bool {
         try await coordinator.releaseLock(
@@ -61,7 +61,7 @@ public struct Locks: LockService {
     /// value is dropped.
     /// - Parameters:
     ///   - lease: the lease as it was granted.
-    ///   - extends: whether to renew the lease every third of its TTL while the work runs.
+    ///   - extends: whether to renew the lease every third of its TTL while it is followed.
     /// - Throws: `InterlockError` if too many leases are followed, if the coordinator was stopped, or if locks are kept
     ///   on a quorum.
     public func follow(_ lease: Lease, extends: Bool) async throws -> FollowedLease {
@@ -74,19 +74,21 @@ public struct Locks: LockService {
         return try await coordinator.followLease(lease, isLinked: extends)
     }
 
-    /// Stops reporting the loss of a lease and ends its stream. A lease that was renewed then expires.
+    /// Stops following a lease, and ends its stream of losses. If following renewed the lease, it then lapses after its
+    /// TTL unless it is renewed or released.
     public func unfollow(_ lease: FollowedLease) async {
         await coordinator.unfollowLease(lease)
     }
 
     // MARK: Operators
 
-    /// Describes a lock. See `LockService`.
+    /// Returns the description of a lock; `nil` if it has no holder and no waiter.
     public func information(about name: String) async throws -> LockInformation? {
         try await coordinator.inspectLock(try Self.validated(name))
     }
 
-    /// Breaks the current holder's lease. See `LockService`; the fleet's event names this program's host.
+    /// Breaks the current holder's lease; the fleet's event names this program's host. Returns `false` if the lock was
+    /// free, or not held under `fence`.
     public func breakLock(_ name: String, fence: Int64?) async throws -> Bool {
         try await breakLock(name, by: coordinator.configuration.host, fence: fence)
     }

@@ -17,8 +17,8 @@ public struct SidecarBreakers: Sendable {
     /// Forces a breaker's state for the whole fleet. Requires an API key with the role `admin` if keys are configured.
     /// - Parameters:
     ///   - service: the service's name.
-    ///   - state: the state; `nil` to return to automatic, starting closed.
-    ///   - lifetime: the time after which the breaker returns to automatic; `nil` to keep it forced.
+    ///   - state: the state; `nil` ends the forced state and closes the breaker.
+    ///   - lifetime: how long the state stays forced; `nil` for no end.
     ///   - reason: a human-readable explanation, at most 256 bytes on one line.
     public func force(
         _ service: String, to state: BreakerSnapshot.Forced?, for lifetime: Duration? = nil, reason: String = ""

@@ -46,7 +46,7 @@ public actor SidecarClient: Service {
     private var subscriptionTask: Task<Void, Never>?
     private var isClosed = false
 
-    /// The number of idle connections kept for later waiting calls, and the time after which they close.
+    /// The number of idle connections kept for later waiting calls, and how long they are kept.
     private static let maximumIdle = 8
     private static let idleTime = TimeAmount.seconds(10)
 
@@ -211,7 +211,7 @@ public actor SidecarClient: Service {
     }
 
     /// Returns a view of the sidecar's console as a JSON object.
-    /// - Parameter words: the view and its options, as `LIVE.VIEW` takes them.
+    /// - Parameter arguments: the view and its options, as `LIVE.VIEW` takes them.
     package func view(_ arguments: [String]) async throws -> String {
         try await send(ViewCalls.View(arguments: arguments))
     }

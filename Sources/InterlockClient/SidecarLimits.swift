@@ -12,8 +12,8 @@ public struct SidecarLimits: Sendable {
     ///   - subject: the tenant, user or address that the call counts for, in limits per subject.
     ///   - wait: how long to wait until the limits allow the call. The sidecar may wait for less: see
     ///     `SidecarStatus.maximumWait`.
-    ///   - isNamed: whether the decision names the limit that determined it. Without the name, the sidecar batches
-    ///     takes that arrive together, which is faster.
+    ///   - includesLimitName: whether the decision names the limit that determined it. Without the name, the sidecar
+    ///     batches takes that arrive together, which is faster.
     /// - Returns: the decision. A refusal is not an error.
     /// - Throws: `InterlockError`, or `CancellationError` if the task is cancelled.
     public func take(

@@ -1,7 +1,7 @@
 @_exported public import InterlockCore
 
-/// Leased locks through a sidecar: `client.locks`. See `LockService` for the calls; an embedded coordinator has the
-/// same calls.
+/// Leased locks through a sidecar: `client.locks`. The calls are documented in `LockService`; an embedded coordinator
+/// has the same calls.
 ///
 /// A waiting call ends when its task is cancelled, and a lease granted at that moment is released. The sidecar may wait
 /// for less time than requested: see `SidecarStatus.maximumWait`.
@@ -10,14 +10,14 @@ public struct SidecarLocks: LockService {
 
     // MARK: Leases
 
-    /// Acquires a lock, or waits for it. See `LockService`.
+    /// Acquires a lock, or waits for it, as `options` say. Returns `nil` if another holder has it.
     public func acquire(_ name: String, options: LockOptions) async throws -> Lease? {
         let lease = try await client.send(LockCalls.Acquire(name: name, options: options))
         try await releaseIfCancelled(lease.map { [$0] } ?? [])
         return lease
     }
 
-    /// Acquires several locks, all or none. See `LockService`.
+    /// Acquires several locks, all or none, each with `options`. Returns `nil` if another holder has one.
     public func acquire(all names: [String], options: LockOptions) async throws -> [Lease]? {
         guard let first = names.first else {
             throw InterlockError(.invalid, "acquire(all:) requires at least one lock name")
@@ -41,7 +41,7 @@ public struct SidecarLocks: LockService {
         throw CancellationError()
     }
 
-    /// Acquires a lock whose lease the sidecar renews while a connection of this client is open. See `LockService`.
+    /// Acquires a lock whose lease the sidecar renews while a connection of this client is open.
     ///
     /// The sidecar closes the connection when it loses the lease. Every loss is reported as `LeaseLoss.disconnected`
     /// within half of the lease's `ttl`, before the lease can lapse.
@@ -49,12 +49,12 @@ public struct SidecarLocks: LockService {
         try await client.acquireLinkedLock(LockCalls.Acquire(name: name, options: options, isLinked: true))
     }
 
-    /// Renews a lease. See `LockService`.
+    /// Renews a lease to `ttl` from now, by default its own. Returns how long it is valid; `nil` if it is lost.
     public func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration? {
         try await renew(lease.name, token: lease.token, ttl: ttl ?? lease.ttl, fence: lease.expectedFence)
     }
 
-    /// Releases a lease, even when the task is cancelled. See `LockService`.
+    /// Releases a lease, even when the task is cancelled. Returns `false` if the lease was already lost.
     @discardableResult
     public func release(_ lease: Lease) async throws -> Bool {
         try await release(lease.name, token: lease.token, fence: lease.expectedFence)
@@ -69,7 +69,7 @@ public struct SidecarLocks: LockService {
     ///   - ttl: the lease's TTL from now.
     ///   - fence: the fence of the lease to renew, so that a late retry with an owner's token does not renew a later
     ///     lease; `nil` for any lease of the token.
-    /// - Returns: the time for which the lease can be relied on; `nil` if it is lost.
+    /// - Returns: how long the lease can be relied on; `nil` if it is lost.
     /// - Throws: `InterlockError`.
     public func renew(_ name: String, token: String, ttl: Duration, fence: Int64? = nil) async throws -> Duration? {
         try await client.send(LockCalls.Renew(name: name, token: token, ttl: ttl, fence: fence))
@@ -89,13 +89,13 @@ public struct SidecarLocks: LockService {
 
     // MARK: For operators
 
-    /// Describes a lock. See `LockService`.
+    /// Returns the description of a lock; `nil` if it has no holder and no waiter.
     public func information(about name: String) async throws -> LockInformation? {
         try await client.send(LockCalls.Inspect(name: name))
     }
 
-    /// Breaks the current holder's lease. See `LockService`. Requires an API key with the role `admin` if keys are
-    /// configured.
+    /// Breaks the current holder's lease. Requires an API key with the role `admin` if keys are configured.
+    /// - Returns: `false` if the lock was free, or not held under `fence`.
     public func breakLock(_ name: String, fence: Int64?) async throws -> Bool {
         try await client.send(LockCalls.Break(name: name, fence: fence))
     }

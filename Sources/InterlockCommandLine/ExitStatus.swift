@@ -41,8 +41,8 @@ package enum ExitStatus: CaseIterable, Sendable {
 
     /// Returns the exit code of versions before 0.2.0, which is supported for one more version. Scripts request it with
     /// `INTERLOCK_EXIT_CODES=1`.
-    /// - Parameter isOfRun: whether the command is `interlock run`, which had one code for all requests that a sidecar
-    ///   rejects.
+    /// - Parameter isRunCommand: whether the command is `interlock run`, which had one code for all requests that a
+    ///   sidecar rejects.
     package func formerCode(isRunCommand: Bool) -> Int32 {
         switch self {
         case .invalid, .denied, .versionMismatch: isRunCommand ? ExitStatus.unavailable.code : ExitStatus.no.code

@@ -23,7 +23,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionOw
     static let assumedStreams = 100
 
     private let isTLS: Bool
-    /// The time in which the server must send its first settings, or answer a PING.
+    /// The time limit for the server's first settings and for its answer to a PING.
     private let responseTimeout: TimeAmount
     private let pool: HTTPConnectionPool
     /// Whether the server's settings have arrived.

@@ -49,7 +49,7 @@ package struct HTTPClientStateMachine: Sendable {
         case other
     }
 
-    /// The way in which a request fails.
+    /// How a request fails.
     package enum FailureKind: Equatable, Sendable {
         /// The server may have acted on the request.
         case failed
@@ -211,7 +211,7 @@ extension HTTPClientStateMachine {
         return .proceed
     }
 
-    /// - Parameter now: the time at which the request's head was sent, if this flush is the first.
+    /// - Parameter now: when the request's head was sent, if this flush is the first.
     package mutating func flushEnds(at now: @autoclosure () -> Duration) {
         guard case .exchanging(var exchange) = state else { return }
         exchange.flush = .idle

@@ -10,7 +10,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
     package struct Settings: Sendable {
         /// The time limit for the connection and its TLS handshake.
         package var connectTimeout: TimeAmount
-        /// The time after which an unused connection is closed; earlier if the server announces a shorter one.
+        /// The lifetime of an unused connection, unless the server announces a shorter one.
         package var idleTimeout: TimeAmount
         /// The age after which a connection carries no further request, because its name may resolve differently, or
         /// `nil` for no limit.
@@ -142,7 +142,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionOwner {
         return done.futureResult.map { agreed in (channel, agreed == HTTPProtocol.http2) }
     }
 
-    /// The time at which a new connection retires, spread at random so that connections opened together do not retire
+    /// The end of a new connection's use, spread at random so that connections opened together do not retire
     /// together.
     private var retirementDeadline: NIODeadline {
         guard let maximumAge = settings.maximumAge else { return .distantFuture }

@@ -23,7 +23,7 @@ extension HTTPHeaders {
         return nil
     }
 
-    /// The time for which the server keeps an unused connection, from `Keep-Alive`; `nil` if the field has no valid
+    /// How long the server keeps an unused connection, from `Keep-Alive`; `nil` if the field has no valid
     /// timeout.
     package var keepAliveTimeout: TimeAmount? {
         guard contains(name: "Keep-Alive") else { return nil }

@@ -15,7 +15,7 @@ package final class LargeReadLimiter {
     static let size = 1 << 14
     /// The maximum number of concurrent turns.
     private static let maximumTurns = 4
-    /// The time after which a slow server's turn no longer delays others.
+    /// How long a slow server's turn may delay others.
     private static let slowTurnTimeout = TimeAmount.microseconds(250)
 
     private let eventLoop: any EventLoop

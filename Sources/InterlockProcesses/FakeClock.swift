@@ -12,7 +12,7 @@ package struct FakeClock: Sendable {
     /// Creates a clock that shows the true time until it is changed.
     /// - Parameters:
     ///   - path: the file that holds the time; its directory must exist.
-    ///   - isReadEachTime: whether a change takes effect immediately, because each clock reading reads the file. This
+    ///   - isUncached: whether a change takes effect immediately, because each clock reading reads the file. This
     ///     reduces the throughput of Redis to an eighth. Otherwise a change takes effect within two seconds, and the
     ///     throughput is two thirds.
     /// - Throws: `FakeClockError` if libfaketime is missing, or an error of Foundation if the file cannot be

@@ -18,7 +18,7 @@ package final class LiveHub {
     /// The number of topics above which those without followers are dropped, the least recently viewed first.
     private static let maximumTopics = 64
     private static let tick = TimeAmount.milliseconds(100)
-    /// The time after which a postponed read that nobody has requested again is forgotten, in milliseconds.
+    /// How long a postponed read is remembered if nobody requests it again, in milliseconds.
     private static let postponedReadLifetime: Int64 = 3000
     /// The number of ticks without an update after which a comment is sent, to show that the sidecar is alive.
     private static let heartbeatTicks = 20

@@ -23,7 +23,7 @@ struct LiveParts {
         self.budget = budget
     }
 
-    /// The time for which content read from Redis stays fresh, in milliseconds.
+    /// How long content read from Redis stays fresh, in milliseconds.
     private enum Lifetime {
         static let lock: Int64 = 500
         static let limits: Int64 = 500
@@ -209,7 +209,7 @@ struct LiveParts {
 /// The services as JSON, each encoded once for all pages that are rendered within a few milliseconds. Confined to the
 /// coordinator's event loop.
 private final class ServiceJSONCache {
-    /// The time for which the JSON is reused, in milliseconds.
+    /// How long the JSON is reused, in milliseconds.
     private static let lifetime: Int64 = 20
 
     private(set) var statuses: [BreakerStatus] = []

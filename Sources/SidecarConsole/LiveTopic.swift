@@ -11,7 +11,7 @@ final class LiveTopic {
     private(set) var json: ByteBuffer?
     /// A number that increases with every change of `json`.
     private(set) var version = 0
-    /// The time at which a console last requested the topic.
+    /// The time of the last request for the topic by a console.
     var requestedAt: Instant
     /// The stamp of the state from which `json` was rendered; `nil` if the part is rendered every time.
     private var stamp: Int?
@@ -20,7 +20,7 @@ final class LiveTopic {
     fileprivate(set) var reading = LiveReading()
     private var waiting: [() -> Void] = []
 
-    /// - Parameter now: the time from which the first read is due.
+    /// - Parameter now: the due time of the first read.
     init(_ part: LivePart, now: Instant) {
         self.part = part
         requestedAt = now

@@ -25,7 +25,7 @@ final class LockPages {
     private static let maximumSizeFactor = 2
     /// The number of steps after which a page ends, even if they found nothing.
     private static let maximumSteps = 8
-    /// The time after which no further step begins, in milliseconds.
+    /// How long further steps may begin, in milliseconds.
     private static let timeLimit: Int64 = 2000
 
     init(calls: CoordinatorCalls, search: ExactText, cursor: String) {
@@ -156,7 +156,7 @@ final class LockPages {
     /// Returns a lock's row, updated with its grants.
     /// - Parameters:
     ///   - grants: the lock's grants by this sidecar, newest first.
-    ///   - seenAt: the time at which the row arrived from Redis.
+    ///   - seenAt: when the row arrived from Redis.
     private static func updated(
         _ lock: [String: JSONValue], by grants: [GrantRecord], seenAt: Int64
     ) -> [String: JSONValue] {
@@ -173,7 +173,7 @@ final class LockPages {
         if case .integer(let number) = value { number } else { 0 }
     }
 
-    /// Returns the time at which the last lease ends. Saturates, because a key may have any time to live.
+    /// Returns the end of the last lease. Saturates, because a key may have any time to live.
     private static func end(of lock: [String: JSONValue]) -> Int64 {
         let (end, isBeyond) = integer(lock["at_ms"]).addingReportingOverflow(integer(lock["ttl_ms"]))
         return isBeyond ? .max : end

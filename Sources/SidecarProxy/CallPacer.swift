@@ -66,7 +66,7 @@ final class CallPacer {
         call.admitted()
     }
 
-    /// - Returns: the time at which this tick began.
+    /// - Returns: the start of this tick.
     private func noteTick(_ now: NIODeadline) -> NIODeadline {
         if let tickBegan { return tickBegan }
         tickBegan = now

@@ -41,7 +41,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private var breaker = BreakerSnapshot.State.closed
     /// The current try, which has a connection or waits for one.
     private var attempt: UpstreamTry?
-    /// The time at which the try began; `nil` once its duration is recorded.
+    /// The start of the try; `nil` once its duration is recorded.
     private var tryBegan: Instant?
     private var held: HeldResponse?
     private var recorder: ResponseRecorder?

@@ -37,7 +37,7 @@ extension ProxiedCallStateMachine {
         var progress: Progress
         /// The time of the last byte in either direction; until there is a connection, the start of the attempt.
         var lastByteAt: Instant
-        /// The time at which the whole request was sent; `nil` before that.
+        /// The time when the whole request had been sent; `nil` before that.
         var requestSentAt: Instant?
         /// Whether the response is being read, or reading is paused because the client does not accept more of it.
         var reading = Reading.flowing
@@ -82,7 +82,7 @@ extension ProxiedCallStateMachine {
 // MARK: - Times
 
 extension ProxiedCallStateMachine.Try {
-    /// The time at which the try times out unless something happens.
+    /// The deadline of the try unless something happens.
     var alarmAt: Instant {
         switch progress {
         case .connecting(let until): until

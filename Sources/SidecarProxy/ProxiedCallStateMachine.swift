@@ -146,7 +146,7 @@ struct ProxiedCallStateMachine {
     var isOver: Bool { if case .over = state { true } else { false } }
     var isWaitingForPermit: Bool { if case .waiting(.permit, _) = state { true } else { false } }
 
-    /// The time at which `alarm` must be called; `nil` while the call waits for a permit, because that wait has its own
+    /// The time to call `alarm`; `nil` while the call waits for a permit, because that wait has its own
     /// time limit.
     var alarmAt: Instant? {
         switch state {
@@ -185,7 +185,7 @@ protocol RetrySource {
 // MARK: - Permits
 
 extension ProxiedCallStateMachine {
-    /// Limits the time for which a call waits to begin.
+    /// Limits how long a call waits to begin.
     mutating func waitForPacer(atMost milliseconds: Int64) -> Action {
         guard case .waiting(.pacer, _) = state else { return .none }
         state = .waiting(.pacer(until: started.advanced(byMilliseconds: milliseconds)), nil)

@@ -41,7 +41,7 @@ struct TunnelStateMachine {
         lastByteAt = now
     }
 
-    /// The time at which `alarm` must be called.
+    /// The time to call `alarm`.
     var alarmAt: Instant { lastByteAt.advanced(byMilliseconds: idleTimeout) }
 
     mutating func readRequested(_ side: Side, isOtherWritable: Bool) -> Action {

@@ -1,7 +1,7 @@
 import InterlockCore
 
 extension ServiceDefinition {
-    /// The time for which a permit outlasts its proxied call, so that the outcome can be reported.
+    /// How long a permit outlasts its proxied call, so that the outcome can be reported.
     private static let reportingTime: Duration = .seconds(10)
 
     /// Reads `services`: a mapping from names to services, in the order of the file.

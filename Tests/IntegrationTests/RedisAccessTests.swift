@@ -39,7 +39,7 @@ struct RedisAccessTests {
         }
     }
 
-    @Test("A reload with a missing password file is rejected and changes nothing")
+    @Test("A reload with a missing password file is rejected and does not change anything")
     func missingFile() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "first"]) { server in
             let folder = try TemporaryFolder()

@@ -25,7 +25,7 @@ struct RunTests {
     // MARK: The command
 
     @Test("The exit code is the command's, and its environment has lock, token and fence")
-    func environment() async throws {
+    func commandGetsLockTokenAndFence() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock(
                 "run", "--lock", "orders", "--label", "tests", "--", "sh", "-c",
@@ -41,7 +41,7 @@ struct RunTests {
     }
 
     @Test("Arguments arrive unchanged, without a shell")
-    func words() async throws {
+    func argumentsAreUnchanged() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock(
                 "run", "--lock", "orders", "--", "printf", "[%s]", "$HOME", "*", "a b", "", "--", "--help")
@@ -59,7 +59,7 @@ struct RunTests {
     }
 
     @Test("A missing program exits with 127 and an unusable one with 126, before a sidecar is called")
-    func program() async throws {
+    func unusableProgramExitsBeforeCall() async throws {
         // Port 1 has no listener.
         let run = ["run", "--sidecar", "127.0.0.1:1", "--lock", "orders", "--"]
         for absent in ["nothing-of-that-name", "/nowhere/nothing"] {
@@ -75,7 +75,7 @@ struct RunTests {
     }
 
     @Test("Signals reach the command")
-    func signals() async throws {
+    func signalsReachCommand() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders"], Self.trapping("USR1", "echo got it; exit 5"), sidecar)
             run.send(signal: SIGUSR1)
@@ -87,7 +87,7 @@ struct RunTests {
     // MARK: The lock
 
     @Test("While the lock is held, `interlock run` exits with 75 and does not run its command; a finished run releases it")
-    func held() async throws {
+    func heldLockExitsWithoutRunning() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lock", "orders"], Self.sleeping, sidecar)
             let second = try await sidecar.interlock("run", "--lock", "orders", "--", "echo", "ran")
@@ -129,7 +129,7 @@ struct RunTests {
     }
 
     @Test("A waiting run starts when the lock is released")
-    func waiting() async throws {
+    func waitingRunStartsAfterRelease() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lock", "orders"], Self.sleeping, sidecar)
             let second = try await InterlockProcess.start(
@@ -157,7 +157,7 @@ struct RunTests {
     }
 
     @Test("The lease is renewed for as long as the command runs")
-    func renewal() async throws {
+    func leaseIsRenewedWhileCommandRuns() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let start = ContinuousClock.now
             let run = try await Self.start(["--lock", "orders", "--ttl", "1s", "--label", "tests"], Self.sleeping, sidecar)
@@ -173,7 +173,7 @@ struct RunTests {
     // MARK: Loss
 
     @Test("A broken lock ends the command with SIGTERM, and `interlock run` exits with 74")
-    func broken() async throws {
+    func brokenLockEndsCommand() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders"], Self.trapping("TERM", "echo cleaning up; exit 3"), sidecar)
             let broken = try await sidecar.interlock("lock", "break", "orders")
@@ -185,7 +185,7 @@ struct RunTests {
     }
 
     @Test("In strict mode a command that ignores SIGTERM is killed when the lock is broken")
-    func strict() async throws {
+    func strictModeKillsCommand() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders", "--strict"], Self.trapping("TERM", ""), sidecar)
             let group = try Self.group(run)
@@ -226,7 +226,7 @@ struct RunTests {
     // MARK: Leading
 
     @Test("When the leader dies, another candidate leads")
-    func succession() async throws {
+    func anotherCandidateSucceedsLeader() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lead", "orders", "--ttl", "2s"], Self.sleeping, sidecar)
             let second = try await InterlockProcess.start(
@@ -243,7 +243,7 @@ struct RunTests {
     }
 
     @Test("A deposed leader is a candidate again, and resigns when its command ends")
-    func deposed() async throws {
+    func deposedLeaderIsCandidateAgain() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let leader = try await Self.start(["--lead", "orders"], Self.trapping("USR1", "exit 4"), sidecar)
             #expect(leader.errors.contains("\ninterlock: leading orders, fence "))
@@ -316,7 +316,7 @@ struct RunTests {
             ["--lock", "a", "--label", "a b", "--", "true"],
             ["--lock", "a", "--held-exit-code", "256", "--", "true"], ["--lock", "a", "--held-exit-code", "-1", "--", "true"],
         ])
-    func usage(arguments: [String]) async throws {
+    func invalidUsageExitsWith64(arguments: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(["run"] + arguments)
         #expect(outcome.status == .exited(64))
         #expect(outcome.output.isEmpty)
@@ -324,7 +324,7 @@ struct RunTests {
     }
 
     @Test("Help explains the command")
-    func help() async throws {
+    func helpExplainsCommand() async throws {
         let outcome = try await InterlockProcess.outcome(["run", "--help"])
         #expect(outcome.status == .exited(0))
         #expect(outcome.output.contains("EXAMPLES"))

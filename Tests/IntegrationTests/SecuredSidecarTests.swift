@@ -122,7 +122,7 @@ struct SecuredSidecarTests {
                     try await staying.send(AnyCommand(["LOCK.INFO", "held"])).array?.contains(.integer(1)) == true
                 }
 
-                // A certificate that cannot be used changes nothing.
+                // An unusable certificate does not change anything.
                 try Data("no certificate".utf8).write(to: URL(filePath: files.second.certificatePath + ".bad"))
                 try await reload(
                     files.configuration(files.second.certificatePath + ".bad", files.second.keyPath, keys: ["new"]),

@@ -106,7 +106,7 @@ struct BreakerDecisionTests {
         }
     }
 
-    @Test("A breaker opened by a limit needs no trial because the limit itself is the trial")
+    @Test("A breaker opened by a limit does not need a trial, because the limit itself is the trial")
     func openByLimit() {
         var breaker = Breaker(settings: settings)
         var byLimit = snapshot(.open, generation: 1, until: 2000)

@@ -22,9 +22,9 @@ struct BreakerEndTests {
     }
 
     @Test(
-        "A jump of the Redis clock moves no measured end, and the stored end is corrected",
+        "A jump of the Redis clock does not move a measured end, and the stored end is corrected",
         arguments: [40_000, -30_000] as [Int64])
-    func jump(step: Int64) {
+    func clockJumpKeepsMeasuredEnd(step: Int64) {
         var breaker = opened()
         let end = breaker.openUntil
         breaker.apply(open(until: 61_000), redisTime: 6000 + step, sentAt: after(5000), receivedAt: after(5000))
@@ -42,7 +42,7 @@ struct BreakerEndTests {
     }
 
     @Test("Slow answers and messages do not show that the clock has jumped")
-    func late() {
+    func lateAnswersShowNoClockJump() {
         var breaker = opened()
         breaker.apply(open(until: 61_000), redisTime: 9000, sentAt: after(5000), receivedAt: after(13_000))
         let afterSlowAnswer = breaker.hasCorrection
@@ -53,7 +53,7 @@ struct BreakerEndTests {
     }
 
     @Test("A sidecar that did not measure the start of a state does not correct its end", arguments: [false, true])
-    func notMeasured(isFound: Bool) {
+    func unmeasuredEndIsNotCorrected(isFound: Bool) {
         var breaker = Breaker(settings: BreakerSettings())
         breaker.apply(
             open(until: 61_000), redisTime: isFound ? 5000 : 1000, sentAt: isFound ? start : nil, receivedAt: start)
@@ -65,8 +65,8 @@ struct BreakerEndTests {
         #expect(breaker.openUntil == after(61_001))
     }
 
-    @Test("A sidecar that finds a state ignores its end for some seconds, at most for the state's whole duration")
-    func found() {
+    @Test("A sidecar that did not see a state begin ignores its end for some seconds, at most for the state's duration")
+    func foundStateIgnoresItsEndBriefly() {
         var breaker = Breaker(settings: BreakerSettings())
         breaker.apply(open(until: 61_000), redisTime: 500_000, sentAt: start, receivedAt: start)
         #expect(breaker.openUntil == after(7000))
@@ -76,7 +76,7 @@ struct BreakerEndTests {
     }
 
     @Test("A failed probe postpones the end even after the Redis clock was set back")
-    func outage() {
+    func failedProbePostponesEnd() {
         var breaker = opened(.outage)
         breaker.apply(open(until: 41_000, cause: .outage), redisTime: 1000, sentAt: after(30_000), receivedAt: after(30_000))
         #expect(breaker.openUntil == after(70_001))
@@ -84,7 +84,7 @@ struct BreakerEndTests {
     }
 
     @Test("A forced state ends by the sidecar's clock", arguments: [3_600_000, -300_000] as [Int64])
-    func forced(step: Int64) {
+    func forcedStateEndsByLocalClock(step: Int64) {
         var breaker = Breaker(settings: BreakerSettings())
         let forced = BreakerSnapshot(state: .open, generation: 1) {
             ($0.sinceMilliseconds, $0.forced, $0.forcedUntilMilliseconds) = (1000, .open, 601_000)

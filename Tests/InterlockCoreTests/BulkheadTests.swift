@@ -101,7 +101,7 @@ struct BulkheadTests {
         #expect(entry == .full)
     }
 
-    @Test("A call that has left gets no slot")
+    @Test("A call that has left does not get a slot")
     func leaves() {
         var bulkhead = full(1)
         _ = bulkhead.enter(11, deadline: after(1000), now: now)

@@ -88,7 +88,7 @@ struct LockQueueTests {
         #expect(queue.timerFired(now: at(1020)) == .check)
     }
 
-    @Test("A hand-over to another sidecar postpones the check, so that a busy queue needs no checks")
+    @Test("A hand-over to another sidecar postpones the check, so that a busy queue does not need checks")
     func busyQueue() {
         var queue = queue(of: 1)
         for turn in 1...50 {

@@ -102,7 +102,7 @@ struct ServiceGateTests {
             concurrency: concurrency)
     }
 
-    @Test("The breaker is checked before the limits, and a call that it refuses takes nothing from them")
+    @Test("The breaker is checked before the limits, and a call that it refuses does not take from them")
     func breakerFirst() {
         let harness = GateHarness(Self.definition(concurrency: 1))
         harness.gate.breaker.tripLocally(.failures, forMilliseconds: 5000, now: harness.now)
@@ -308,7 +308,7 @@ struct ServiceGateTests {
         #expect(harness.trial(call, .refused) == ["refund 1", "refuse 1 open"])
     }
 
-    @Test("Without Redis one call at a time tries whether the service works")
+    @Test("Without Redis, one trial at a time finds out whether the service works")
     func localTrial() {
         let harness = GateHarness(Self.definition(limited: false))
         harness.apply(.halfOpen, generation: 3)

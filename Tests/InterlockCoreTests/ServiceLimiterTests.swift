@@ -130,7 +130,7 @@ struct ServiceLimiterTests {
         #expect(try ask(at: 5200, taken: 2, resetAfter: 800) == ["1s": 6000, "own": 6000, "log": 0])
         #expect(try ask(at: 7000, taken: 1, resetAfter: 700) == ["1s": 6000, "own": 6000, "log": 0])
         #expect(try ask(at: 7100, taken: 2, resetAfter: 600) == ["1s": 7700, "own": 7700, "log": 0])
-        // the Redis clock is set back.
+        // The Redis clock is set back.
         #expect(try ask(at: 1000, taken: 3, resetAfter: 400) == ["1s": 7700, "own": 7700, "log": 0])
         #expect(try ask(at: 1100, taken: 4, resetAfter: 300) == ["1s": 1400, "own": 1400, "log": 0])
     }

@@ -8,7 +8,7 @@ struct CertificateFactsTests {
     private static let facts = CertificateFacts(
         names: ["sidecar.internal", "*.example.com", "10.0.0.5"], validity: 1_000_000...2_000_000)
 
-    @Test("A valid certificate for the called hosts gets no warning")
+    @Test("A valid certificate for the called hosts does not cause a warning")
     func good() {
         let hosts = ["Sidecar.internal", "a.example.com", "10.0.0.5"]
         #expect(Self.facts.warnings(for: hosts, now: 1_500_000) == [])

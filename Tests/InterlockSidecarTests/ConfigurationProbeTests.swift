@@ -35,7 +35,7 @@ struct ConfigurationProbeTests {
         #expect(try probe("{ path: / }") == ProbeSettings(target: .http("/")))
     }
 
-    @Test("A full URL or a TCP address needs no service URL")
+    @Test("A full URL or a TCP address does not need a service URL")
     func elsewhere() throws {
         let read = try configuration(
             """

@@ -191,7 +191,7 @@ struct HTTP2Tests {
     }
 
     @Test(
-        "A flood of frames that require a response ends the connection or delays no other request",
+        "A flood of frames that require a response ends the connection or does not delay other requests",
         arguments: [HTTP2TestClient.Frame.Kind.ping, .settings])
     func controlFrames(kind: HTTP2TestClient.Frame.Kind) async throws {
         try await HTTPTestAPI.with(firstRequestTimeout: .seconds(60)) { api in
@@ -448,7 +448,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("The path after a service's name belongs to the upstream, and an unknown name is refused")
+    @Test("The path after a service's name belongs to the upstream, and an unknown name is rejected")
     func named() async throws {
         try await ProxyTestAPI.with(path: "", upstream: { try await $0.answer("200 OK", [], "x") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in

@@ -99,7 +99,9 @@ struct HTTPLimitTests {
                 let missing = try await api.client.send(method, path)
                 #expect(missing.status == 404)
                 #expect(missing.text("code") == "unknown_service")
-                #expect(missing.text("detail") == "no service \"x\" is configured; see GET /v1/services")
+                #expect(
+                    missing.text("detail")
+                        == "no service \"x\" is configured; list the services, or see `services` in the configuration")
             }
             let misspelled = try await api.client.send("POST", "/v1/limits/catlog/take")
             #expect(misspelled.text("detail") == "no service \"catlog\" is configured; did you mean catalog?")

@@ -133,7 +133,7 @@ struct ProbeTests {
         #expect(finding == .bad("the connection was refused"))
     }
 
-    @Test("An unresolvable name is bad")
+    @Test("A probe of an unresolvable name fails")
     func unresolved() async throws {
         let finding = try await runProbe(port: 1, .tcp(host: "nowhere.invalid", port: 1), timeout: .seconds(60))
         #expect(finding == .bad("cannot resolve nowhere.invalid"))

@@ -134,7 +134,7 @@ struct ProxiedCallStateMachineTests {
 
     // MARK: The last result
 
-    @Test("A held response reaches the client if its retry gets no permit", arguments: [true, false])
+    @Test("A held response reaches the client if its retry does not get a permit", arguments: [true, false])
     func heldResponse(isComplete: Bool) {
         var call = Self.call(at: .holding)
         call.part()
@@ -151,7 +151,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.machine.isOver && call.outcomes.count == 1)
     }
 
-    @Test("A truncated held response is a failure if its retry gets no permit")
+    @Test("A truncated held response is a failure if its retry does not get a permit")
     func brokenHeldResponse() {
         var call = Self.call(at: .holding)
         call.fail(.broken)

@@ -105,7 +105,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("If a retry gets no permit, the first response is relayed")
+    @Test("If a retry does not get a permit, the first response is relayed")
     func firstAnswer() async throws {
         let configure: (inout ServiceDefinition) -> Void = {
             Self.retries(1)(&$0)
@@ -119,7 +119,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("A first response relayed because its retry gets no permit ends when its client disconnects")
+    @Test("A first response relayed because its retry does not get a permit ends when its client disconnects")
     func firstAnswerAbandoned() async throws {
         let isClosed = NIOLockedValueBox(false)
         let configure: (inout ServiceDefinition) -> Void = {
@@ -180,7 +180,7 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("An https:// upstream without TLS gets no request")
+    @Test("An https:// upstream without TLS does not get a request")
     func noTLS() async throws {
         let secure: (inout ServiceDefinition) -> Void = { service in
             service.upstream = service.upstream.map { UpstreamSettings(url: $0.url.replacing("http://", with: "https://")) }

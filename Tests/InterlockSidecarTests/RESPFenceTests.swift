@@ -62,7 +62,7 @@ struct RESPFenceTests {
         }
     }
 
-    @Test("An invalid fence and unknown options are refused")
+    @Test("An invalid fence and unknown options are rejected")
     func refused() async throws {
         try await RESPTestAPI.with { api in
             for words in [["FENCE", "0"], ["FENCE", "x"], ["FENCE"], ["FENSE", "1"]] {

@@ -42,7 +42,10 @@ struct RESPProtocolTests {
             (["lock.aquire", "a", "1000"], "ERR unknown command 'lock.aquire'; did you mean LOCK.ACQUIRE?"),
             (["ZRANGEBYLEX", "a"], "ERR unknown command 'ZRANGEBYLEX'; see COMMAND LIST"),
             (["LIMIT.TAKE", "catlog"], "UNKNOWN no service \"catlog\" is configured; did you mean catalog?"),
-            (["LIMIT.TAKE", "payments"], "UNKNOWN no service \"payments\" is configured; see BREAKER.LIST"),
+            (
+                ["LIMIT.TAKE", "payments"],
+                "UNKNOWN no service \"payments\" is configured; list the services, or see `services` in the configuration"
+            ),
             (
                 ["LIMIT.PEEK", "egde", "DESCRIPTOR", "ip=x"],
                 "INVALID no domain \"egde\" is configured; did you mean edge?"

@@ -105,7 +105,7 @@ struct SystemdTests {
         #expect(listener.next() == nil)
     }
 
-    @Test("A service manager that has exited or does not read delays nothing")
+    @Test("A service manager that has exited or does not read does not delay the sidecar")
     func unreadSocket() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }

@@ -159,7 +159,7 @@ struct BreakerPeerIssueTests {
         }
     }
 
-    @Test("A Retry-After that is not honored changes nothing")
+    @Test("A Retry-After that is not honored does not change anything")
     func retryAfterIsIgnored() async throws {
         var service = Self.service()
         service.breaker.honoursRetryAfter = false

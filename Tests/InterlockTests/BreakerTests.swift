@@ -186,7 +186,7 @@ struct BreakerTests {
     }
 
     @Test("A forced state holds for the fleet until AUTO", arguments: BreakerSnapshot.Forced.allCases)
-    func forced(state: BreakerSnapshot.Forced) async throws {
+    func forcedStateHoldsUntilEnded(state: BreakerSnapshot.Forced) async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: state, by: "ops")
             try await fleet.expect(state == .open ? .open : .closed)
@@ -205,7 +205,7 @@ struct BreakerTests {
     }
 
     @Test("After Redis lost all data the sidecars restore the state and agree, and the generation does not fall")
-    func wiped() async throws {
+    func wipedStateIsRestored() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
             try await fleet.expect(.open)
@@ -222,8 +222,8 @@ struct BreakerTests {
         }
     }
 
-    @Test("A sidecar that joins adopts the fleet's state and resets nothing")
-    func newcomer() async throws {
+    @Test("A sidecar that joins adopts the fleet's state and does not reset it")
+    func newcomerAdoptsState() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
             try await fleet.expect(.open)

@@ -56,7 +56,7 @@ struct DomainTests {
     ]
 
     @Test("Hundreds of concurrent requests through two sidecars stay exactly within a limit", arguments: algorithms)
-    func exact(limit: DescriptorLimit) async throws {
+    func concurrentRequestsTakeExactlyLimit(limit: DescriptorLimit) async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: limit)])
         try await Fleet.run(of: 2, domains: settings) { fleet in
             let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
@@ -72,7 +72,7 @@ struct DomainTests {
     }
 
     @Test("With sequential descriptors, each repetition of a descriptor finds less capacity", arguments: [false, true])
-    func repeated(countsRefused: Bool) async throws {
+    func repeatedDescriptorsFindLessCapacity(countsRefused: Bool) async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(3))]) {
             $0.isIndependent = true
             $0.countsRefused = countsRefused
@@ -102,7 +102,7 @@ struct DomainTests {
     }
 
     @Test("With independent descriptors, a refused one does not keep the others from taking")
-    func independent() async throws {
+    func independentDescriptorsTakeSeparately() async throws {
         let rules = [DescriptorRule(key: "wide", limit: Self.rate(100)), DescriptorRule(key: "narrow", limit: Self.rate(2))]
         try await Fleet.run(domains: Self.settings(rules) { $0.isIndependent = true }) { fleet in
             for _ in 0..<5 { _ = try await Self.decided(fleet, Self.ask("wide"), Self.ask("narrow")) }
@@ -160,7 +160,7 @@ struct DomainTests {
         }
     }
 
-    @Test("A cost of 0 inspects and takes nothing, and refunded hits can be taken again", arguments: algorithms)
+    @Test("A cost of 0 inspects and does not take, and refunded hits can be taken again", arguments: algorithms)
     func costOfZero(limit: DescriptorLimit) async throws {
         try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: limit)])) { fleet in
             try await Self.expect(fleet, Self.ask("ip", cost: 7), remaining: [3])
@@ -174,7 +174,7 @@ struct DomainTests {
     }
 
     @Test("Shadow, unlimited, blocked, unmatched and replaced descriptors are decided by their kind")
-    func kinds() async throws {
+    func descriptorsAreDecidedByKind() async throws {
         var shadow = DescriptorRule(key: "shadow", limit: Self.rate(1))
         shadow.isShadow = true
         var special = DescriptorRule(key: "special", limit: Self.rate(5))
@@ -215,7 +215,7 @@ struct DomainTests {
     }
 
     @Test("A limit override replaces the rule's limit")
-    func overrides() async throws {
+    func overrideReplacesLimit() async throws {
         try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: Self.rate(1))])) { fleet in
             var overriding = Self.ask("ip")
             overriding.override = .init(limit: 3, window: .seconds(3600), name: "1h")
@@ -293,7 +293,7 @@ struct DomainTests {
     }
 
     @Test("An unresponsive Redis does not delay an answer beyond the timeout")
-    func late() async throws {
+    func lateRedisAnswersByTimeout() async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))], timeout: .milliseconds(15)) {
             $0.whenRedisIsDown = .deny
         }
@@ -311,7 +311,7 @@ struct DomainTests {
     }
 
     @Test("Rules change while requests are in flight: each is decided and answered by the rules at its arrival")
-    func reload() async throws {
+    func requestsKeepRulesOfTheirArrival() async throws {
         var many = (0..<20).map { DescriptorRule(key: "key-\($0)", limit: Self.rate(1000)) }
         many.append(DescriptorRule(key: "ip", limit: Self.rate(1000)))
         try await Fleet.run(domains: Self.settings(many)) { fleet in

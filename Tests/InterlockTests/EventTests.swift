@@ -138,7 +138,7 @@ struct EventTests {
         }
     }
 
-    @Test("A subscriber that is too slow loses the oldest events, learns how many, and delays no other subscriber")
+    @Test("A subscriber that is too slow loses the oldest events, learns how many, and does not delay other subscribers")
     func tooSlow() async throws {
         try await Fleet.run { fleet in
             let slow = fleet.sidecars[0].events.locks.subscribe(capacity: 4)

@@ -70,7 +70,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("A call refused by one algorithm's limit takes nothing from another's")
+    @Test("A call refused by one algorithm's limit does not take from another's")
     func allOrNone() async throws {
         let log = LimitDefinition(name: "log", limit: 100, window: .seconds(60), algorithm: .sliding)
         let even = LimitDefinition(name: "even", limit: 1, window: .seconds(60), algorithm: .gcra(burst: 2))
@@ -103,7 +103,7 @@ struct LimitAlgorithmRedisTests {
     }
 
     @Test(
-        "Peek returns what a call would get and takes nothing",
+        "Peek returns the answer that a call would get, and does not take",
         arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
     func peek(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "1h", limit: 10, window: .seconds(3600), algorithm: algorithm)

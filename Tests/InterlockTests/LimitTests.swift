@@ -15,7 +15,7 @@ struct LimitTests {
     private static let tenPerMinute = LimitDefinition(name: "1m", limit: 10, window: .seconds(60))
 
     @Test("Two sidecars share one exact limit, and its counter expires a window after its first call")
-    func shared() async throws {
+    func sidecarsShareLimit() async throws {
         try await Fleet.run(of: 2, services: [Self.service([Self.tenPerMinute])]) { fleet in
             var taken = 0
             for index in 0..<24 {
@@ -29,7 +29,7 @@ struct LimitTests {
     }
 
     @Test("Hundreds of concurrent calls through two sidecars take exactly the limit")
-    func concurrent() async throws {
+    func concurrentCallsTakeExactlyLimit() async throws {
         let limit = LimitDefinition(name: "1m", limit: 100, window: .seconds(60))
         try await Fleet.run(of: 2, services: [Self.service([limit])]) { fleet in
             let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
@@ -43,7 +43,7 @@ struct LimitTests {
         }
     }
 
-    @Test("A refused call takes nothing from any limit of the service")
+    @Test("A refused call does not take from any limit of the service")
     func allOrNone() async throws {
         let wide = LimitDefinition(name: "wide", limit: 100, window: .seconds(60))
         let narrow = LimitDefinition(name: "narrow", limit: 3, window: .seconds(60))
@@ -88,7 +88,7 @@ struct LimitTests {
     }
 
     @Test("A subject counts toward its own limit and the service's")
-    func subjects() async throws {
+    func subjectCountsTowardBothLimits() async throws {
         let perUser = LimitDefinition(name: "user", limit: 2, window: .seconds(60), isPerSubject: true)
         try await Fleet.run(services: [Self.service([Self.tenPerMinute, perUser])]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -139,7 +139,7 @@ struct LimitTests {
     }
 
     @Test("A wait is granted in the next window")
-    func waiting() async throws {
+    func waitIsGrantedInNextWindow() async throws {
         let limit = LimitDefinition(name: "short", limit: 2, window: .milliseconds(300))
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
             for _ in 0..<5 {
@@ -174,7 +174,7 @@ struct LimitTests {
     }
 
     @Test("Capacity granted to a caller that has left is refunded")
-    func refund() async throws {
+    func capacityOfLeftCallerIsRefunded() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             let sidecar = fleet.sidecars[0]
             var taken = 0
@@ -190,8 +190,8 @@ struct LimitTests {
         }
     }
 
-    @Test("Peek returns what a call would get and takes nothing")
-    func peek() async throws {
+    @Test("Peek returns the answer that a call would get, and does not take")
+    func peekDoesNotTake() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             let sidecar = fleet.sidecars[0]
             #expect(try await sidecar.peek(service: "catalog").remaining == 10)
@@ -271,7 +271,7 @@ struct LimitTests {
     }
 
     @Test("A reload changes the limit immediately despite remembered refusals")
-    func reload() async throws {
+    func reloadChangesLimitImmediately() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             let sidecar = fleet.sidecars[0]
             for _ in 0..<11 { _ = try await sidecar.take(service: "catalog") }

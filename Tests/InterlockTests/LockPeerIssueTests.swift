@@ -290,7 +290,7 @@ struct LockPeerIssueTests {
             time.advance(byMilliseconds: lease.validMilliseconds)
             let heldAfter = await sidecar.status.locksHeld
             #expect(heldAfter == 0)
-            // the Redis clock has not advanced, so the key still exists.
+            // The Redis clock has not advanced, so the key still exists.
             let token = try await fleet.cli("GET", "interlock:lock:{orders}").text
             #expect(token == lease.token)
             await sidecar.stop()
@@ -361,8 +361,8 @@ extension LockPeerIssueTests {
     /// Inserts tickets of sidecars that do not exist at the head of the lock's queue.
     private static func plantTickets(_ count: Int, in fleet: Fleet) async throws {
         for number in 1...count {
-            // A ticket is `<sidecar ID>/<32 hex>`, and its score is the microsecond of its arrival.
-            let ticket = "deadbeef\(1000 + number)/0123456789abcdef0123456789abcdef"
+            // A ticket is `<sidecar ID>/ticket/<32 hex>`, and its score is the microsecond of its arrival.
+            let ticket = "deadbeef\(1000 + number)/ticket/0123456789abcdef0123456789abcdef"
             try await fleet.cli("ZADD", "interlock:queue:{orders}", "\(number)", ticket)
         }
     }

@@ -7,7 +7,7 @@ import Testing
 @Suite("Locks on a real Redis")
 struct LockTests {
     @Test("A lock has one holder across sidecars, and an inspection shows its label")
-    func exclusive() async throws {
+    func lockHasOneHolder() async throws {
         try await Fleet.run(of: 2) { fleet in
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", label: "web-1")))
             #expect(lease.token.hasPrefix("web-1/"))
@@ -24,7 +24,7 @@ struct LockTests {
     }
 
     @Test("Fences strictly rise with every grant, even after all data was lost")
-    func fences() async throws {
+    func fencesRiseAfterDataLoss() async throws {
         try await Fleet.run(of: 2) { fleet in
             var last: Int64 = 0
             for index in 0..<40 {
@@ -181,7 +181,7 @@ struct LockTests {
     }
 
     @Test("A break frees a lease for good and notifies the fleet, and a value that is not a lease is unchanged")
-    func breaking() async throws {
+    func breakFreesLease() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             var events = fleet.sidecars[1].events.locks.makeAsyncIterator()
@@ -304,7 +304,7 @@ struct LockTests {
     }
 
     @Test("The list iterates over all locks, filtered by glob")
-    func list() async throws {
+    func listFiltersByGlob() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             for number in 0..<50 { _ = try await sidecar.acquireLock(try LockRequest("job-\(number)")) }
@@ -330,7 +330,7 @@ struct LockTests {
     }
 
     @Test("Two hundred callers through two sidecars never hold it together, and no one waits forever")
-    func stress() async throws {
+    func manyCallersNeverHoldTogether() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             let holders = HolderCount()

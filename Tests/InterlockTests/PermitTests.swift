@@ -82,8 +82,8 @@ struct PermitTests {
         }
     }
 
-    @Test("Each slot allows one permit, and a further call is refused as busy immediately and takes nothing from the limit")
-    func busy() async throws {
+    @Test("Each slot allows one permit, and a further call is refused as busy immediately and does not take from the limit")
+    func furtherCallIsBusy() async throws {
         try await Fleet.run(services: [Self.service(slots: 2)]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
@@ -109,7 +109,7 @@ struct PermitTests {
     }
 
     @Test("Calls of the same tick that compete for slots get each slot once, and the losers are refunded")
-    func competition() async throws {
+    func competingCallsGetEachSlotOnce() async throws {
         try await Fleet.run(services: [Self.service(slots: 3)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
@@ -140,7 +140,7 @@ struct PermitTests {
         }
     }
 
-    @Test("A wait that times out is refused as busy and takes nothing from the limit")
+    @Test("A wait that times out is refused as busy and does not take from the limit")
     func waitTimesOut() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -152,7 +152,7 @@ struct PermitTests {
     }
 
     @Test("A permit that is never reported frees its slot for a waiting call")
-    func lapses() async throws {
+    func lapsedPermitFreesSlot() async throws {
         try await Fleet.run(services: [Self.service(slots: 1, lifetime: .milliseconds(300))]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
@@ -163,7 +163,7 @@ struct PermitTests {
     }
 
     @Test("Added slots go to waiting calls")
-    func reload() async throws {
+    func addedSlotsGoToWaitingCalls() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
@@ -189,7 +189,7 @@ struct PermitTests {
         }
     }
 
-    @Test("When the breaker opens while a call waits for a slot, the call is refused and takes nothing from the limit")
+    @Test("When the breaker opens while a call waits for a slot, the call is refused and does not take from the limit")
     func breakerOpensMeanwhile() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -204,7 +204,7 @@ struct PermitTests {
         }
     }
 
-    @Test("A call that would wait but gets no trial after failures is refused")
+    @Test("A call that would wait but does not get a trial after failures is refused")
     func noTrial() async throws {
         let breaker = BreakerSettings(minimumCalls: 2, openFor: .milliseconds(100) ... .milliseconds(100), halfOpenPermits: 1)
         try await Fleet.run(services: [Self.service(limits: [], breaker: breaker)]) { fleet in
@@ -295,7 +295,7 @@ struct PermitTests {
     }
 
     @Test("Calls that wait for a service are answered when it is removed from the configuration")
-    func unconfigured() async throws {
+    func waitingCallsAreAnsweredOnRemoval() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)

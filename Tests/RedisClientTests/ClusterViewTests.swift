@@ -49,7 +49,7 @@ struct ClusterViewTests {
         #expect(view.epoch == 3)
     }
 
-    @Test("A server that knows an epoch but not all its changes yet moves no hash slot back")
+    @Test("A server that knows an epoch, but not yet all its changes, does not move a hash slot back")
     func outdatedAnswer() {
         var view = ClusterView()
         _ = view.received(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)

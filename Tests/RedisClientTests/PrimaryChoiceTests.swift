@@ -52,7 +52,7 @@ struct PrimaryChoiceTests {
         #expect(choice.received(Self.primary(1, 7), from: 0) == .moved(from: Self.primary(2, 6), to: Self.primary(1, 7)))
     }
 
-    @Test("A failover that ended where it began moves no connection")
+    @Test("A failover that ended where it began does not move a connection")
     func sameAddress() {
         var choice = Self.decided()
         #expect(choice.received(Self.primary(1, 6), from: 0) == .unchanged)

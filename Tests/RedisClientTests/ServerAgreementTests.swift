@@ -23,7 +23,7 @@ struct ServerAgreementTests {
         #expect(agreement.reached(2, runID: "b", dialedAt: Self.at(10), areOthersUp: true) == [1, 3])
     }
 
-    @Test("A connection dialed before the address changed reconnects and moves no other connection back")
+    @Test("A connection dialed before the address changed reconnects and does not move other connections back")
     func lateLogin() {
         var agreement = Self.three
         for member in [1, 2] { _ = agreement.lost(member, isDemoted: false, runID: nil) }

@@ -41,7 +41,7 @@ struct TLSTests {
         }
     }
 
-    @Test("A certificate for another name is refused")
+    @Test("A certificate for another name is rejected")
     func otherName() async throws {
         // The certificate names 127.0.0.1, not 127.0.0.2.
         try await RedisServer.withServer(arguments: ["--bind", "127.0.0.1", "127.0.0.2"], listener: .tls) { server in

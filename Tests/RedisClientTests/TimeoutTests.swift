@@ -46,7 +46,7 @@ struct TimeoutTests {
         }
     }
 
-    @Test("A command with a long timeout that was answered delays no other timeout")
+    @Test("A command with a long timeout that was answered does not delay other timeouts")
     func afterLongTimeout() async throws {
         try await MisbehavingRedis.withServer { command in
             command.text[1] == "long" ? .text("+OK\r\n") : .silence

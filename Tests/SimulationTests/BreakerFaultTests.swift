@@ -94,7 +94,7 @@ struct BreakerFaultTests {
         #expect(stage.breaker("api", at: 1)?.state == .closed)
     }
 
-    @Test("A call that waits for a slot takes nothing from a limit before it has the slot")
+    @Test("A call that waits for a slot does not take from a limit before it has the slot")
     func limitWhileWaitingForASlot() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "hour", limit: 3, window: .seconds(3600))], concurrency: 1)

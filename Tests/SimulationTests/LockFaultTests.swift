@@ -113,7 +113,7 @@ struct LockFaultTests {
         try Self.expectReaderLetIn(on: stage)
     }
 
-    @Test("A killed sidecar with a writer delays no reader, even if a program subscribes to every wake-up channel")
+    @Test("A killed sidecar with a writer does not delay readers, even if a program subscribes to every wake-up channel")
     func killedWriter() throws {
         let stage = try Self.writerBehindAReader()
         let everything = stage.redis.server.connect { _ in }

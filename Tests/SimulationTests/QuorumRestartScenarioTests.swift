@@ -169,7 +169,7 @@ struct QuorumRestartScenarioTests {
         }
     }
 
-    @Test("A restore overtaken by a release and the next grant changes nothing")
+    @Test("A restore overtaken by a release and the next grant does not change anything")
     func overtakenByAGrant() throws {
         let (stage, lease) = try Self.lateRestore()
         _ = stage.result(of: stage.release(lease, through: 1))

@@ -52,7 +52,7 @@ final class DomainCoordinator {
 
     /// Decides whether the limits allow a request. The completion is called once, within the timeout and possibly
     /// before this returns.
-    /// - Parameter isUncounted: whether the request is excluded from the metrics.
+    /// - Parameter isExcludedFromMetrics: whether the request is excluded from the metrics.
     /// - Returns: whether the domain is configured; if not, the completion is not called.
     func ask(
         _ name: String, _ requested: [RequestedDescriptor], isExcludedFromMetrics: Bool = false,

@@ -66,7 +66,7 @@ final class DomainMetrics {
         counters = Gauge(label: "interlock_descriptor_counters", dimensions: [("domain", domain)])
     }
 
-    /// - Parameter asks: the descriptors that were decided, in the order of the statuses.
+    /// - Parameter requested: the descriptors that were decided, in the order of the statuses.
     func count(_ answer: RequestDecision, of requested: [RequestedDescriptor]) {
         for (status, ask) in zip(answer.statuses, requested) {
             guard let rule = status.rule else {

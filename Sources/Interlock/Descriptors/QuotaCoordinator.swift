@@ -21,7 +21,7 @@ final class QuotaCoordinator {
     private var sessionsByOrigin: [Origin: Int] = [:]
     /// The data planes whose stream has ended but that may still use their assignments.
     private var departed: [(dataPlane: String, origin: Origin, until: Instant)] = []
-    /// The origins that have had several data planes, and the time until which that matters: a returning data plane
+    /// The origins that have had several data planes, each with the end of the period in which a returning data plane
     /// cannot be identified there.
     private var sharedOrigins: [Origin: Instant] = [:]
     private var lastNumber = 0

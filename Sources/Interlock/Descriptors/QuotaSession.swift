@@ -17,7 +17,7 @@ package final class QuotaSession {
         var isScheduled = false
         /// The bytes of the bucket's keys and values.
         var bytes = 0
-        /// The time until which Redis may have the bucket's key.
+        /// The end of the period in which Redis may have the bucket's key.
         var retainedUntil = Instant(nanoseconds: .min)
     }
 

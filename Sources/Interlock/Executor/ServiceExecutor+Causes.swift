@@ -29,14 +29,14 @@ extension ServiceExecutor {
 
     // MARK: Forced states
 
-    /// Forces a breaker's state for the whole fleet; a `nil` state returns it to automatic.
-    /// - Parameter milliseconds: the duration of the forced state; `nil` to force it until `AUTO`.
+    /// Forces a breaker's state for the whole fleet; a `nil` state ends the forced state.
+    /// - Parameter milliseconds: the duration of the forced state; `nil` to force it until it is ended.
     func force(
         _ service: GuardedService, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64?, reason: String,
         by: String, completion: Completion<Result<BreakerStatus, InterlockError>>
     ) {
         guard state != nil || milliseconds == nil else {
-            completion(.failure(InterlockError(.invalid, "AUTO has no duration: omit FOR, or force OPEN or CLOSED")))
+            completion(.failure(InterlockError(.invalid, "a duration needs a state to force: open, closed or disabled")))
             return
         }
         guard reason.utf8.count <= BreakerSnapshot.maximumReasonLength else {

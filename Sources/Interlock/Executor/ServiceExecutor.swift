@@ -24,7 +24,7 @@ final class ServiceExecutor {
     /// The number of services whose limiter is backed up; see `ServiceLimiter.isBackedUp`.
     var backedUpServices = 0
     var resolutions: [ServiceLimiter.CallResolution] = []
-    /// The time at which the batch being delivered now was sent to Redis or decided without it; `nil` between
+    /// The start of the batch being delivered now, when it was sent to Redis or decided without it; `nil` between
     /// deliveries.
     var limitsAskedAt: Instant?
 

@@ -15,7 +15,7 @@ final class FleetCoordinator {
     private var configuration: ConfigurationDigest
     /// The IDs of the live sidecars, including this one, as of the last reply from Redis.
     private(set) var members: [String] = []
-    /// The time at which each sidecar was last listed. After Redis has lost the list, it fills up again only gradually.
+    /// The last time that each sidecar was listed. After Redis has lost the list, it fills up again only gradually.
     private var lastSeen: [String: Instant] = [:]
     /// The number of sidecars among which limits are divided: those that were listed within the last lifetime and have
     /// not left. While Redis is down, those that were listed when Redis last answered.
@@ -39,7 +39,7 @@ final class FleetCoordinator {
     private var isRegistered = false
     /// Whether this sidecar has left the list for good.
     private var isLeaving = false
-    /// The fields of `INFO`, among them the version and the eviction policy.
+    /// The fields of `INFO`, including the version and the eviction policy.
     private(set) var server: [String: String] = [:]
     /// The version of the server itself, not that of the Redis with which it is compatible; `nil` if unknown.
     var redisVersion: String? { server["valkey_version"].map { "Valkey \($0)" } ?? server["redis_version"] }

@@ -16,7 +16,7 @@ struct FleetScript: ScriptCommand {
     var keys: KeySpace
     var id: String
     var database: Int
-    /// The time for which the sidecar counts as alive, in milliseconds; 0 to leave.
+    /// How long the sidecar counts as alive, in milliseconds; 0 to leave.
     var lifetime: Int64
     /// Whether to return the digests of all sidecars, which costs one read for each.
     var asksForDigests: Bool

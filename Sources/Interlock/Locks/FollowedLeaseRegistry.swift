@@ -36,7 +36,7 @@ final class FollowedLeaseRegistry {
         /// Whether Redis reports changes of the lock's key to this sidecar.
         var isWatched = false
         var isBroken = false
-        /// The time at which a check first showed that the key no longer exists, without a known reason.
+        /// The time of the first check that found no key, without a known reason.
         var missingSince: Instant?
         /// Whether the lease has expired by the local clock and its actual TTL was requested from Redis.
         var isTTLRequested = false

@@ -1,4 +1,4 @@
-/// The way in which a grant ended.
+/// How a grant ended.
 package enum GrantEnd: String, Sendable {
     /// The holder released the lock, or its caller had left before the grant arrived.
     case released

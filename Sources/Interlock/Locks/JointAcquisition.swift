@@ -32,7 +32,7 @@ final class JointAcquisition {
     static func violation(in request: JointLockRequest) -> InterlockError? {
         guard (1...JointLockRequest.maximumCount).contains(request.names.count) else {
             return InterlockError(
-                .invalid, "expected at most \(JointLockRequest.maximumCount) locks in one call, got \(request.names.count)")
+                .invalid, "expected 1 to \(JointLockRequest.maximumCount) locks in one call, got \(request.names.count)")
         }
         var seen: Set<ResourceName> = []
         if let duplicate = request.names.first(where: { !seen.insert($0).inserted }) {

@@ -4,6 +4,6 @@ internal import InterlockCore
 package struct LeaseFollower: Hashable, Comparable, Sendable {
     let id: UInt64
 
-    /// Orders followers by the time at which they began to follow.
+    /// Orders followers by when they began to follow.
     package static func < (left: Self, right: Self) -> Bool { left.id < right.id }
 }

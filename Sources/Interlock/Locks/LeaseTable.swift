@@ -190,7 +190,7 @@ struct LeaseTable {
         return true
     }
 
-    /// Returns the time at which an entry is dropped. It is a little later than the deadline, because a review may find
+    /// Returns the time to drop an entry. It is a little later than the deadline, because a review may find
     /// that the lease was renewed elsewhere.
     private static func end(of entry: Entry) -> Instant {
         entry.deadline.advanced(byMilliseconds: 2 * reviewMilliseconds)

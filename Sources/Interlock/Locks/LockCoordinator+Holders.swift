@@ -48,7 +48,7 @@ extension LockCoordinator {
         }
     }
 
-    /// Answers a renewal with the time for which its holder can rely on the lease.
+    /// Answers a renewal with how long its holder can rely on the lease.
     private func confirmRenewal(
         _ script: RenewScript, of name: String, sentAt: Instant, _ replicated: ReplicationOutcome,
         _ completion: Completion<RenewResult>

@@ -28,7 +28,8 @@ final class LockCoordinator {
     var pendingInspections: [UInt64: PendingInspection] = [:]
     var lastInspectionID: UInt64 = 0
     var isShuttingDown = false
-    /// The sidecars that did not report their waiters, and the time until which no inspection waits for them. Bounded.
+    /// The sidecars that did not report their waiters, each with the end of the period in which no inspection waits for
+    /// it. Bounded.
     var unresponsiveSidecars: [String: Instant] = [:]
     /// Leases that an unanswered acquire may have left behind, until their end is confirmed. Bounded.
     var leftovers: [(name: String, token: String, until: Instant)] = []

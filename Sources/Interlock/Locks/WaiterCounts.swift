@@ -32,7 +32,7 @@ final class WaiterCounts {
     private var watched: [UInt64: Watched] = [:]
     private var timer: (entry: Deadlines.Entry, at: Instant)?
     private var sequence: UInt64 = 0
-    /// The time at which the commands sent so far would end if each took `interval`.
+    /// The end of the commands sent so far if each took `interval`.
     private var sentUntil = Instant(nanoseconds: 0)
 
     init(runtime: CoordinatorRuntime, scripts: LockScripts) {

@@ -9,7 +9,7 @@ package struct CounterCharge: Hashable, Sendable {
     package var subject: String?
     package var cost: Int64
     /// The window from which the amount was taken, by the Redis clock. For a fixed window: its end, in milliseconds.
-    /// For a sliding window: the time of the take, in microseconds. For `gcra`: the time at which the limit will have
+    /// For a sliding window: the time of the take, in microseconds. For `gcra`: the time when the limit will have
     /// recovered the amount, in microseconds.
     package var windowTime: Int64
 

@@ -23,8 +23,8 @@ package final class StepTrace {
     ///   - subject: the name of the lock or the service.
     ///   - wait: the maximum wait that the caller permits, in milliseconds.
     ///   - span: the span of this step, which has just begun.
-    ///   - askedAt: the time at which it began, by the coordinator's clock.
-    ///   - limitsAskedAt: returns, when the answer arrives, the time at which Redis was last asked for a decision on
+    ///   - askedAt: its start, by the coordinator's clock.
+    ///   - limitsAskedAt: returns, when the answer arrives, the time when Redis was last asked for a decision on
     ///     limits.
     package init(
         _ step: Step, _ subject: String, wait: Int64, span: any StepSpan, askedAt: Instant,
@@ -96,7 +96,7 @@ package final class StepTrace {
         span.end(at: nil)
     }
 
-    /// The time at which Redis was asked for the current answer; `nil` for a time before this step, which belongs to
+    /// The time of the request to Redis for the current answer; `nil` for a time before this step, which belongs to
     /// another step.
     private var limitsAskedAt: Instant? { limitsLastAskedAt().flatMap { $0 >= askedAt ? $0 : nil } }
 

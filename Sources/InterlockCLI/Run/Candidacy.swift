@@ -8,21 +8,21 @@ struct Candidacy: Equatable, Sendable {
     struct Request: Equatable, Sendable {
         /// The time that the sidecar may wait, in milliseconds.
         var wait: Int64
-        /// The time at which to send the request.
+        /// The time to send the request.
         var at: Instant
     }
 
     enum Action: Equatable, Sendable {
         case request(Request)
-        /// Run the command. The lease counts from the time at which the granted request was sent.
+        /// Run the command. The lease counts from when the granted request was sent.
         case start
         /// Give up, because another client holds the lock and the wait is over.
         case giveUp
     }
 
-    /// The time until which to wait while another holds the lock.
+    /// The deadline of the wait while another holds the lock.
     private let waitDeadline: Instant
-    /// The time until which to retry while the sidecar or its Redis is unreachable. It may be later than
+    /// The deadline of retries while the sidecar or its Redis is unreachable. It may be later than
     /// `waitDeadline`, so that a run that does not wait survives a brief outage.
     private let outageDeadline: Instant
     /// The length of the requested lease, in milliseconds.
@@ -31,7 +31,7 @@ struct Candidacy: Equatable, Sendable {
     private(set) var hasConnected = false
     /// The number of failures since the last answer of the sidecar.
     private(set) var failures = 0
-    /// The time at which to print that the run is waiting for the lock.
+    /// The time to print that the run is waiting for the lock.
     private(set) var noticeAt: Instant
 
     /// The maximum wait of one request, in milliseconds. A sidecar may shorten longer waits.

@@ -52,7 +52,7 @@ struct LeaseWatch: Equatable, Sendable {
         if case .held(let deadline, _) = state { now < deadline } else { false }
     }
 
-    /// The time at which the lease ends unless it is renewed; `nil` if it is lost.
+    /// The end of the lease unless it is renewed; `nil` if it is lost.
     var deadline: Instant? {
         if case .held(let deadline, _) = state { deadline } else { nil }
     }

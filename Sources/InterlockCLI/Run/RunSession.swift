@@ -16,8 +16,7 @@ struct RunSession {
         case lost(stoppedBy: Int32?)
         /// A signal arrived before the lock was acquired.
         case stopped(by: Int32)
-        /// Another holds the lock.
-        /// - Parameter lock: the lock's state, if known.
+        /// Another holds the lock; its state, if known.
         case held(LockInformation?)
     }
 

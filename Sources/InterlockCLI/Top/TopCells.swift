@@ -6,7 +6,7 @@ import SidecarListeners
 struct TopCells {
     /// The current time by the clock of the sidecar's host.
     let now: Int64
-    /// The time at which the part was read from Redis.
+    /// The time when the part was read from Redis.
     let readAt: Int64?
 
     func text(of column: ViewModel.Column, in row: JSONValue, at index: Int = 0) -> String {

@@ -3,7 +3,7 @@ import InterlockCore
 import SidecarConsole
 import SidecarListeners
 
-/// An answer of `LIVE.VIEW`, with the time at which it was read.
+/// An answer of `LIVE.VIEW`, with the time when it was read.
 struct TopFrame: Sendable {
     let object: JSONValue
     private let readAt = ContinuousClock.now

@@ -52,7 +52,7 @@ package struct Breaker: ~Copyable, Sendable {
     /// The end of the forced state, on this sidecar's clock; `nil` if it does not end by itself.
     package var forcedUntil: Instant? { forcedEnd.instant }
     private var localTrip: LocalTrip?
-    /// The time until which this sidecar waits for the outcome of its local trial, after a local trip or while Redis is
+    /// The deadline for the outcome of this sidecar's local trial, after a local trip or while Redis is
     /// unreachable. It makes no other call meanwhile.
     private var localTrialUntil: Instant?
     /// The number of consecutive local trips. Each doubles the open time.

@@ -2,7 +2,7 @@ public import FoundationEssentials
 
 /// A breaker's state as the fleet shares it: the fields of its hash in Redis.
 public struct BreakerSnapshot: Hashable, Sendable {
-    /// The way in which a breaker handles calls.
+    /// How a breaker handles calls.
     public enum State: String, CaseIterable, Codable, Sendable {
         /// Calls go through.
         case closed
@@ -52,8 +52,8 @@ public struct BreakerSnapshot: Hashable, Sendable {
     public var cause: String = ""
     /// The time of the last change, as Unix time in milliseconds by the Redis clock.
     package var sinceMilliseconds: Int64 = 0
-    /// The time at which an open breaker half-opens, as Unix time in milliseconds by the Redis clock; 0 if it does
-    /// not half-open by itself.
+    /// The end of the breaker's open state, when it half-opens, as Unix time in milliseconds by the Redis clock; 0 if
+    /// it does not half-open by itself.
     package var untilMilliseconds: Int64 = 0
     /// The generation number, which rises with every change of state.
     public var generation: Int64 = 0
@@ -108,7 +108,8 @@ public struct BreakerSnapshot: Hashable, Sendable {
 
     /// The time of the last change, by the Redis clock; `nil` if the breaker never changed.
     public var since: Date? { Self.date(sinceMilliseconds) }
-    /// The time at which an open breaker half-opens, by the Redis clock; `nil` if it does not half-open by itself.
+    /// The end of the breaker's open state, when it half-opens, by the Redis clock; `nil` if it does not half-open by
+    /// itself.
     public var until: Date? { Self.date(untilMilliseconds) }
     /// The end of the forced state, by the Redis clock; `nil` if it does not end by itself or no state is forced.
     public var forcedUntil: Date? { Self.date(forcedUntilMilliseconds) }

@@ -46,7 +46,7 @@ package struct ProbeSettings: Hashable, Sendable {
         self.origin = origin
     }
 
-    /// The time after which an unconfirmed outage lapses, because the sidecar that probes has died.
+    /// The lifetime of an unconfirmed outage: the sidecar that probes may have died.
     package var outageLapse: Duration { interval * 3 + timeout }
 }
 

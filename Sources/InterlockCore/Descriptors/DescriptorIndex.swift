@@ -14,7 +14,7 @@ package struct DescriptorIndex: Sendable {
             self.path = path
         }
 
-        /// The time after which the rule's counts are forgotten, in milliseconds; 0 if it counts nothing.
+        /// How long the rule's counts are remembered, in milliseconds; 0 if it counts nothing.
         package var windowMilliseconds: Int64 {
             if case .rate(let definition, _)? = rule.limit { definition.windowMilliseconds } else { 0 }
         }

@@ -3,7 +3,8 @@ package struct DomainSettings: Hashable, Sendable {
     package static let timeouts: ClosedRange<Duration> = .milliseconds(1) ... .seconds(60)
 
     package var definitions: [RateLimitDomain] = []
-    /// The time after which a domain acts as if Redis were unreachable. Envoy waits 20 ms by default.
+    /// The time limit for an answer of Redis, after which a domain acts as if Redis were unreachable. Envoy waits 20 ms
+    /// by default.
     package var timeout = Duration.milliseconds(15)
 
     package init() {}

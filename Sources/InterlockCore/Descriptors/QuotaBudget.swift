@@ -77,7 +77,8 @@ package struct QuotaBudget: Sendable {
     package mutating func endSession(of client: String) { change(client) { $0.sessions -= 1 } }
 
     /// Admits a bucket. A bucket that returns before its key expires uses the same key and counts once.
-    /// - Returns: the time until which Redis may still have the bucket's former key; `nil` if the bucket does not fit.
+    /// - Returns: the end of the period in which Redis may still have the bucket's former key; `nil` if the bucket does
+    ///   not fit.
     package mutating func take(_ bucket: Bucket, bytes: Int, of client: String, now: Instant) -> Instant? {
         dropExpired(now: now)
         let former = removed.removeValue(forKey: bucket)

@@ -7,7 +7,7 @@ package struct QuotaRate: Hashable, Sendable {
     /// assignment, because every new bucket starts full.
     package let capacity: Int64
 
-    /// The time for which a data plane follows an assignment, in whole seconds, as Envoy counts. Envoy reports every
+    /// How long a data plane follows an assignment, in whole seconds, as Envoy counts. Envoy reports every
     /// five seconds.
     package static let lifetimeSeconds: Int64 = 15
 

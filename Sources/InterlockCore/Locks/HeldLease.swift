@@ -15,7 +15,7 @@ package struct HeldLease: Sendable {
 
     /// The length in milliseconds.
     package let ttl: Int64
-    /// The time at which the lease ends for its holder.
+    /// The end of the lease for its holder.
     package private(set) var deadline: Instant
     /// Whether the lease is renewed automatically.
     package var isAutoExtended: Bool

@@ -38,7 +38,7 @@ public struct Lease: Hashable, Sendable {
     /// sidecar. A held semaphore keeps the size that its first holder asked for, whatever this holder asked for.
     public var permits: Int? { group.flatMap { LockMode.slots(ofGroup: $0) } }
 
-    /// The time for which the lease can be relied on, from the moment of the answer: its TTL, less the duration of
+    /// How long the lease can be relied on, from the moment of the answer: its TTL, less the duration of
     /// the grant and an allowance for clock drift.
     public var validity: Duration { .milliseconds(validMilliseconds) }
     /// The requested length.
@@ -48,6 +48,6 @@ public struct Lease: Hashable, Sendable {
     /// release from affecting them.
     package var expectedFence: Int64? { hasOwnerToken ? fence : nil }
 
-    /// The time at which Redis was asked for the lease.
+    /// The time of the request to Redis for the lease.
     package var askedAt: Instant { LeaseValidity.sentAt(deadline: deadline, ttl: ttlMilliseconds) }
 }

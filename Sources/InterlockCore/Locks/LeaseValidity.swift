@@ -1,4 +1,4 @@
-/// The time for which a holder may rely on a lease.
+/// The validity of a lease: how long its holder may rely on it.
 ///
 /// The holder counts on its own monotonic clock, from *before* the request was sent, and subtracts an allowance for
 /// clock drift: 1 % of the lease and 2 ms. Source: the Redlock description, redis.io "Distributed Locks with Redis".
@@ -11,7 +11,7 @@ package enum LeaseValidity {
         ttl / 100 + 2
     }
 
-    /// Returns the time at which a lease of `ttl` milliseconds, requested at `sentAt`, ends for its holder.
+    /// Returns the end, for its holder, of a lease of `ttl` milliseconds that was requested at `sentAt`.
     package static func deadline(ttl: Int64, sentAt: Instant) -> Instant {
         sentAt.advanced(byMilliseconds: ttl - drift(ofTTL: ttl))
     }

@@ -11,11 +11,11 @@ package struct LockQueue: Sendable {
 
     /// The maximum number of waiters that one turn serves while other sidecars wait.
     package static let maximumGrantsPerTurn = 8
-    /// The time after which a sidecar loses its turn if it has not claimed the lock.
+    /// How long a sidecar has to claim the lock in its turn.
     package static let claimWindowMilliseconds: Int64 = 300
     /// The maximum delay that a lost message can cause.
     package static let recheckMilliseconds: Int64 = 5000
-    /// The time after which the head retries an attempt that Redis refused to serve.
+    /// The delay before the head retries an attempt that Redis refused to serve.
     package static let refusedMilliseconds: Int64 = 250
     /// The delay before the first sidecar in the queue checks the lock and has Redis watch it from then on. In a busy
     /// queue the lock changes sooner, so no check is ever made.
@@ -23,7 +23,7 @@ package struct LockQueue: Sendable {
 
     package struct Waiter: Equatable, Sendable {
         package var id: WaiterID
-        /// The time at which its wait ends.
+        /// The end of its wait.
         package var deadline: Instant
 
         package init(id: WaiterID, deadline: Instant) {
@@ -89,8 +89,8 @@ package struct LockQueue: Sendable {
     private var successor: WaiterID?
     /// The check in flight, and whether the lock has changed since it began, so that its finding may be out of date.
     private var checkInFlight: Check?
-    /// The time at which another attempt may succeed, as the last attempt reported. With several holders it is the end
-    /// of their first lease, whereas a check only reports the end of the last one.
+    /// The earliest time for another attempt to succeed, as the last attempt reported. With several holders it is the
+    /// end of their first lease, whereas a check only reports the end of the last one.
     private var nextAttempt: Instant?
     /// The time before which the lock is not checked again.
     private var nextCheck = Instant(nanoseconds: .min)

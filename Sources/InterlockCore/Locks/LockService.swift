@@ -28,7 +28,7 @@ public protocol LockService: Sendable {
 
     /// Renews a lease to `ttl` from now, or to its own TTL if `ttl` is `nil`. Never affects a later lease of the
     /// same owner.
-    /// - Returns: the time for which the lease can be relied on from now; `nil` if it is lost.
+    /// - Returns: how long the lease can be relied on from now; `nil` if it is lost.
     func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration?
 
     /// Releases a lease, even when the task is cancelled. Never affects a later lease of the same owner.
@@ -75,7 +75,7 @@ extension LockService {
     }
 
     /// Renews a lease to its own TTL from now.
-    /// - Returns: the time for which the lease can be relied on from now; `nil` if it is lost.
+    /// - Returns: how long the lease can be relied on from now; `nil` if it is lost.
     public func renew(_ lease: Lease) async throws -> Duration? { try await renew(lease, ttl: nil) }
 
     /// Breaks the current holder's lease, and hands the lock to the next waiter.

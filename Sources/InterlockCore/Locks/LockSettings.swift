@@ -16,7 +16,7 @@ public struct LockSettings: Hashable, Sendable {
     public var maximumHold: Duration?
     /// The number of replicas that must have a lease before it is handed out; 0 for none.
     public var waitReplicas: Int
-    /// The time for which Redis remembers the last fence of an unused lock; at least as long as its last lease.
+    /// How long Redis remembers the last fence of an unused lock; at least as long as its last lease.
     public var fenceLifetime: Duration
 
     /// The default of `fenceLifetime`, one day.

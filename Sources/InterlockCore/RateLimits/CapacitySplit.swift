@@ -40,7 +40,7 @@ enum CapacitySplit {
         min(maximumDelay, refillInterval(of: definition) / delayFraction)
     }
 
-    /// Returns the time in which capacity becomes available, in microseconds.
+    /// Returns how long capacity takes to become available, in microseconds.
     private static func refillInterval(of definition: LimitDefinition) -> Int64 {
         let window = definition.windowMilliseconds * 1000
         return if case .gcra = definition.algorithm { window / definition.limit } else { window }

@@ -78,7 +78,7 @@ package struct CellRate: Hashable, Sendable {
 /// The usage of a `CellRate`, stored as its theoretical arrival time.
 struct CellBucket: Sendable {
     let rate: CellRate
-    /// The time at which all units are available again, in microseconds of the caller's clock; `nil` before the first
+    /// The end of the refill of all units, in microseconds of the caller's clock; `nil` before the first
     /// take.
     private var fullAt: CellRate.Time?
 

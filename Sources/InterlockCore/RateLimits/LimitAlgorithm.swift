@@ -36,10 +36,11 @@ extension LimitAlgorithm: DigestedSetting {
 // `RateLimitDomain+Reading` and `openapi.yaml`; `LimitBounds` and `HistoryRules`; load in `StandardServices` and
 // `Profile`. Other switches do not compile until they are extended, but the compiler does not find these:
 //
-// - Code that asks whether the algorithm is `gcra`: `LimitDefinition` (`capacity`, `leastTime`, `memoryMilliseconds`,
-//   `check`), `QuotaRate`, `RefusalMemory.Refusal.earliest`, `CapacitySplit.unit`, `ServiceLimiter.bound`.
-// - Code that asks whether it is `fixed`: `WindowEnds`, `LimitBatch.note`, `RefusalMemory.Refusal` (`holdsForMore`),
-//   `LimitBounds`.
+// - Code that asks whether the algorithm is `gcra`: `LimitDefinition` (`capacity`, `minimumTime`,
+//   `retentionMilliseconds`, `check`), `QuotaRate`, `RefusalMemory.Refusal.earliest`, `CapacitySplit.refillInterval`,
+//   `ServiceLimiter.bound`.
+// - Code that asks whether it is `fixed`: `WindowEnds`, `LimitBatch.note`, `RefusalMemory.Refusal`
+//   (`appliesToHigherCosts`), `LimitBounds`.
 // - `LocalQuota.redefined`: a change of algorithm keeps what was taken, as one take.
 // - The numbers 0, 1, otherwise `gcra` in `batch.lua` (and 3), `reply.lua`, `peek.lua` and `refund.lua`.
 // - `StandardServices` and `Profile`: without a change they produce no load.

@@ -14,7 +14,7 @@ public struct LimitDefinition: Hashable, Sendable {
     public var name: String
     /// The maximum cost granted in one window, 1 or more.
     public var limit: Int64
-    /// The window's length.
+    /// The period in which `limit` may be granted.
     public var window: Duration
     /// The algorithm by which the limit counts.
     public var algorithm: LimitAlgorithm
@@ -22,7 +22,7 @@ public struct LimitDefinition: Hashable, Sendable {
     public var isPerSubject: Bool
     /// Whether the limit only counts and reports what it would refuse. It then refuses no call.
     public var isShadow: Bool
-    /// Whether a call without a subject is refused as invalid instead of passing uncounted. For limits that count per
+    /// Whether a call without a subject is rejected as invalid instead of passing uncounted. For limits that count per
     /// subject.
     public var requiresSubject: Bool
 
@@ -43,7 +43,7 @@ public struct LimitDefinition: Hashable, Sendable {
     /// The window's length in milliseconds.
     package var windowMilliseconds: Int64 { window.wholeMilliseconds }
 
-    /// The time after which no grant counts, in milliseconds: the window, or for `gcra` the refill time of the capacity
+    /// How long a grant counts, in milliseconds: the window, or for `gcra` the refill time of the capacity
     /// if that is longer.
     package var retentionMilliseconds: Int64 {
         guard case .gcra = algorithm else { return windowMilliseconds }

@@ -23,7 +23,7 @@ package struct LimitNotices: Sendable {
     private static let minimumInterval: Int64 = 1000
 
     private let definitions: [LimitDefinition]
-    /// The time from which the next notice may be sent, for each kind and definition.
+    /// The earliest time of the next notice, for each kind and definition.
     private var nextNoticeAt: [Instant]
     private(set) var pending: [Notice] = []
 

@@ -14,7 +14,7 @@ public struct LimitPolicy: Hashable, Sendable {
     public var action: Action
     /// The range of the random time for which a trip by the limit opens the breaker.
     public var pause: ClosedRange<Duration>
-    /// The time for which a guarded call waits for its turn at a limit and for a free slot before it is refused.
+    /// How long a guarded call waits for its turn at a limit and for a free slot before it is refused.
     public var maximumWait: Duration
     /// The maximum number of calls of this service that may wait for a turn in this sidecar; the same number may wait
     /// for a free slot.

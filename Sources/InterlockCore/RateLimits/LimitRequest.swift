@@ -12,7 +12,7 @@ package struct LimitRequest: Equatable, Sendable {
     package var cost: Int64
     /// The subject (a tenant) for per-subject limits; `nil` if they do not apply.
     package var subject: String?
-    /// The time until which the call may wait for its turn; `nil` if it does not wait.
+    /// The deadline of the call's wait for its turn; `nil` if it does not wait.
     package var deadline: Instant?
 
     package init(id: Int, count: Int = 1, cost: Int64 = 1, subject: String? = nil, deadline: Instant? = nil) {

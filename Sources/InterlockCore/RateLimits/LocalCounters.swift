@@ -19,7 +19,7 @@ package struct LocalCounters: Sendable {
     /// The maximum number of per-subject counters. Further subjects are refused until a sweep frees one.
     private let capacity: Int
     private var nextSweepAt = Instant(nanoseconds: .min)
-    /// The time until which any grant may still count.
+    /// The end of the period in which any grant may still count.
     private var countsUntil = Instant(nanoseconds: .min)
 
     package init(capacity: Int = Self.capacity) {

@@ -22,13 +22,13 @@ struct RefusalMemory: Sendable {
         var limit: Int64
         /// The amount that was left.
         var remaining: Int64
-        /// The time until which the refusal is known to hold.
+        /// The end of the period in which the refusal is known to hold.
         var until: Instant
-        /// The time at which a call of the same cost is known not to be too early.
+        /// The earliest time that is known not to be too early for a call of the same cost.
         var retryAt: Instant
-        /// The time at which the full capacity is available again.
+        /// The end of the refill, with the full capacity available again.
         var resetAt: Instant
-        /// The time at which the waiting calls may retry; see `CapacitySplit`.
+        /// The time of the waiting calls' next try; see `CapacitySplit`.
         var releaseAt: Instant
         /// The number of this sidecar's calls that wait for this counter. No other call overtakes them.
         var waiters = 0
@@ -59,7 +59,7 @@ struct RefusalMemory: Sendable {
             until = min(certain, now.advanced(byMilliseconds: RefusalMemory.maximumAgeMilliseconds))
         }
 
-        /// Returns a lower bound on the time at which `cost` can be granted after everything that waits here. Other
+        /// Returns a lower bound on when `cost` can be granted after everything that waits here. Other
         /// sidecars may take from the limit first.
         func earliest(for cost: Int64, ahead: Int64, of definition: LimitDefinition) -> Instant {
             guard ahead > 0 else { return retryAt }
@@ -74,7 +74,7 @@ struct RefusalMemory: Sendable {
     static let maximumAgeMilliseconds: Int64 = 1000
     /// The number of refusals beyond which only awaited ones and those of service-wide limits are added.
     static let capacity = 4096
-    /// The time after which a lookup drops an expired refusal, in milliseconds.
+    /// The age beyond which a lookup drops an expired refusal, in milliseconds.
     private static let retentionMilliseconds: Int64 = 1000
     /// The minimum interval between two sweeps for expired refusals, in milliseconds.
     private static let minimumSweepInterval: Int64 = 100

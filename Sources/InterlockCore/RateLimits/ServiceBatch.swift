@@ -13,7 +13,7 @@ package struct ServiceBatch: Sendable {
     /// The number of the last run's subject, or 0 if it has none, and its cost.
     private var last = (subject: 0, cost: Int64(0))
 
-    /// - Parameters: see `LimitBatch`.
+    /// Creates an empty batch. `LimitBatch` describes the parameters.
     init(definitions: [LimitDefinition], shared: [Int], perSubject: [Int]) {
         limits = LimitBatch(definitions: definitions, shared: shared, perSubject: perSubject)
     }

@@ -311,7 +311,8 @@ extension ServiceLimiter {
         return batch
     }
 
-    /// - Parameter first: the sequence of the first waiting call of each counter.
+    /// Returns whether an earlier call waits for one of the counters that the request needs.
+    /// - Parameter first: the sequence number of the first waiting call of each counter.
     private func isBehindWaiters(
         _ request: LimitRequest, _ sequence: UInt64, first: [RefusalMemory.CounterID: UInt64]
     ) -> Bool {

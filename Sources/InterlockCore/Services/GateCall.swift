@@ -28,7 +28,7 @@ package final class GateCall {
     package let number: UInt64
     package let cost: Int64
     package let subject: String?
-    /// The time until which the caller is willing to wait; `nil` if it is not.
+    /// The deadline of the caller's wait; `nil` if it does not wait.
     package let deadline: Instant?
     /// The key of the caller in the executor's table.
     package let callerKey: Int

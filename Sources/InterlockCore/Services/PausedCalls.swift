@@ -52,7 +52,7 @@ package struct PausedCalls: Sendable {
     private var queue: WaitingQueue
     /// The number of the trial call in flight, until `returned`.
     private var trialCall: UInt64?
-    /// The time at which the next trial begins if the breaker has not closed by then. Set after a successful trial,
+    /// The start of the next trial if the breaker has not closed by then. Set after a successful trial,
     /// which is about to close it.
     private var nextTrialAt: Instant?
 
@@ -100,7 +100,7 @@ package struct PausedCalls: Sendable {
     /// Records that a sent call was answered or cancelled.
     /// - Parameters:
     ///   - wasGranted: whether the call was granted, which is about to close the breaker.
-    ///   - retryAt: the time at which the next trial begins if the breaker has not closed.
+    ///   - retryAt: the start of the next trial if the breaker has not closed.
     /// - Returns: whether the call was the trial.
     package mutating func returned(_ number: UInt64, wasGranted: Bool, retryAt: Instant) -> Bool {
         guard trialCall == number else { return false }
@@ -133,7 +133,7 @@ package struct PausedCalls: Sendable {
         return decision
     }
 
-    /// Returns the time at which `decide` must run if nothing else happens; `nil` if no call waits. O(n).
+    /// Returns the deadline for the next run of `decide` if nothing else happens; `nil` if no call waits. O(n).
     package func nextWakeUp(_ gate: Gate, now: Instant) -> Instant? {
         guard let deadline = queue.nextDeadline else { return nil }
         let next: Instant? =

@@ -21,7 +21,7 @@ package struct PermitTable: Sendable {
 
     package var count: Int { permits.count }
 
-    /// The time at which the next permit lapses; `nil` if there is none.
+    /// The deadline of the permit that lapses next; `nil` if there is none.
     var nextLapse: Instant? { order.first?.expiresAt }
 
     /// Adds a permit. Amortized O(1), unless older permits lapse later because the lifetime was shortened.

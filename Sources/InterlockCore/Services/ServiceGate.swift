@@ -136,7 +136,7 @@ package struct ServiceGate: ~Copyable {
     }
 
     /// Applies the answer to a request that `beginTrialRequest` allowed.
-    /// - Parameter lapse: the time at which the trial permit lapses.
+    /// - Parameter lapse: the deadline of the trial permit.
     package mutating func trialAnswered(
         _ call: GateCall, _ answer: TrialResult, id: PermitID, lapse: Instant, now: Instant
     ) -> GateSteps {
@@ -336,7 +336,7 @@ package struct ServiceGate: ~Copyable {
         return removeWaiting()
     }
 
-    /// The time until which the call may wait; `nil` if it may not.
+    /// The deadline of the call's wait; `nil` if it may not wait.
     func deadline(of call: GateCall) -> Instant? { isShuttingDown || !isConfigured ? nil : call.deadline }
 
     /// Releases the call's trial, its part of the limits, and its slot.

@@ -55,7 +55,7 @@ extension UpstreamSettings: DigestedSetting {
 
 /// The lifetime of connections to a service.
 package struct ConnectionSettings: Hashable, Sendable {
-    /// The time after which an unused connection is closed. It should be shorter than most servers' own idle timeout,
+    /// The lifetime of an unused connection. It should be shorter than most servers' own idle timeout,
     /// because a request on a closing connection is lost.
     package var idle: Duration
     /// The age after which a connection carries no further requests, so that changes in DNS take effect; `nil` for no

@@ -16,7 +16,6 @@ package enum DurationText {
             let number = rest.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
             let symbol = rest[number.endIndex...].prefix { !($0.isASCII && $0.isNumber) }
             rest = rest[symbol.endIndex...]
-            // Each unit may occur once, from longest to shortest.
             guard let position = units[next...].firstIndex(where: { $0.symbol == symbol }) else { throw unreadable(text) }
             next = position + 1
             let isLast = rest.isEmpty

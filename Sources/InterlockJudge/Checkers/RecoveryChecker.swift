@@ -14,7 +14,7 @@ struct RecoveryChecker: HistoryChecker {
         var fault: Int
         var kind: FaultKind
         var began: Instant
-        /// The sidecars in use, with the time at which each served again.
+        /// The sidecars in use, each with the time when it served again.
         var sidecars: [Int: Instant?] = [:]
         /// The sidecars that were already reported.
         var reported: Set<Int> = []

@@ -170,7 +170,7 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
     case delayedMessages
     /// Connections close and reopen while the fault lasts.
     case brokenConnections
-    /// the Redis clock jumps.
+    /// The Redis clock jumps.
     case clockJump
     /// Any fault except a jump of the Redis clock.
     case anyExceptClockJump

@@ -6,7 +6,7 @@ package struct ServiceRules: Hashable, Sendable, Codable {
     package var whenRedisIsDown: OutagePolicyName
     /// The number of concurrent trial permits in the fleet; `nil` if no report can trip the breaker.
     package var halfOpenPermits: Int?
-    /// The time for which an unreported permit counts, in milliseconds.
+    /// How long an unreported permit counts, in milliseconds.
     package var permitLifetime: Int64
 
     package init(

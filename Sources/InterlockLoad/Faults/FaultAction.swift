@@ -42,12 +42,12 @@ package enum FaultAction: Hashable, Sendable, Codable {
     /// Up to `clients` busy clients vanish without releasing their leases or reporting their calls.
     case vanish(clients: Int)
 
-    /// The way in which Redis exits.
+    /// How Redis exits.
     package enum RedisExit: String, Hashable, Sendable, Codable, CaseIterable {
         case terminated, killed
     }
 
-    /// The way in which Redis loses its data.
+    /// How Redis loses its data.
     package enum RedisWipe: String, Hashable, Sendable, Codable, CaseIterable {
         /// Redis is killed, and restarted without its files.
         case killed

@@ -9,7 +9,7 @@ package struct FaultPlan: Hashable, Sendable, Codable {
     package var seed: UInt64
     /// The faults in the order in which they begin.
     package var faults: [PlannedFault]
-    /// The time after which no fault is active, counted from the start of the run.
+    /// The end of the last fault, counted from the start of the run.
     package var calmStart: Duration
 
     private enum CodingKeys: String, CodingKey {

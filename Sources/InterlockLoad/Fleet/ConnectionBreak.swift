@@ -1,4 +1,4 @@
-/// The way in which a connection between a sidecar and Redis breaks.
+/// How a connection between a sidecar and Redis breaks.
 package enum ConnectionBreak: String, Hashable, Sendable, Codable, CaseIterable, CustomStringConvertible {
     /// Both ends see a reset (RST). Answers in transit are lost.
     case reset

@@ -2,7 +2,7 @@ internal import DequeModule
 internal import InterlockCore
 internal import NIOCore
 
-/// The bytes in transit in one direction of a connection, and the time at which they may pass on.
+/// The bytes in transit in one direction of a connection, and when they may pass on.
 struct FaultPipe {
     /// The next action of the stream.
     enum Step: Equatable {
@@ -29,7 +29,7 @@ struct FaultPipe {
     private var hasEnded = false
     private var flow: FaultFlow
     private var random: SeededRandom
-    /// The time at which the next bytes of a trickle may pass.
+    /// The earliest time for the next bytes of a trickle.
     private var nextSliceTime = NIODeadline.uptimeNanoseconds(0)
 
     init(flow: FaultFlow, random: SeededRandom) {

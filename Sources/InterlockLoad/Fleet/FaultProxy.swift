@@ -9,7 +9,7 @@ internal import NIOPosix
 /// connections are closed immediately. Bytes that a sidecar sent before it closed still reach Redis later, as on a
 /// network that heals.
 package final class FaultProxy: Sendable {
-    /// The way in which the proxy treats bytes and new connections.
+    /// How the proxy treats bytes and new connections.
     package struct Mode: Hashable, Sendable {
         /// The flow from the sidecar to Redis.
         package var requests: FaultFlow

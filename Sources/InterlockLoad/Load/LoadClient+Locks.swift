@@ -180,7 +180,7 @@ extension LoadClient {
 
 /// A lease as its client knows it, and the client's plan for it.
 struct HeldLock: Sendable {
-    /// The way in which the client gives up the lease.
+    /// How the client gives up the lease.
     enum End: Hashable, Sendable {
         case release
         /// The client never releases the lease, which expires.
@@ -206,9 +206,9 @@ struct HeldLock: Sendable {
     let grantedAt: Instant
     var end: End
     var endsAt: Instant
-    /// The time until which the client considers itself the holder. The validity counts from the request, which is safe
-    /// even if the answer is delayed: the lease cannot have begun before the request was sent. Counting from the answer
-    /// is safe only if nothing stalls between the sidecar and the client.
+    /// The end of the period in which the client considers itself the holder. The validity counts from the request,
+    /// which is safe even if the answer is delayed: the lease cannot have begun before the request was sent. Counting
+    /// from the answer is safe only if nothing stalls between the sidecar and the client.
     var believedUntil: Instant
     var writesAt: Instant?
     var renewsAt: Instant?

@@ -115,7 +115,7 @@ final class LoadClient {
     /// An operation that was sent.
     struct Invocation {
         var operation: Operation
-        /// The time from which the latency counts.
+        /// The start of the latency.
         var due: Instant
         var at: Instant
     }

@@ -11,7 +11,7 @@ package struct FailurePhases: Hashable, Sendable {
     /// - Parameters:
     ///   - good: the range of lengths of a good phase.
     ///   - bad: the range of lengths of a bad phase.
-    ///   - length: the time after which the upstream stays good.
+    ///   - length: the period after which the upstream stays good.
     package init(
         good: ClosedRange<Duration> = .seconds(3)...(.seconds(8)), bad: ClosedRange<Duration> = .seconds(1)...(.seconds(2)),
         failures: Double = 0.9, length: Duration, random: SeededRandom

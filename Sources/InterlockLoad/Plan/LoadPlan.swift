@@ -113,7 +113,7 @@ package struct LoadPlan: Sendable {
 /// The rule for when operations begin.
 package enum Pacing: Hashable, Sendable {
     /// A Poisson process with this average rate per second, like independent callers, whether sidecars keep up or not.
-    /// Latencies count from the time at which an operation was due, so a stall affects every operation that fell due
+    /// Latencies count from when an operation was due, so a stall affects every operation that fell due
     /// during it, not only the few that were in flight ("coordinated omission", Tene, "How NOT to Measure Latency",
     /// 2015).
     case openLoop(rate: Double)

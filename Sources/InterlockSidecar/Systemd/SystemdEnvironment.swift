@@ -46,7 +46,7 @@ final class NotifySocket: Sendable {
     /// is alive.
     private let descriptor: Int32
 
-    /// The time after which a message is dropped if the manager's queue is full.
+    /// How long a message waits while the manager's queue is full, before it is dropped.
     private static let sendTimeout = timeval(tv_sec: 1, tv_usec: 0)
 
     /// Returns `nil` if the system cannot create a socket.

@@ -45,7 +45,7 @@ package final class ClusterPipeline: RedisSender {
     /// The minimum time for a retry is the command timeout divided by this number. With less time the retry might get
     /// no reply, and the caller would no longer know that the command was not run.
     private static let retryTimeDivisor: Int64 = 10
-    /// The time for which a temporary server is kept after its last command.
+    /// How long a temporary server is kept after its last command.
     private static let temporaryServerLifetime = TimeAmount.seconds(10)
 
     private let reportsServers: Bool

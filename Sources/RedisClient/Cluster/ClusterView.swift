@@ -33,7 +33,7 @@ package struct ClusterView: Sendable {
     /// The index in `primaries` of each hash slot's primary, or `noOwner` if it has none.
     private var owners: [UInt16]
     private var epochs: [Int64]
-    /// The redirected hash slots, each with the time until which its redirection outweighs claims of the same epoch.
+    /// The redirected hash slots, each with the end of its priority over claims of the same epoch.
     private var corrections: [HashSlot: NIODeadline] = [:]
 
     /// The last answer. Most answers repeat it and change nothing.
@@ -42,7 +42,7 @@ package struct ClusterView: Sendable {
     private static let noOwner = UInt16.max
     /// The maximum number of primaries. Redis recommends at most a thousand servers.
     static let maximumPrimaries = 4096
-    /// The time for which a redirection outweighs claims of the same epoch.
+    /// How long a redirection outweighs claims of the same epoch.
     static let correctionTime = TimeAmount.seconds(1)
 
     package init() {

@@ -57,7 +57,7 @@ package struct RedisConfiguration: Sendable {
     /// Parses `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS,
     /// `unix://[[user]:password@]/path[?db=database]`, or a URL of Sentinels or of a cluster (see `SentinelSettings`,
     /// `ClusterSettings`).
-    /// - Parameter isWhole: whether a user without a password is an error. Pass `false` if the password is set
+    /// - Parameter requiresPassword: whether a user without a password is an error. Pass `false` if the password is set
     ///   separately.
     package init(url: String, requiresPassword: Bool = true) throws(RedisURLError) {
         try Self.checkEscapes(of: url)

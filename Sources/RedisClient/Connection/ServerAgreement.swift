@@ -31,7 +31,7 @@ package struct ServerAgreement: Sendable {
     /// Call when a connection is up.
     /// - Parameters:
     ///   - runID: the run ID of the server; `nil` if the server does not report it.
-    ///   - dialedAt: the time at which the connection was dialed.
+    ///   - dialedAt: when the connection was dialed.
     ///   - areOthersUp: whether every other connection is up.
     /// - Returns: the members that must reconnect: those at another server that were dialed earlier, or this one if
     ///   another was dialed later.

@@ -16,7 +16,7 @@ struct ServerClock {
     /// The send time of the last command that proved the server to be a primary.
     private var provenAt: NIODeadline?
 
-    /// The time for which a proof is valid.
+    /// How long a proof is valid.
     private static let proofLifetime = TimeAmount.seconds(1)
     /// The age at which a command that carries the time triggers a new reading. Without one, the estimate expires at
     /// `maximumAge`.
@@ -42,7 +42,7 @@ struct ServerClock {
     func isStale(now: NIODeadline) -> Bool { reading.map { now - $0.at >= Self.readInterval } ?? true }
 
     /// Records a reading, unless it took too long to be precise.
-    /// - Parameter sentAt: the time at which the reading was requested.
+    /// - Parameter sentAt: when the reading was requested.
     mutating func record(_ microseconds: Int64, sentAt: NIODeadline, now: NIODeadline) {
         if now - sentAt <= Self.maximumReadDuration { reading = (microseconds, now) }
     }
@@ -90,7 +90,7 @@ final class RedisExchange {
     private(set) var outgoing = ByteBuffer()
     /// The number of commands in `outgoing`.
     private(set) var unsentCount = 0
-    /// The time at which to call `expire`; `nil` if nothing is pending. No pending command expires earlier.
+    /// The time to call `expire`; `nil` if nothing is pending. No pending command expires earlier.
     private(set) var nextExpiry: NIODeadline?
     /// The reason to close the connection; `nil` while it is open. Once set, nothing is sent or received.
     private(set) var closeReason: RedisError?

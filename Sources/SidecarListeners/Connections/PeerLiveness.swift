@@ -7,7 +7,7 @@ enum PeerLiveness {
     private static let idleSeconds: SocketOptionValue = 15
     private static let probeSeconds: SocketOptionValue = 5
     private static let probes: SocketOptionValue = 3
-    /// The time for which sent bytes may stay unacknowledged.
+    /// How long sent bytes may stay unacknowledged.
     private static let unacknowledgedMilliseconds: SocketOptionValue = 30_000
 
     /// The options of accepted TCP connections; Unix sockets have no such peers.

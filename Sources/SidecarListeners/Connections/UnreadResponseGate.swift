@@ -15,7 +15,7 @@ final class UnreadResponseGate: ChannelDuplexHandler {
     private var context: ChannelHandlerContext?
     private var closeTimer: Scheduled<Void>?
 
-    /// Creates a gate. `unreadTimeout` is the time for which a client may leave responses unread.
+    /// Creates a gate. `unreadTimeout` limits how long a client may leave responses unread.
     init(unreadTimeout: TimeAmount) {
         self.unreadTimeout = unreadTimeout
     }

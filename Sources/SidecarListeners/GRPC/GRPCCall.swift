@@ -8,7 +8,7 @@ final class GRPCCall {
     unowned let connection: GRPCConnection
     let stream: HTTP2StreamID
     let method: GRPCMethod
-    /// The time at which the call's headers arrived.
+    /// The time when the call's headers arrived.
     let began: NIODeadline
     /// The caller; `nil` if the call was refused.
     var caller: AccessControl.Caller?
@@ -20,7 +20,7 @@ final class GRPCCall {
 
     // State that the connection keeps per call.
     var received = ByteBuffer()
-    /// The time at which the first part of an incomplete streamed message arrived; `nil` if there is none.
+    /// The time when the first part of an incomplete streamed message arrived; `nil` if there is none.
     var partialMessageSince: NIODeadline?
     /// The number of consecutive messages without content.
     var consecutiveEmptyMessages = 0

@@ -50,7 +50,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private(set) var isShuttingDown = false
     /// Whether the connection closes once everything is written.
     private var isEnding = false
-    /// The time at which the last call ended; `nil` if a call is in progress, or before the first.
+    /// The end of the last call; `nil` if a call is in progress, or before the first.
     private var idleSince: NIODeadline?
     let firstRequestDeadline: NIODeadline
     /// The caller of the last accepted call; `nil` before the first.

@@ -10,7 +10,7 @@ package struct GRPCListener: Service {
     private let setup: ListenerSetup
     /// The address of the listener.
     private let endpoint: SocketEndpoint
-    /// The time in which a client must finish the TLS handshake and make an accepted call.
+    /// The time limit for a client to finish the TLS handshake and make an accepted call.
     private let firstRequestTimeout: Duration
     /// Called with the port once the listener is bound.
     private let onBound: @Sendable (Int) -> Void

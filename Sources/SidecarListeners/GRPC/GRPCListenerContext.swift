@@ -7,11 +7,11 @@ internal import SidecarTelemetry
 
 /// The state that the connections of a gRPC listener share. Confined to the coordinator's event loop.
 package final class GRPCListenerContext: ListenerContext {
-    /// The time in which a client must finish the TLS handshake and make an accepted call.
+    /// The time limit for a client to finish the TLS handshake and make an accepted call.
     let firstRequestTimeout: TimeAmount
-    /// The time after which a connection without calls is closed; clients reconnect when they need to.
+    /// The lifetime of a connection without calls; clients reconnect when they need to.
     let idleTimeout = TimeAmount.minutes(10)
-    /// The time for which a client may leave responses unread.
+    /// How long a client may leave responses unread.
     let unreadTimeout = TimeAmount.minutes(1)
 
     let methods: [String: GRPCMethod]

@@ -57,22 +57,22 @@ final class RateLimitService {
     private static func query(_ call: GRPCCall, _ message: ByteBuffer) -> RateLimitQuery? {
         // Checked before the descriptors are decoded.
         let descriptors = message.countOfProtobufFields(2)
-        guard descriptors <= maximumDescriptors else { return refuse(call, descriptors: descriptors) }
+        guard descriptors <= maximumDescriptors else { return reject(call, descriptors: descriptors) }
         guard message.countOfProtobufFields(2, 1) <= maximumDescriptors * DescriptorEntry.maximum else {
-            return refuse(call, "a descriptor can have at most \(DescriptorEntry.maximum) entries")
+            return reject(call, "a descriptor can have at most \(DescriptorEntry.maximum) entries")
         }
         guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return nil }
-        guard !request.domain.isEmpty else { return refuse(call, "the domain is empty") }
-        guard !request.descriptors.isEmpty else { return refuse(call, descriptors: 0) }
+        guard !request.domain.isEmpty else { return reject(call, "the domain is empty") }
+        guard !request.descriptors.isEmpty else { return reject(call, descriptors: 0) }
         var requested: [RequestedDescriptor] = []
         requested.reserveCapacity(request.descriptors.count)
         for descriptor in request.descriptors {
             guard descriptor.entries.count <= DescriptorEntry.maximum else {
-                return refuse(
+                return reject(
                     call, "a descriptor can have at most \(DescriptorEntry.maximum) entries, got \(descriptor.entries.count)")
             }
             guard let ask = RequestedDescriptor(descriptor, hits: request.hitsAddend) else {
-                return refuse(
+                return reject(
                     call, "hits can be at most \(LimitRequest.costs.upperBound), and a limit's unit must be second to year")
             }
             requested.append(ask)
@@ -80,11 +80,11 @@ final class RateLimitService {
         return RateLimitQuery(domain: request.domain, requested: requested)
     }
 
-    private static func refuse(_ call: GRPCCall, descriptors: Int) -> RateLimitQuery? {
-        refuse(call, "expected 1 to \(maximumDescriptors) descriptors, got \(descriptors)")
+    private static func reject(_ call: GRPCCall, descriptors: Int) -> RateLimitQuery? {
+        reject(call, "expected 1 to \(maximumDescriptors) descriptors, got \(descriptors)")
     }
 
-    private static func refuse(_ call: GRPCCall, _ reason: String) -> RateLimitQuery? {
+    private static func reject(_ call: GRPCCall, _ reason: String) -> RateLimitQuery? {
         call.fail(.invalidArgument, reason)
         return nil
     }

@@ -4,7 +4,7 @@ internal import NIOHTTP2
 
 /// Converts a Host field to `:authority` if the client sends only Host, as HAProxy and nghttpx do (RFC 9113, section
 /// 8.3.1). If both are present and equal, drops Host. If they differ, passes both on as Host fields, so that the
-/// request is refused: NIO's codec would drop `:authority`.
+/// request is rejected: NIO's codec would drop `:authority`.
 final class HTTP2RequestHost: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame.FramePayload
     typealias InboundOut = HTTP2Frame.FramePayload

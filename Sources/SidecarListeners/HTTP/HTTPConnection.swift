@@ -28,7 +28,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
         case flushDue
     }
 
-    /// The time for which the client may read its response before the connection closes. Closing with unread input
+    /// How long the client may read its response before the connection closes. Closing with unread input
     /// could destroy the response, so input is read and dropped meanwhile.
     private static let linger = TimeAmount.seconds(1)
     /// The charge for a request that a task answers: it runs on the event loop, outside of the connection's slice.

@@ -13,9 +13,9 @@ package struct HTTPListener: Service {
     package let setup: ListenerSetup
     /// Routes of other parts of the sidecar: the proxy and the console. Called on the event loop.
     private let otherRoutes: @Sendable () -> [HTTPRoute]
-    /// The time in which a client must complete the TLS handshake and send the head of its first request.
+    /// The time limit for a client to complete the TLS handshake and send the head of its first request.
     private let firstRequestTimeout: Duration
-    /// The time after which a connection closes if it has no request in flight, or if its request does not arrive.
+    /// The lifetime of a connection that has no request in flight, or whose request does not arrive.
     private let idleTimeout: Duration
     /// Called with the port once the listener is bound.
     private let onBound: @Sendable (Int) -> Void

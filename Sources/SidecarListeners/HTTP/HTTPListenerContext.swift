@@ -35,7 +35,7 @@ package final class HTTPListenerContext: ListenerContext {
     let tracer: Tracer?
     let refusedLogins: RefusedClients
     let date: HTTPDate
-    /// The time after which a connection closes if it has no request in flight, or if its request does not arrive.
+    /// The lifetime of a connection that has no request in flight, or whose request does not arrive.
     let idleTimeout: TimeAmount
     /// The sidecar's shutdown.
     let shutdown = OneTimeEvent()
@@ -73,7 +73,7 @@ package final class HTTPListenerContext: ListenerContext {
 
     var connectionCount: Int { connections.count }
 
-    /// Returns the time in which a client must complete the TLS handshake and send the head of its first request.
+    /// Returns the time limit for a client to complete the TLS handshake and send the head of its first request.
     func firstRequestTimeout(at slotKind: SlotKind) -> TimeAmount {
         slotKind == .reserved ? min(firstRequestTimeout, Self.reserveTimeout) : firstRequestTimeout
     }

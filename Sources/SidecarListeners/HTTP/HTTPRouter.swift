@@ -22,7 +22,7 @@ package struct HTTPRouter: Sendable {
         case variable(String)
     }
 
-    /// The counters of requests that were refused before they reached a route.
+    /// The counters of requests that were rejected before they reached a route.
     let refusals: HTTPRefusalCounters
     private let paths: [Path]
 

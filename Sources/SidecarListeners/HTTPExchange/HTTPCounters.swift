@@ -33,7 +33,7 @@ struct HTTPRouteCounters: Sendable {
     }
 }
 
-/// Counters of requests that were refused before they reached a route, by the problem's code.
+/// Counters of requests that were rejected before they reached a route, by the problem's code.
 struct HTTPRefusalCounters: Sendable {
     private let counters: [HTTPProblem.Code: Counter]
 

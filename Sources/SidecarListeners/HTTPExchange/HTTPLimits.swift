@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// The limits of requests.
+/// The bounds of the values in a request.
 enum HTTPLimits {
     /// The largest body, in bytes.
     static let body = 64 * 1024

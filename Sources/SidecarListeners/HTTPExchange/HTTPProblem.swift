@@ -184,9 +184,7 @@ extension HTTPProblem {
             case .unknownService: .unknownService
             default: .internal
             }
-        // The error refers to a command of the RESP API.
-        let isUnknown = code == .unknownService
-        self.init(code, isUnknown ? error.message.replacing("BREAKER.LIST", with: "GET /v1/services") : error.message)
+        self.init(code, error.message)
         if code == .unavailable || code == .unreplicated { headers.replaceOrAdd(name: "Retry-After", value: "1") }
     }
 }

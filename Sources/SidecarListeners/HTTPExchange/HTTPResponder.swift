@@ -37,7 +37,7 @@ package final class HTTPResponder {
     private var pendingWrites: [EventLoopPromise<Void>] = []
 
     /// - Parameters:
-    ///   - counters: the route's counters; `nil` if the request is refused without a route.
+    ///   - counters: the route's counters; `nil` if the request is rejected without a route.
     ///   - path: the route's path.
     ///   - span: ends with the response; `nil` if the request is not traced.
     init(

@@ -35,9 +35,9 @@ package struct HTTPResponse: Sendable {
     }
 
     /// Returns the same as `json`, but without an encoder, for frequent responses.
-    /// - Parameter members: the members, sorted by name as in all responses.
+    /// - Parameter fields: the fields of the object, sorted by name as in all responses.
     static func object(_ fields: KeyValuePairs<String, JSONValue>, _ status: HTTPResponseStatus = .ok) -> HTTPResponse {
-        assert(zip(fields, fields.dropFirst()).allSatisfy { $0.key < $1.key }, "members are in the order of their names")
+        assert(zip(fields, fields.dropFirst()).allSatisfy { $0.key < $1.key }, "fields are in the order of their names")
         var response = HTTPResponse(status)
         response.set(fields, mediaType: "application/json")
         return response

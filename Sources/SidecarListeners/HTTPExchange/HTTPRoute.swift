@@ -34,11 +34,11 @@ package struct HTTPRoute: Sendable {
     /// The path, with the names of its variable segments in braces, as in the OpenAPI description.
     let path: String
     let admission: Admission
-    /// Whether `HEAD` is answered as well, for a `GET` that changes nothing and ends.
+    /// Whether `HEAD` is served too: for a `GET` without side effects whose response ends.
     let servesHead: Bool
     /// Whether the path's last variable matches zero or more segments.
     let hasTail: Bool
-    /// Whether requests are traced. Frequent requests that make a decision are.
+    /// Whether requests are traced, as are frequent ones that make a decision.
     let isTraced: Bool
     /// Whether the route is also served in reserve slots, when all others are taken.
     let isServedWhenFull: Bool

@@ -19,7 +19,7 @@ package struct ProbeReading: Hashable, Sendable {
     /// One probe of this sidecar.
     package struct Probe: Hashable, Sendable {
         package var finding: ProbeFinding
-        /// The time at which the probe ended, as Unix time in milliseconds by this host's clock.
+        /// The end of the probe, as Unix time in milliseconds by this host's clock.
         package var atMilliseconds: Int64
         package var duration: Duration
 

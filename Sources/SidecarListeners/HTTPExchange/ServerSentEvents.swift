@@ -40,7 +40,7 @@ package struct ServerSentEvents: Sendable {
         "event: \(type)\ndata: \(json)\n\n"
     }
 
-    /// - Parameter members: the members of the event's data, sorted by name.
+    /// - Parameter fields: the fields of the event's data, sorted by name.
     package static func event(_ type: String, _ fields: KeyValuePairs<String, JSONValue>) -> String {
         var json = ByteBuffer()
         JSONValue.write(fields, into: &json)

@@ -1,7 +1,7 @@
 internal import NIOCore
 internal import SidecarSettings
 
-/// The way in which a connection reached its listener.
+/// How a connection reached its listener.
 package struct ConnectionOrigin {
     /// The TLS settings of one listener.
     struct Handshake: Sendable {

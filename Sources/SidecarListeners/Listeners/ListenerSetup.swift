@@ -48,7 +48,7 @@ package struct ListenerSetup: Sendable {
     /// Returns a bootstrap with the options and the admission of connections that all listeners share.
     /// - Parameters:
     ///   - isLocal: whether the listener is a Unix socket, where clients speak plain text.
-    ///   - pause: the time for which the listener stops accepting if no file descriptor is free.
+    ///   - pause: how long the listener stops accepting if no file descriptor is free.
     func bootstrap<Context: ListenerContext>(
         _ listener: ListenerName, _ context: NIOLoopBound<Context>, isLocal: Bool = false,
         pause: TimeAmount = .seconds(1)

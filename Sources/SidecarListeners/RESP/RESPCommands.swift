@@ -94,7 +94,7 @@ package final class RESPCommands {
         return closest.map { "did you mean \($0.uppercased())?" } ?? "see COMMAND LIST"
     }
 
-    /// Begins to refuse a transaction: its commands must run together or not at all, so none of them runs. The replies
+    /// Begins to reject a transaction: its commands must run together or not at all, so none of them runs. The replies
     /// are those of a Redis transaction whose commands cannot be queued, which every client can parse: `OK`, an error
     /// for each command, and `EXECABORT`. Many clients whose `MULTI` fails send no `EXEC`.
     private func beginRefusing(_ tag: UInt64, _ connection: RESPConnection) {

@@ -22,7 +22,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     static let maximumFollowed = 10_000
     /// The size at which the output is handed to the socket before the end of the tick.
     private static let flushThreshold = 64 << 10
-    /// The time for which a refused client may still send.
+    /// How long a refused client may still send.
     private static let lingerTimeout = TimeAmount.seconds(1)
     /// The commands between two reads of the clock: a cheap command takes a microsecond.
     private static let commandsPerClockRead = 8

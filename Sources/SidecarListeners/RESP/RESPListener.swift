@@ -13,9 +13,9 @@ package struct RESPListener: Service {
     private static let maximumReadBytes = 4 << 10
 
     private let setup: ListenerSetup
-    /// The time in which a client must complete the TLS handshake and show its API key.
+    /// The time limit for a client to complete the TLS handshake and show its API key.
     private let loginTimeout: Duration
-    /// The time for which a client may leave its replies unread before it is disconnected.
+    /// How long a client may leave its replies unread before it is disconnected.
     private let stallTimeout: Duration
     /// Called with the TCP port once the listener is bound.
     private let onBound: @Sendable (Int) -> Void

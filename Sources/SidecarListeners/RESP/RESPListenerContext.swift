@@ -12,9 +12,9 @@ package final class RESPListenerContext: ListenerContext {
     let scheduler: SliceScheduler
     let commands: RESPCommands
     let errors = RESPErrorCounters()
-    /// The time after which a client that reads nothing of its replies is disconnected.
+    /// How long a client may read nothing of its replies before it is disconnected.
     let stallTimeout: TimeAmount
-    /// The time after which a client without a completed TLS handshake or an API key is disconnected.
+    /// The time limit for a client to complete the TLS handshake and show its API key.
     let loginTimeout: TimeAmount
     private let refusedLogins: RefusedClients
     private let maximumConnections: Int
@@ -164,7 +164,7 @@ struct RESPSession {
     var caller: AccessControl.Caller?
     /// The name that the client has given itself.
     var name = ""
-    /// Whether the client has begun a transaction, which is refused: no command runs before its `EXEC`.
+    /// Whether the client has begun a transaction, which is rejected: no command runs before its `EXEC`.
     var isInRefusedTransaction = false
     /// Whether TLS is not required, or its handshake is complete.
     var isSecured: Bool

@@ -54,7 +54,7 @@ package struct LogLine {
 
     /// - Parameters:
     ///   - seconds: the Unix time in whole seconds, to which `milliseconds` are added.
-    ///   - metadata: the other fields, with the event's ID among them.
+    ///   - metadata: the other fields, including the event's ID.
     package init(seconds: Int, milliseconds: Int, level: Logger.Level, message: String, metadata: Logger.Metadata) {
         var others = metadata.mapValues { "\($0)" }
         let event = others.removeValue(forKey: Logger.eventKey) ?? Self.otherEvent

@@ -9,7 +9,7 @@ internal import NIOConcurrencyHelpers
 /// metrics take the registry's lock. A metric that would exceed `maximumSamples`, or whose name already has another
 /// type, is not shown. It is counted in `interlock_metrics_dropped_total`.
 package final class PrometheusRegistry: MetricsFactory, Sendable {
-    /// The maximum number of samples, which are lines with a value, of all metrics but those of the process.
+    /// The maximum number of samples, which are lines with a value, of all metrics except those of the process.
     package let maximumSamples: Int
 
     private let dropped = IntegerCounter()
@@ -83,7 +83,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         }
     }
 
-    /// Removes a metric. O(n) in series, because metrics are rarely destroyed.
+    /// Removes a metric. Takes time linear in the number of series, because metrics are rarely removed.
     package func remove(_ handler: AnyObject) {
         state.withLockedValue { state in
             for (name, family) in state.families {

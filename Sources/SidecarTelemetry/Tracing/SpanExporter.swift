@@ -26,7 +26,7 @@ package struct SpanExporter: Service {
     private static let retryPause = Duration.seconds(1)
     /// The maximum `Retry-After` that is honored. Meanwhile, spans are queued, or dropped and counted.
     private static let maximumRetryPause = Duration.seconds(300)
-    /// The time after which an idle connection closes: longer than the five seconds between batches.
+    /// The lifetime of an idle connection: longer than the five seconds between batches.
     private static let idleTimeout = TimeAmount.seconds(30)
     private static let maximumResponseBytes = 64 << 10
     private static let retriedStatuses: Set<UInt> = [429, 502, 503, 504]

@@ -85,7 +85,7 @@ enum RequestProperties {
                 }
                 _ = try options.lockMode()
             } catch {
-                guard error.code == .invalid else { throw FuzzFinding("options are refused with \(error.code)") }
+                guard error.code == .invalid else { throw FuzzFinding("options are rejected with \(error.code)") }
                 try checkError(error.message)
             }
         }

@@ -35,7 +35,7 @@ struct AnswerTests {
         #expect(history.broken == (isGood ? [] : [.answers]))
     }
 
-    @Test("A pause of another sidecar or of Redis excuses nothing", arguments: [FaultKind.pause, .redisPause])
+    @Test("A pause of another sidecar or of Redis is not an excuse", arguments: [FaultKind.pause, .redisPause])
     func otherStopped(kind: FaultKind) {
         var history = acquire(ended: 2000)
         history.fault(kind, sidecar: kind == .pause ? 1 : nil, from: 500, to: 2500)

@@ -75,7 +75,7 @@ struct BreakerCheckerTests {
     }
 
     @Test(
-        "A report excuses nothing if it arrives long after the permit or after the open time",
+        "A report is not an excuse if it arrives long after the permit or after the open time",
         arguments: [700.0, 2010.0])
     func lateState(at: Double) {
         var history = open()
@@ -92,7 +92,7 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("A report of an older state excuses nothing")
+    @Test("A report of an older state is not an excuse")
     func olderState() {
         var history = open()
         history.breaker(.closed, generation: 6, at: 101)

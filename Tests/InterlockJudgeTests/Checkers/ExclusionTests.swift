@@ -138,7 +138,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A wipe before both leases excuses nothing")
+    @Test("A wipe before both leases is not an excuse")
     func wipeBefore() {
         var history = SyntheticHistory()
         history.fault(.redisWipe, from: 0, to: 20)

@@ -38,7 +38,7 @@ struct ForcedStateTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("A jump before the operator's request excuses nothing")
+    @Test("A jump before the operator's request is not an excuse")
     func earlierJump() {
         var history = history()
         history.fault(.clock, from: 10, to: 50)

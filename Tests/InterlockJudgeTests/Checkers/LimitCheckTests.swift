@@ -232,7 +232,7 @@ struct LimitCheckTests {
         #expect(history.broken == [.limits])
     }
 
-    @Test("A sidecar without Redis excuses no other sidecar")
+    @Test("A sidecar without Redis does not excuse other sidecars")
     func otherSidecar() {
         var history = SyntheticHistory(Self.sliding, whenRedisIsDown: .allow)
         history.fault(.partition, sidecar: 1, from: -10, to: nil)

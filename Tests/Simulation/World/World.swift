@@ -60,7 +60,7 @@ package final class World {
 
     private let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
 
-    /// - Parameter cut: the parts of the world that remain when its story is shrunk.
+    /// - Parameter subset: the parts of the world that remain when its story is shrunk.
     package init(seed: UInt64, subset: WorldSubset = WorldSubset()) {
         self.subset = subset
         self.seed = seed

@@ -15,7 +15,7 @@ final class QuorumServers {
         /// The only kind of hold to release, so that a later lease of an owner that chose the token stays; `nil` for
         /// any.
         var only: QuorumReleaseScript.Hold?
-        /// The time at which it expires.
+        /// The time of its expiry.
         var until: Instant
     }
 

@@ -45,7 +45,7 @@ struct BreakerChecker: HistoryChecker {
     /// The newest reported change, by service.
     private var newest: [Change]
     private var pending = PendingFindings()
-    /// The time at which Redis last became reachable again, by sidecar that had been cut off.
+    /// The time of Redis's last return, by sidecar that had been cut off.
     private var lastReconnect: [Int: Instant] = [:]
 
     init(rules: HistoryRules) {

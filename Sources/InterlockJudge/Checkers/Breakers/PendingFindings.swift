@@ -8,7 +8,7 @@ struct PendingFindings: Sendable {
         var service: Int
         /// The generation of the state that the finding contradicts.
         var generation: Int64
-        /// The time after which a report no longer explains the finding; `nil` if any later report does.
+        /// The latest time of a report that explains the finding; `nil` if any later report does.
         var until: Instant?
         var violation: Violation
     }

@@ -17,7 +17,7 @@ struct TrialChecker: HistoryChecker {
 
     private struct Trial: Sendable {
         var permit: PermitNumber
-        /// The time from which the trial may no longer count.
+        /// The earliest time when the trial may no longer count.
         var expiresAt: Instant
     }
 

@@ -1,4 +1,4 @@
-/// A change of the time for which a client relies on a lease.
+/// A change of how long a client relies on a lease.
 enum LeaseChange: Sendable {
     /// The lease was granted. The client relies on it from now on, unless the lease has already expired.
     case granted(RecordedLease)

@@ -2,7 +2,7 @@ package import InterlockCore
 
 /// A lease that a failover took from its holder.
 package struct LostLease: Codable, Hashable, Sendable {
-    /// The time at which the holder learned of the loss.
+    /// The time when the holder learned of the loss.
     package var at: Instant
     package var lock: Int
     package var lease: LeaseID

@@ -15,7 +15,7 @@ struct RecordedLease: Sendable {
     var lastEarlierGrant: Int
     /// The time of the request. The grant was not earlier.
     var invoked: Instant
-    /// The time until which its client considers itself the holder; `distantPast` if it no longer does.
+    /// The end of the period in which its client considers itself the holder; `distantPast` if it no longer does.
     var until: Instant
 
     func isBelieved(at instant: Instant) -> Bool { until > instant }

@@ -17,7 +17,7 @@ struct LimitRefillChecker: HistoryChecker {
 
     /// The maximum refill time of a judged service, in milliseconds.
     private static let maximumWindow: Int64 = 10_000
-    /// The time for which a sidecar may rely on a refusal, in milliseconds.
+    /// How long a sidecar may rely on a refusal, in milliseconds.
     private static let refusalLifetime: Int64 = 1000
     /// The time that answers may take, in milliseconds.
     private static let slack: Int64 = 1000
@@ -26,7 +26,7 @@ struct LimitRefillChecker: HistoryChecker {
     /// A series of refusals without a grant.
     private struct RefusalStreak: Sendable {
         var since: Instant
-        /// The time at which the latest refused call was invoked.
+        /// The time when the latest refused call was invoked.
         var lastInvoked: Instant
         var refusals: Int
     }
@@ -108,7 +108,7 @@ struct LimitRefillChecker: HistoryChecker {
 }
 
 extension LimitRule {
-    /// The time after which a used-up limit is full again, in milliseconds.
+    /// How long a used-up limit takes to be full again, in milliseconds.
     fileprivate var refill: Int64 {
         switch algorithm {
         case .fixed, .sliding: window

@@ -13,7 +13,7 @@ internal import InterlockCore
 struct RefusalChecker: HistoryChecker {
     static let invariant = Invariant.refusals
 
-    /// The time for which a sidecar may rely on a refusal, in milliseconds.
+    /// How long a sidecar may rely on a refusal, in milliseconds.
     private static let refusalLifetime: Int64 = 1000
     /// The tolerance for delayed answers and inaccurate clocks, in milliseconds.
     private static let tolerance: Int64 = 200

@@ -17,10 +17,10 @@ struct AbandonedCalls: Sendable {
     private var calls: [(leftAt: Instant, releasedBy: Instant, expiry: Instant)] = []
     private var lastRelease = Instant.distantPast
 
-    /// Call when a client left. Returns the time until which a lease of its call counts.
+    /// Call when a client left. Returns the end of the period in which a lease of its call counts.
     /// - Parameters:
     ///   - heldUntil: the latest end of other clients' leases unless they release them.
-    ///   - expiry: the time at which the lease would expire.
+    ///   - expiry: when the lease would expire.
     mutating func clientLeft(
         _ call: Call, at instant: Instant, heldUntil: Instant?, expiry: Instant, recovery: Int64, faults: FaultLog
     ) -> Instant {
@@ -35,8 +35,9 @@ struct AbandonedCalls: Sendable {
         return releasedBy
     }
 
-    /// Call when a client sent a release and closed its connection. Returns the time until which the lease counts.
-    /// - Parameter expiry: the time at which the lease would expire.
+    /// Call when a client sent a release and closed its connection. Returns the end of the period in which the lease
+    /// counts.
+    /// - Parameter expiry: when the lease would expire.
     mutating func connectionClosed(
         after release: Call, at instant: Instant, expiry: Instant, recovery: Int64, faults: FaultLog
     ) -> Instant {
@@ -50,14 +51,14 @@ struct AbandonedCalls: Sendable {
         return releasedBy
     }
 
-    /// Call when the lock may have been released. Returns the time until which leases of clients that just left may
-    /// last; `nil` if there are none.
+    /// Call when the lock may have been released. Returns the end of the period in which leases of clients that just
+    /// left may last; `nil` if there are none.
     mutating func released(at instant: Instant) -> Instant? {
         lastRelease = instant
         return calls.filter { $0.leftAt.advanced(byMilliseconds: Self.disconnectGrace) >= instant }.map(\.expiry).max()
     }
 
-    /// Call when a fault begins. Returns the time until which unreleased leases may last; `nil` if there are none.
+    /// Call when a fault begins. Returns the latest end of an unreleased lease; `nil` if there are none.
     mutating func faultBegan(_ kind: FaultKind, at instant: Instant) -> Instant? {
         // Vanishing clients do not keep sidecars from releasing leases.
         guard kind.target != .clients else { return nil }

@@ -10,7 +10,7 @@ internal import InterlockCore
 struct FalseRefusalChecker: HistoryChecker {
     static let invariant = Invariant.freeLocks
 
-    /// The time for which the ticket of a sidecar that stopped waiting may stay in a queue, in milliseconds. A free
+    /// How long the ticket of a sidecar that stopped waiting may stay in a queue, in milliseconds. A free
     /// lock is offered to it once.
     private static let ticketLifetime: Int64 = 10_000
 
@@ -22,7 +22,7 @@ struct FalseRefusalChecker: HistoryChecker {
     }
 
     private struct Lock: Sendable {
-        /// The time at which all other possible leases have ended.
+        /// The end of all other possible leases.
         var freeFrom = Instant.distantPast
         /// The latest possible end of each lease.
         var held: [LeaseID: Instant] = [:]
@@ -42,7 +42,7 @@ struct FalseRefusalChecker: HistoryChecker {
             held = held.filter { $0.value > instant }
             cleanupThreshold = max(16, 2 * held.count)
         }
-        /// The time at which a call last stopped waiting.
+        /// The last time that a call stopped waiting.
         var lastWaiter = Instant.distantPast
         var open: Set<Int> = []
         var suspects: [Suspect] = []

@@ -40,7 +40,7 @@ struct FreeLockChecker: HistoryChecker {
         var replicated = Instant.distantPast
         var lateCalls = LateCalls()
         var abandoned = AbandonedCalls()
-        /// The time at which an exclusive call at a healthy sidecar last stopped waiting.
+        /// The last time that an exclusive call at a healthy sidecar stopped waiting.
         var lastWriter = Instant.distantPast
         /// The sidecars at which exclusive calls have waited. Their tickets may still be in the queue.
         var writers: Set<Int> = []

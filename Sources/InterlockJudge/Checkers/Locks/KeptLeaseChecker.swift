@@ -20,7 +20,7 @@ struct KeptLeaseChecker: HistoryChecker {
 
     private struct Held: Sendable {
         var lease: RecordedLease
-        /// The time at which the holder received the grant.
+        /// The time when the holder received the grant.
         var since: Instant
     }
 

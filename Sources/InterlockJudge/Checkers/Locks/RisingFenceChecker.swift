@@ -19,7 +19,7 @@ struct RisingFenceChecker: HistoryChecker {
     private struct Fence: Sendable {
         var number: Int64
         var lease: LeaseID
-        /// The time at which the grant was requested.
+        /// The time of the request for the grant.
         var invoked: Instant
     }
 
