@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps setup build build-sidecar run demo failover simulate test lint lint-commits tsan fuzz bench soak mutation-test site check-docs docc contract documents monitoring interop traces bench-traces envoy bench-envoy envoy-tour verify test-console install uninstall deb clean
+.PHONY: help deps setup build build-sidecar run demo demo-failover simulate test lint lint-commits tsan fuzz bench soak mutation-test site check-docs docc test-contract documents test-monitoring test-interop test-traces bench-traces test-envoy bench-envoy demo-envoy verify test-console install uninstall deb clean
 
 # Options for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -35,7 +35,7 @@ PYTHON_ROOTS = git ls-files '*.py' | xargs -n 1 dirname | sort -u | while read -
 SHELL_SCRIPTS = git ls-files -z | xargs -0 awk '/^\#!.*sh$$/ { print FILENAME } { nextfile }'
 
 # A target's help follows `##`, or `##!` for the targets that users need.
-HELP_COLUMNS := while IFS=$$'\t' read -r name text; do printf '  %-13s  %s\n' "$$name" "$$text"; done
+HELP_COLUMNS := while IFS=$$'\t' read -r name text; do printf '  %-15s  %s\n' "$$name" "$$text"; done
 
 help: ## List the targets.
 	@echo "make TARGET [ARGS='OPTIONS']"
@@ -63,7 +63,7 @@ run: build-sidecar ##! Start a sidecar with sample services and a private Redis.
 	exec $(BINARY) serve --config docs/sample.yaml $(ARGS)
 
 # Kill the primary by hand; Ctrl-C stops everything.
-failover: build-sidecar ## Start Sentinels, three Redis servers and two sidecars.
+demo-failover: build-sidecar ## Start Sentinels, three Redis servers and two sidecars.
 	python3 demo/failover.py $(ARGS)
 
 # ARGS='--act 3' plays one act.
@@ -142,7 +142,7 @@ docc: setup ## Build the reference of the Swift libraries in .build/docc.
 	Tools/docc.sh
 
 # Sends valid and invalid requests. ARGS='--examples 200' sends more.
-contract: setup $(VENV)/contract.installed ## Check the HTTP API against its contract.
+test-contract: setup $(VENV)/contract.installed ## Check the HTTP API against its contract.
 	swift build --product interlock
 	$(PYTHON) Tests/Contract/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
@@ -154,18 +154,18 @@ documents: setup $(VENV)/schema.installed ## Run the examples in README and docs
 	$(PYTHON) Tests/EndToEnd/schema.py --binary "$$(swift build --show-bin-path)/interlock"
 	python3 Tests/EndToEnd/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
-monitoring: setup ## Check the alerts and dashboards with a real Prometheus.
+test-monitoring: setup ## Check the alerts and dashboards with a real Prometheus.
 	swift build --product interlock
 	$(PYTHON) Tests/EndToEnd/monitoring.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 # ARGS=nginx runs one part.
-interop: setup ## Check Redis clients, proxies, HTTP clients and h2spec.
-	@Tools/setup.sh interop || echo "interop: not every package can be installed here; their parts will be skipped"
+test-interop: setup ## Check Redis clients, proxies, HTTP clients and h2spec.
+	@Tools/setup.sh interop || echo "test-interop: not every package can be installed here; their parts will be skipped"
 	swift build --product interlock
-	@$(MAKE) --no-print-directory $(INTEROP)/installed || echo "interop: requirements/interop.txt cannot be installed here; its parts will be skipped"
+	@$(MAKE) --no-print-directory $(INTEROP)/installed || echo "test-interop: requirements/interop.txt cannot be installed here; its parts will be skipped"
 	python3 Tests/Interop/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
-traces: setup $(VENV)/traces.installed ## Test traces with a collector that decodes them.
+test-traces: setup $(VENV)/traces.installed ## Test traces with a collector that decodes them.
 	@Tools/setup.sh traces
 	swift build --product interlock
 	$(PYTHON) Tests/EndToEnd/traces.py --binary "$$(swift build --show-bin-path)/interlock"
@@ -175,10 +175,10 @@ bench-traces: setup build-sidecar ## Measure the processor time that tracing cos
 	python3 Tests/EndToEnd/trace_speed.py --binary $(BINARY) $(ARGS)
 
 # Prints SKIPPED where Envoy cannot be installed.
-envoy: setup ## Check the gRPC API with real Envoys, where available.
+test-envoy: setup ## Check the gRPC API with real Envoys, where available.
 	@Tools/setup.sh traces
 	swift build --product interlock
-	@$(MAKE) --no-print-directory $(VENV)/envoy.installed || { echo "envoy: SKIPPED, because Envoy cannot be installed here" >&2; exit 0; }; \
+	@$(MAKE) --no-print-directory $(VENV)/envoy.installed || { echo "test-envoy: SKIPPED, because Envoy cannot be installed here" >&2; exit 0; }; \
 	GRPC_VERBOSITY=NONE $(PYTHON) Tests/EndToEnd/gateways.py --binary "$$(swift build --show-bin-path)/interlock"
 
 # Compares the gRPC API with RESP and with Envoy's local rate limit, and floods it. ARGS='--only rate' runs one part.
@@ -187,7 +187,7 @@ bench-envoy: setup build-sidecar $(VENV)/envoy.installed ## Measure the throughp
 	$(PYTHON) Tests/EndToEnd/gateway_speed.py --binary $(BINARY) $(ARGS)
 
 # Ctrl-C stops it. ARGS=--once takes the first steps.
-envoy-tour: setup build-sidecar $(VENV)/envoy.installed ## Start Envoy and a sidecar for the tutorial in docs/envoy.
+demo-envoy: setup build-sidecar $(VENV)/envoy.installed ## Start Envoy and a sidecar for the tutorial in docs/envoy.
 	python3 docs/envoy/tour.py $(ARGS)
 
 verify: setup build-sidecar ## Run the slow checks: generated code, ten minutes of load.

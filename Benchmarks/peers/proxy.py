@@ -27,7 +27,7 @@ WARM_UP = 1
 RATE = 5_000
 #: Rounds of the open loop at the usual scale: its figures are differences of small times.
 MIN_ROUNDS = 9
-#: The minimum ratio of requests to Envoy's, and the maximum ratio of processor time to Envoy's.
+#: The minimum ratio of requests to Envoy's, and the maximum ratio of CPU time to Envoy's.
 RATE_BOUND, TIME_BOUND = 1.1, 0.95
 #: The maximum ratio of Interlock's added median latency to Envoy's, and of the p99s.
 ADDED_BOUND, TAIL_BOUND = 1.0, 1.1
@@ -37,7 +37,7 @@ Envoy (one worker), and *direct*. Both proxies have a limit that is never reache
 no access log. Envoy counts in memory, the sidecar in Redis. *Bare Envoy* has no guards.
 
 {RATE:,}/s is an open loop (Poisson): a latency counts from when the request was due. *Added*: the median minus the
-direct one of that round. *Late*: over {web.LATE // 1_000_000} ms, despite a free connection; from 1 % on, the p99 is
+direct one of that round. *Late*: over {web.LATE // 1_000_000} ms, despite a free connection; from 1% on, the p99 is
 the generator's."""
 INTERLOCK, ENVOY, BARE, DIRECT = "Interlock", "Envoy", "bare Envoy", "direct"
 
@@ -246,7 +246,7 @@ def report_times(table: Table, sides: Mapping[str, Side]) -> None:
         peer_text, figure, holds = f"{peer.median('own_cpu'):.0f} µs", f"{ratio:.2f}", ratio <= TIME_BOUND
     else:
         peer_text, figure, holds = "Envoy missing", "missing", False
-    table.add(f"{label}: processor time ÷ Envoy's", own, peer_text, figure, f"≤ {TIME_BOUND}", holds)
+    table.add(f"{label}: CPU time ÷ Envoy's", own, peer_text, figure, f"≤ {TIME_BOUND}", holds)
 
 
 def report_errors(table: Table, sides: Mapping[str, Side]) -> None:

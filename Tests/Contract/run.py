@@ -1,7 +1,7 @@
 """Sends valid and invalid requests to the HTTP API of a sidecar that has an API key.
 
-`make contract` runs it. schemathesis makes the requests from openapi.yaml. Each response must be one that the contract
-lists for the request, and none may be an internal error.
+`make test-contract` runs it. schemathesis makes the requests from openapi.yaml. Each response must be one that the
+contract lists for the request, and none may be an internal error.
 """
 
 import argparse

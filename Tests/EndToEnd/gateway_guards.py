@@ -1,6 +1,6 @@
 """Checks breakers, bulkheads and quotas with a real Envoy, as in docs/envoy, and with gRPC's own client.
 
-`make envoy` runs the first after the limits of `gateways.py`, and the second before them.
+`make test-envoy` runs the first after the limits of `gateways.py`, and the second before them.
 """
 
 import http.client

@@ -1,6 +1,6 @@
 """Checks limits with gRPC's own client: hits, limits in requests, metrics, timely responses, and quotas.
 
-`make envoy` runs it, with the real Envoys of `gateways.py`.
+`make test-envoy` runs it, with the real Envoys of `gateways.py`.
 """
 
 import contextlib

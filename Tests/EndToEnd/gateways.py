@@ -1,8 +1,8 @@
 """Checks the gRPC API with real Envoys and gRPC's own client.
 
-`make envoy` runs it. The project's declarations are a subset of the published ones. Two Envoys in front of two sidecars
-on one Redis allow no more than a limit, by the Redis clock; shadow limits refuse nothing; callers receive the remaining
-capacity; hits are refunded; and Envoy obeys its settings when Redis or a sidecar fails. `gateway_wire.py` and
+`make test-envoy` runs it. The project's declarations are a subset of the published ones. Two Envoys in front of two
+sidecars on one Redis allow no more than a limit, by the Redis clock; shadow limits refuse nothing; callers receive the
+remaining capacity; hits are refunded; and Envoy obeys its settings when Redis or a sidecar fails. `gateway_wire.py` and
 `gateway_guards.py` use gRPC's own client for cases that an Envoy rarely reaches.
 """
 

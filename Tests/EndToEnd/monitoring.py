@@ -1,6 +1,6 @@
 """Checks docs/monitoring with a sidecar under load that a real Prometheus scrapes.
 
-`make monitoring` runs it. The alerts pass promtool's checks and their own tests. None fires while the system is
+`make test-monitoring` runs it. The alerts pass promtool's checks and their own tests. None fires while the system is
 healthy, and each starts when its cause occurs. Every query of every dashboard has data, and every page that an alert
 names exists. `--minutes 10` keeps up the load for that long, and waits until each alert fires.
 """

@@ -1,8 +1,8 @@
 """Checks the sidecar's traces with an OTLP collector that decodes them with OpenTelemetry's own declarations.
 
-`make traces` runs it. The project's declarations are a subset of the published ones, with the same names, numbers and
-types. A proxied call that waited, was retried and succeeded has spans with the right parents and order. The upstream
-gets its trace context. Untraced callers stay untraced, and an unreachable or busy collector delays nothing.
+`make test-traces` runs it. The project's declarations are a subset of the published ones, with the same names, numbers
+and types. A proxied call that waited, was retried and succeeded has spans with the right parents and order. The
+upstream gets its trace context. Untraced callers stay untraced, and an unreachable or busy collector delays nothing.
 """
 
 import argparse

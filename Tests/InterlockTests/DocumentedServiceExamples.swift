@@ -13,16 +13,21 @@ struct Article: Sendable {
     var title: String
 }
 
-/// The examples that are bodies of functions; `page` stands in for their catalog service.
-struct DocumentedServiceExamples {
-    var page: @Sendable (_ number: Int, _ token: String) async throws -> [Article] = { number, _ in
-        [Article(number: number, title: "Article \(number)")]
+/// A client of a catalog service.
+struct CatalogClient: Sendable {
+    func articles(page: Int, token: String = "") async throws -> [Article] {
+        [Article(number: page, title: "Article \(page)")]
     }
+}
+
+/// The examples that are bodies of functions; `client` is the program's own.
+struct DocumentedServiceExamples {
+    let client = CatalogClient()
 
     func call(_ coordinator: Coordinator) async throws -> [Article] {
         // snippet: call
         let articles = try await coordinator.services.call("catalog") {
-            try await page(1, "")
+            try await client.articles(page: 1)
         }
         // end
         return articles
@@ -31,7 +36,7 @@ struct DocumentedServiceExamples {
     func refused(_ coordinator: Coordinator) async throws -> [Article]? {
         do {
             return try await coordinator.services.call("catalog", subject: "shop-1", wait: .milliseconds(500)) {
-                try await page(1, "")
+                try await client.articles(page: 1)
             }
         } catch let error as ServiceCallError {
             switch error.code {
@@ -56,7 +61,7 @@ struct DocumentedServiceExamples {
                 }
             }
         ) {
-            try await page(1, "")
+            try await client.articles(page: 1)
         }
         // end
         return articles
@@ -68,7 +73,7 @@ struct DocumentedServiceExamples {
             let login = try work.add("login", service: "catalog") { "token" }
             let pages = try (1...3).map { number in
                 try work.add("page \(number)", service: "catalog", after: [login]) {
-                    try await page(number, try await login.value)
+                    try await client.articles(page: number, token: try await login.value)
                 }
             }
             var articles: [Article] = []
@@ -81,7 +86,7 @@ struct DocumentedServiceExamples {
 
     func observed(_ work: WorkQueue) async throws -> [WorkState] {
         var seen: [WorkState] = []
-        let item = try work.add("page 1", service: "catalog") { try await page(1, "") }
+        let item = try work.add("page 1", service: "catalog") { try await client.articles(page: 1) }
         for await state in item.states {
             seen.append(state)
         }

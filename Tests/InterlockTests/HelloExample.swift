@@ -1,6 +1,6 @@
 import Interlock
 
-/// README.md and docs/swift/README.md show the body of this function, which needs no other import.
+/// docs/swift/README.md shows the body of this function, which needs no other import.
 func hello(redis: String) async throws {
     // snippet: hello
     try await withCoordinator(redis: redis) { coordinator in

@@ -11,7 +11,9 @@ FOLDER = ROOT / ".venv/interop/bin"
 
 def check(binary: Path) -> None:
     if not (FOLDER / "openapi-python-client").exists():
-        raise Skipped("openapi-python-client is not installed in .venv/interop; `make interop` installs it from PyPI")
+        raise Skipped(
+            "openapi-python-client is not installed in .venv/interop; `make test-interop` installs it from PyPI"
+        )
     with sidecar(binary, has_key=True) as servers:
         generated = servers.folder / "generated"
         words = ["generate", "--path", CONTRACT, "--output-path", generated, "--meta", "none"]

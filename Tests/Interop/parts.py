@@ -1,4 +1,4 @@
-"""A part of `make interop`: other software that is tested with a sidecar, or skipped with a reason."""
+"""A part of `make test-interop`: other software that is tested with a sidecar, or skipped with a reason."""
 
 import shutil
 import subprocess

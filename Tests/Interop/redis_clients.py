@@ -70,7 +70,9 @@ def redigo(servers: Servers) -> list[object]:
 
 def glide(_: Servers) -> list[object]:
     if not any(VENV_PYTHON.parent.parent.glob("lib/*/site-packages/glide")):
-        raise Skipped("valkey-glide is not installed in .venv/interop; `make interop` installs it where PyPI has it")
+        raise Skipped(
+            "valkey-glide is not installed in .venv/interop; `make test-interop` installs it where PyPI has it"
+        )
     return [VENV_PYTHON, PROGRAMS / "valkey_glide.py"]
 
 

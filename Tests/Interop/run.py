@@ -1,6 +1,6 @@
 """Tests the sidecar with other software: Redis clients, proxies, a generated HTTP client, and h2spec.
 
-`make interop` runs it. A part is skipped, with a reason, if its software is not installed. With CI set in the
+`make test-interop` runs it. A part is skipped, with a reason, if its software is not installed. With CI set in the
 environment, a part that Debian or PyPI provides must not be skipped.
 """
 
