@@ -8,6 +8,6 @@ struct BenchmarksCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "InterlockBenchmarks",
         abstract: "Measure locks through sidecars and through the library.",
-        subcommands: [HandoverCommand.self, LibraryCommand.self, LinkedCommand.self]
+        subcommands: [HandoffCommand.self, LibraryCommand.self, LinkedCommand.self]
     )
 }

@@ -266,17 +266,17 @@ extension Coordinator {
         _ call: @escaping AsyncCall<Answer>
     ) async throws -> Answer {
         guard let span = ProgramSpan(step.rawValue) else { return try await cancellable(call) }
-        let limitsAskedAt = NIOLockedValueBox<Instant?>(nil)
+        let limitsRequestedAt = NIOLockedValueBox<Instant?>(nil)
         let trace = StepTrace(
-            step, subject, wait: wait, span: span, askedAt: clock.now(),
-            limitsAskedAt: { limitsAskedAt.withLockedValue(\.self) })
+            step, subject, wait: wait, span: span, requestedAt: clock.now(),
+            limitsRequestedAt: { limitsRequestedAt.withLockedValue(\.self) })
         do {
             let answer = try await cancellable { calls, completion in
                 call(
                     calls,
                     completion.reported { _ in
-                        let instant = calls.limitsAskedAt
-                        limitsAskedAt.withLockedValue { $0 = instant }
+                        let instant = calls.limitsRequestedAt
+                        limitsRequestedAt.withLockedValue { $0 = instant }
                     })
             }
             report(trace, answer)

@@ -279,7 +279,7 @@ public actor Coordinator: Service {
     /// Whether calls can be served: Redis is connected, as is a majority of the quorum if one is configured, the
     /// coordinator is not shutting down, and Redis is not a cluster that is configured as a single server.
     public var isReady: Bool {
-        isRedisUp && !calls.isShuttingDown && calls.quorum?.isReachable ?? true && calls.fleet.refusal == nil
+        isRedisUp && !calls.isShuttingDown && calls.quorum?.isReachable ?? true && calls.fleet.unusableReason == nil
     }
 
     private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
@@ -347,7 +347,7 @@ public actor Coordinator: Service {
         }
         metrics.fleet.record(max(1, calls.fleet.members.count))
         metrics.leasesLinked.record(calls.locks.followedLeases.linkedCount)
-        metrics.leasesWatched.record(calls.locks.followedLeases.count - calls.locks.followedLeases.linkedCount)
+        metrics.leasesFollowed.record(calls.locks.followedLeases.count - calls.locks.followedLeases.linkedCount)
         metrics.permitsInFlight.record(status.permitsInFlight)
         let now = runtime.time.now()
         for service in guardedServices {

@@ -5,7 +5,7 @@ extension CoordinatorCalls {
     /// The number of decisions that this sidecar has made since it started. O(n) in services.
     package var counts: DecisionCounts {
         var counts = DecisionCounts(
-            locksGranted: runtime.metrics.locksGranted.count, locksHeld: runtime.metrics.locksHeld.count,
+            locksGranted: runtime.metrics.locksGranted.count, locksRefused: runtime.metrics.locksRefused.count,
             locksReleased: runtime.metrics.locksReleased.count, redisCommands: redisCommands)
         for service in servicesInOrder {
             let serviceCounts = service.metrics.counts
@@ -37,7 +37,7 @@ extension CoordinatorCalls {
 
     /// The time of the request to Redis, or of the local evaluation, that led to the limit decision being delivered;
     /// `nil` between deliveries. Before that time, the call was waiting.
-    package var limitsAskedAt: Instant? { executor.limitsAskedAt }
+    package var limitsRequestedAt: Instant? { executor.limitsRequestedAt }
 
     /// The maximum number of locks that one command inspects: 1 if their keys may be on several servers.
     package var maximumLocksPerInspection: Int {
@@ -52,7 +52,7 @@ extension CoordinatorCalls {
 package struct DecisionCounts: Hashable, Sendable {
     package var locksGranted: Int64
     /// Requests that were refused because the lock was held.
-    package var locksHeld: Int64
+    package var locksRefused: Int64
     package var locksReleased: Int64
     package var redisCommands: Int64
     package var serviceTotals = ServiceCounts()

@@ -102,7 +102,7 @@ package final class CoordinatorCalls {
             primary: runtime.topology.primary.map(PrimaryStatus.init),
             cluster: runtime.topology.cluster.map { ClusterStatus($0, connections: runtime.pipeline.connections) },
             replicas: runtime.topology.replicas, waitReplicas: locks.settings.waitReplicas,
-            redisVersion: fleet.redisVersion, evictionPolicy: fleet.server["maxmemory_policy"],
+            redisVersion: fleet.redisVersion, evictionPolicy: fleet.serverInfo["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: locksHeld(),
             locksWaiting: provider.waiting, maximumWait: maximumWait, services: services.count,
             servicesDiffering: fleet.differences.map(\.service),
@@ -135,7 +135,7 @@ package final class CoordinatorCalls {
     private static let busyThreshold = 64
 
     private var redisFailure: String? {
-        runtime.pipeline.lastFailure?.message ?? fleet.refusal ?? runtime.pipeline.recentRefusal?.message
+        runtime.pipeline.lastFailure?.message ?? fleet.unusableReason ?? runtime.pipeline.recentRefusal?.message
             ?? locks.recentRefusal?.message
     }
 
@@ -147,7 +147,7 @@ package final class CoordinatorCalls {
     package func decide(
         _ domain: String, _ requested: [RequestedDescriptor], completion: Completion<DescriptorResult>
     ) -> Bool {
-        domains.ask(domain, requested, completion: completion)
+        domains.decide(domain, requested, completion: completion)
     }
 
     /// Reports on all domains, by name. Does not use Redis.
@@ -161,7 +161,7 @@ package final class CoordinatorCalls {
         guard let entries = DescriptorEntry.list(descriptor) else {
             return fail("descriptor: expected key=value,key=value with %2C for a comma, got \"\(Excerpt(descriptor))\"")
         }
-        let isKnown = domains.ask(
+        let isKnown = domains.decide(
             name, [RequestedDescriptor(entries: entries, cost: 0)], isExcludedFromMetrics: true,
             completion: Completion { [domains] _, decision in
                 switch decision {
@@ -277,7 +277,7 @@ package final class CoordinatorCalls {
             return locks.followedLeases.unfollow(follower.id)
         }
         locks.followedLeases.released(name, token: token)
-        locks.leases.ended(name, token: token, .released, now: runtime.time.now())
+        locks.leases.recordEnd(name, token: token, .released, now: runtime.time.now())
         locks.release(name, token: token, ttl: ttl)
     }
 
@@ -503,14 +503,14 @@ package final class CoordinatorCalls {
     /// Reports a finding of the outage monitor to a service's breaker; answers with the breaker's state after it.
     ///
     /// Repeat `.down` with every further failed probe: without reports, an outage ends after
-    /// `ProbeSettings.outageLapse`. Repeat `.up` until the answer is no longer `.open`. A late report has no effect if
-    /// the breaker has changed in the meantime. While Redis is unreachable, both apply to this sidecar only.
+    /// `ProbeSettings.outageLifetime`. Repeat `.up` until the answer is no longer `.open`. A late report has no effect
+    /// if the breaker has changed in the meantime. While Redis is unreachable, both apply to this sidecar only.
     package func reportOutage(
         service name: String, _ finding: OutageFinding,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
         withService(name, fail: { completion(.failure($0)) }) {
-            executor.outage($0, finding, completion: completion)
+            executor.apply(finding, to: $0, completion: completion)
         }
     }
 

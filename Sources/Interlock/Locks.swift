@@ -31,7 +31,7 @@ public struct Locks: LockService {
     public func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease? {
         guard let lease = try await acquire(name, options: options) else { return nil }
         do {
-            let followed = try await follow(lease, extends: true)
+            let followed = try await follow(lease, renews: true)
             try Task.checkCancellation()
             return LinkedLease(
                 lease, losses: followed.losses, onRelease: { try await release(lease) }, onDrop: followed.end)
@@ -61,17 +61,17 @@ public struct Locks: LockService {
     /// value is dropped.
     /// - Parameters:
     ///   - lease: the lease as it was granted.
-    ///   - extends: whether to renew the lease every third of its TTL while it is followed.
+    ///   - renews: whether to renew the lease every third of its TTL while it is followed.
     /// - Throws: `InterlockError` if too many leases are followed, if the coordinator was stopped, or if locks are kept
     ///   on a quorum.
-    public func follow(_ lease: Lease, extends: Bool) async throws -> FollowedLease {
+    public func follow(_ lease: Lease, renews: Bool) async throws -> FollowedLease {
         guard lease.deadline > Lease.unknownDeadline else {
             throw InterlockError(
                 .invalid,
                 "the lease of \"\(lease.name)\" was acquired through a sidecar and cannot be followed here; "
                     + "acquire it with this coordinator, or link it through the sidecar")
         }
-        return try await coordinator.followLease(lease, isLinked: extends)
+        return try await coordinator.followLease(lease, isLinked: renews)
     }
 
     /// Stops following a lease, and ends its stream of losses. If following renewed the lease, it then lapses after its

@@ -82,7 +82,7 @@ struct ConfigurationVerdict: CommandOutput {
                 file: file, environment: environment, readsSecrets: readsSecrets)
             services = configuration.services.count
             domains = configuration.domains.definitions.count
-            warnings = configuration.warnings + [configuration.privateRedisWarning].compactMap { $0 }
+            warnings = configuration.warnings + [configuration.embeddedRedisWarning].compactMap { $0 }
             let wanted = configuration.locks.waitReplicas
             if wanted > 0 {
                 notes.append(

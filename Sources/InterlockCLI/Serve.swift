@@ -64,7 +64,7 @@ struct Serve: AsyncParsableCommand {
         let log = LineLogHandler(configuration.log)
         LoggingSystem.bootstrap { _ in log }
         let logger = Logger(label: "interlock")
-        let warnings = configuration.warnings + (config == nil ? [] : [configuration.privateRedisWarning].compactMap { $0 })
+        let warnings = configuration.warnings + (config == nil ? [] : [configuration.embeddedRedisWarning].compactMap { $0 })
         for warning in warnings { logger.log(.configurationWarning, ["warning": warning]) }
         do {
             let sidecar = try Sidecar(

@@ -18,7 +18,7 @@ package struct DurationArgument: Sendable, CustomStringConvertible {
     }
 
     /// Parses an argument.
-    /// - Throws: `ConfigurationExpectation`, which the parser appends to the option's name.
+    /// - Throws: `InvalidConfigurationValue`, which the parser appends to the option's name.
     package init(argument: String) throws {
         duration = try DurationText.parse(argument)
     }

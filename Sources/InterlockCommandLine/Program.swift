@@ -51,7 +51,7 @@ extension OpenFileLimit {
     /// Raises the limit of open files if it is below the minimum.
     /// - Throws: `CommandFailure` if the limit cannot be raised that far.
     fileprivate static func ensureMinimum() throws(CommandFailure) {
-        guard let current, current < minimum, let limit = raised(), limit < minimum else { return }
+        guard let current, current < minimum, let limit = raiseToHardLimit(), limit < minimum else { return }
         throw CommandFailure(
             "the open-file limit is \(limit), but \(minimum) is required: raise it with `ulimit -n \(minimum)`", .unavailable)
     }

@@ -93,7 +93,7 @@ package struct HTTPServerStateMachine: Sendable {
         /// Report writability to the relay.
         case reportWritability
         /// Report the deadline to the relay.
-        case reportAlarm
+        case reportTimer
         /// Respond with the problem, or abort a response that has begun.
         case abortRequest
         /// Respond with the problem: the request cannot be read.
@@ -438,7 +438,7 @@ extension HTTPServerStateMachine {
         guard case .exchanging(let exchange) = state, exchange.receiver == .relay, exchange.response != .complete else {
             return close()
         }
-        return .reportAlarm
+        return .reportTimer
     }
 
     /// Call when the sidecar shuts down. Takes no further request. A client that does not read cannot delay this.

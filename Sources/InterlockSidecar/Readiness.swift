@@ -12,7 +12,7 @@ final class Readiness: Service {
     }
 
     private let state = NIOLockedValueBox(State())
-    private let privateRedis: String?
+    private let embeddedRedis: String?
     private let hasGRPC: Bool
     private let coordinator: Coordinator
     private let onOpen: @Sendable () -> Void
@@ -24,10 +24,10 @@ final class Readiness: Service {
     ///   - onOpen: called once the listeners are open.
     ///   - onReady: called once Redis is connected too.
     init(
-        privateRedis: String?, hasGRPC: Bool, coordinator: Coordinator, onOpen: @escaping @Sendable () -> Void,
+        embeddedRedis: String?, hasGRPC: Bool, coordinator: Coordinator, onOpen: @escaping @Sendable () -> Void,
         onReady: @escaping @Sendable (Sidecar.Addresses) -> Void
     ) {
-        self.privateRedis = privateRedis
+        self.embeddedRedis = embeddedRedis
         self.hasGRPC = hasGRPC
         self.coordinator = coordinator
         self.onOpen = onOpen
@@ -68,7 +68,7 @@ final class Readiness: Service {
             guard let respPort = state.respPort, let httpPort = state.httpPort else { return nil }
             guard state.grpcPort != nil || !hasGRPC else { return nil }
             return Sidecar.Addresses(
-                respPort: respPort, httpPort: httpPort, grpcPort: state.grpcPort, privateRedis: privateRedis)
+                respPort: respPort, httpPort: httpPort, grpcPort: state.grpcPort, embeddedRedis: embeddedRedis)
         }
     }
 }

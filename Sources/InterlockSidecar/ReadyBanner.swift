@@ -25,7 +25,7 @@ package struct ReadyBanner {
             lines.append("  gRPC     \(name(of: grpc)):\(port)    (Envoy's rate limits, breakers and quotas)")
         }
         if let path = listen.unix { lines.append("  Unix     \(key)redis-cli -s \(path) PING") }
-        if let socket = addresses.privateRedis {
+        if let socket = addresses.embeddedRedis {
             lines.append("  Redis    redis-cli -s \(socket)    (private to this host; stops with the sidecar)")
         }
         return lines.joined(separator: "\n")

@@ -24,12 +24,12 @@ package struct Sidecar: Sendable {
         /// The port of the gRPC API; `nil` if there is no gRPC listener.
         package var grpcPort: Int?
         /// The socket of the embedded Redis, for `redis-cli -s`; `nil` if another Redis is configured.
-        package var privateRedis: String?
+        package var embeddedRedis: String?
     }
 
     private let configuration: SidecarConfiguration
     private let logger: Logger
-    private let privateRedis: PrivateRedis?
+    private let embeddedRedis: EmbeddedRedis?
     package let coordinator: Coordinator
     private let metrics: PrometheusRegistry
     private let certificate: ListenerCertificate?
@@ -57,19 +57,19 @@ package struct Sidecar: Sendable {
         certificate = if let tls = configuration.listen.tls { try ListenerCertificate(tls) } else { nil }
         let url: String
         if let configuredURL = configuration.redis.url {
-            privateRedis = nil
+            embeddedRedis = nil
             url = configuredURL
         } else {
             let directory =
                 if let chosen = configuration.dataDirectory { chosen } else {
                     try DataDirectory.standardPath(environment: environment)
                 }
-            let server = try PrivateRedis(dataDirectory: directory, logger: logger)
-            privateRedis = server
+            let server = try EmbeddedRedis(dataDirectory: directory, logger: logger)
+            embeddedRedis = server
             url = "unix://\(server.socketPath)"
         }
         var coordinatorConfiguration = try configuration.coordinatorConfiguration(redisURL: url)
-        coordinatorConfiguration.hasPrivateRedis = privateRedis != nil
+        coordinatorConfiguration.hasEmbeddedRedis = embeddedRedis != nil
         coordinator = Coordinator(
             configuration: coordinatorConfiguration,
             eventLoop: MultiThreadedEventLoopGroup(numberOfThreads: 1).next(), logger: logger)
@@ -111,14 +111,14 @@ package struct Sidecar: Sendable {
         checkOpenFileLimit()
         let access = AccessControl(keys: configuration.keys)
         let readiness = Readiness(
-            privateRedis: privateRedis?.socketPath, hasGRPC: configuration.listen.grpc != nil, coordinator: coordinator,
+            embeddedRedis: embeddedRedis?.socketPath, hasGRPC: configuration.listen.grpc != nil, coordinator: coordinator,
             onOpen: { [notifier] in notifier?.listenersOpened() },
             onReady: { [notifier] addresses in
                 notifier?.redisConnected()
                 onReady(addresses)
             })
         var services: [any Service] = []
-        if let privateRedis { services.append(privateRedis) }
+        if let embeddedRedis { services.append(embeddedRedis) }
         services.append(coordinator)
         let monitor = OutageMonitor(
             services: configuration.services, coordinator: coordinator, locks: configuration.locks,
@@ -188,7 +188,7 @@ package struct Sidecar: Sendable {
         let listeners = configuration.listen.grpc == nil ? 2 : 3
         let each = configuration.services.contains { $0.upstream != nil } ? listeners + 1 : listeners
         let needed = each * configuration.listen.maximumConnections + Self.otherOpenFiles
-        guard let limit = OpenFileLimit.raised(), limit < needed else { return }
+        guard let limit = OpenFileLimit.raiseToHardLimit(), limit < needed else { return }
         logger.log(.openFiles, ["bound": "\(limit)", "needed": "\(needed)"])
     }
 }

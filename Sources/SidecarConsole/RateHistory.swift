@@ -7,7 +7,7 @@ final class RateHistory {
     /// The kinds of counts over all services and locks.
     enum Total: String, CaseIterable {
         case locksGranted = "locks_granted"
-        case locksHeld = "locks_held"
+        case locksRefused = "locks_held"
         case locksReleased = "locks_released"
         case callsTaken = "calls_taken"
         case callsLimited = "calls_limited"
@@ -44,7 +44,7 @@ final class RateHistory {
             Total.allCases.map { total in
                 switch total {
                 case .locksGranted: counts.locksGranted
-                case .locksHeld: counts.locksHeld
+                case .locksRefused: counts.locksRefused
                 case .locksReleased: counts.locksReleased
                 case .callsTaken: counts.serviceTotals.callsTaken
                 case .callsLimited: counts.serviceTotals.callsLimited

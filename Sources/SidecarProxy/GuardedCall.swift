@@ -40,7 +40,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private var limits: [LimitDefinition] = []
     private var breaker = BreakerSnapshot.State.closed
     /// The current try, which has a connection or waits for one.
-    private var attempt: UpstreamTry?
+    private var attempt: UpstreamAttempt?
     /// The start of the try; `nil` once its duration is recorded.
     private var tryBegan: Instant?
     private var held: HeldResponse?
@@ -93,8 +93,8 @@ final class GuardedCall: HTTPRelay, PacedCall {
         requestPermit()
     }
 
-    func alarm() {
-        perform(machine.alarm(now: now, isBackedUp: attempt?.isBackedUp ?? true, retries: upstream))
+    func timerFired() {
+        perform(machine.timerFired(now: now, isBackedUp: attempt?.isBackedUp ?? true, retries: upstream))
     }
 
     // MARK: Actions
@@ -102,7 +102,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private func perform(_ action: Machine.Action) {
         switch action {
         case .none, .acquirePermit, .refuse: break
-        case .setAlarm: setAlarm()
+        case .setTimer: setTimer()
         case .requestPermit: requestPermit()
         case .resend: resend()
         case .fail(let failure, let report, let consequence): fail(failure, report, consequence)
@@ -113,8 +113,9 @@ final class GuardedCall: HTTPRelay, PacedCall {
         }
     }
 
-    private func setAlarm() {
-        if let alarmAt = machine.alarmAt { responder.setAlarm(.uptimeNanoseconds(UInt64(max(0, alarmAt.nanoseconds)))) }
+    private func setTimer() {
+        guard let deadline = machine.timerDeadline else { return }
+        responder.setTimer(.uptimeNanoseconds(UInt64(max(0, deadline.nanoseconds))))
     }
 
     private func fail(_ failure: ProxyFailure, _ report: Machine.Report?, _ consequence: Machine.Consequence) {
@@ -146,7 +147,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private func pauseForRetry() {
         leavePacer()
         replayBuffer.release()
-        setAlarm()
+        setTimer()
     }
 
     /// Releases everything, once the call is over.
@@ -186,7 +187,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private func recordTry() {
         guard let began = tryBegan else { return }
         tryBegan = nil
-        upstream?.times.tries.recordNanoseconds(now.nanoseconds - began.nanoseconds, count: 1)
+        upstream?.times.attempts.recordNanoseconds(now.nanoseconds - began.nanoseconds, count: 1)
     }
 
     private func recordCall() {
@@ -194,7 +195,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
             now.nanoseconds - machine.started.nanoseconds, trace: call.span?.context)
     }
 
-    // MARK: Permits and tries
+    // MARK: Permits and attempts
 
     private func requestPermit() {
         let reference: ServiceReference
@@ -233,7 +234,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
             breaker = state
             // Written only after the permit, so that a refused client need not send its body. The write may reveal that
             // the client has disconnected.
-            if machine.tries == 0, hasBody, call.awaitsContinue { responder.writeContinue() }
+            if machine.attempts == 0, hasBody, call.awaitsContinue { responder.writeContinue() }
             guard machine.permitGranted(permit, upstream.policy, now: now) == .proceed else { return false }
             releaseConnection()
             connect(upstream)
@@ -262,29 +263,29 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     private func connect(_ upstream: Upstream) {
-        if machine.tries == 1 { upstream.noteCall() }
+        if machine.attempts == 1 { upstream.noteCall() }
         var head = HTTPRequestHead(
             version: .http1_1, method: call.head.method, uri: upstream.base.target(target),
             headers: ProxyFields.request(
                 call.head, authority: upstream.base.authority, forwarded: call.forwarded, hasBody: hasBody,
                 isForHTTP2: upstream.settings.speaksHTTP2))
         if isForWebSocket { ProxyFields.addUpgrade(to: &head.headers) }
-        trace?.tries(number: machine.tries, at: upstream.base.authority, &head.headers)
-        let attempt = UpstreamTry(machine.tries, head, to: upstream, of: self)
+        trace?.beginAttempt(number: machine.attempts, at: upstream.base.authority, &head.headers)
+        let attempt = UpstreamAttempt(machine.attempts, head, to: upstream, of: self)
         self.attempt = attempt
         tryBegan = now
         attempt.connect()
-        setAlarm()
+        setTimer()
     }
 
     private func resend() {
         unsentParts = replayBuffer.takeAll() + unsentParts
         if machine.isBodyAwaited { responder.read(false) }
         attempt?.connect(avoidsUnused: true)
-        setAlarm()
+        setTimer()
     }
 
-    func connected(_ attempt: UpstreamTry, _ connection: HTTPClientConnection) {
+    func connected(_ attempt: UpstreamAttempt, _ connection: HTTPClientConnection) {
         guard machine.connected(attempt.number, now: now) == .proceed else { return connection.abandon() }
         attempt.assign(connection)
         connection.send(attempt.head)
@@ -300,19 +301,19 @@ final class GuardedCall: HTTPRelay, PacedCall {
         } else {
             connection.sendEnd(trailers)
         }
-        setAlarm()
+        setTimer()
     }
 
-    func notConnected(_ attempt: UpstreamTry, _ error: any Error) {
+    func notConnected(_ attempt: UpstreamAttempt, _ error: any Error) {
         fail(
             attempt, ProxyFailure(error, at: .connecting, to: attempt.upstream.base.origin), mayBeResent: false)
     }
 
-    func upstreamFailed(_ attempt: UpstreamTry, _ error: any Error) {
+    func upstreamFailed(_ attempt: UpstreamAttempt, _ error: any Error) {
         fail(attempt, ProxyFailure(error, at: machine.stage), mayBeResent: replayBuffer.isComplete)
     }
 
-    private func fail(_ attempt: UpstreamTry, _ failure: ProxyFailure, mayBeResent: Bool) {
+    private func fail(_ attempt: UpstreamAttempt, _ failure: ProxyFailure, mayBeResent: Bool) {
         perform(
             machine.upstreamFailed(failure, attempt.number, isBodyBuffered: mayBeResent, now: now, retries: upstream))
     }
@@ -334,7 +335,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         self.trailers = ProxyFields.trailers(trailers)
         guard machine.requestEnd(now: now) == .proceed else { return }
         attempt?.connection?.sendEnd(self.trailers)
-        setAlarm()
+        setTimer()
     }
 
     func readComplete() {
@@ -343,13 +344,13 @@ final class GuardedCall: HTTPRelay, PacedCall {
         if attempt.isBackedUp { responder.read(false) }
     }
 
-    func upstreamWritabilityChanged(_ attempt: UpstreamTry, _ isWritable: Bool) {
+    func upstreamWritabilityChanged(_ attempt: UpstreamAttempt, _ isWritable: Bool) {
         if machine.upstreamWritabilityChanged(attempt.number) == .proceed { responder.read(isWritable) }
     }
 
     // MARK: The response
 
-    func upstreamSentInformational(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
+    func upstreamSentInformational(_ attempt: UpstreamAttempt, _ head: HTTPResponseHead) {
         let isContinue = head.status == .continue
         guard
             machine.informational(attempt.number, isContinue: isContinue, isClientWritable: responder.isWritable) == .proceed
@@ -357,7 +358,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         responder.writeInformational(head.status, ProxyFields.response(head.headers, isInformational: true))
     }
 
-    func upstreamSentHead(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
+    func upstreamSentHead(_ attempt: UpstreamAttempt, _ head: HTTPResponseHead) {
         let (action, report) = machine.responseHead(summary(of: head), of: attempt.number, now: now, retries: upstream)
         guard action != .drop else { return }
         recordTry()
@@ -386,7 +387,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
 
     private func relay(_ head: HTTPResponseHead) {
         replayBuffer.release()
-        setAlarm()
+        setTimer()
         var headers = ProxyFields.response(head.headers)
         if let responses = upstream?.lastGood {
             recorder = ResponseRecorder(responses, LastGoodResponses.key(of: call.head), head.status, headers)
@@ -406,7 +407,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         if isComplete { upstreamSentEnd(attempt, held.trailers) } else { writabilityChanged(responder.isWritable) }
     }
 
-    func upstreamSent(_ attempt: UpstreamTry, _ part: ByteBuffer) {
+    func upstreamSent(_ attempt: UpstreamAttempt, _ part: ByteBuffer) {
         switch machine.responsePart(part.readableBytes, of: attempt.number, now: now) {
         case .drop: break
         case .relay: forward(part)
@@ -419,7 +420,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         responder.write(part)
     }
 
-    func upstreamReadComplete(_ attempt: UpstreamTry) {
+    func upstreamReadComplete(_ attempt: UpstreamAttempt) {
         guard machine.responsePaused(attempt.number) == .proceed else { return }
         responder.flush()
         if !responder.isWritable, machine.clientBlocked() == .proceed { attempt.connection?.holdReading() }
@@ -430,7 +431,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         attempt?.connection?.resumeReading()
     }
 
-    func upstreamSentEnd(_ attempt: UpstreamTry, _ trailers: HTTPHeaders?) {
+    func upstreamSentEnd(_ attempt: UpstreamAttempt, _ trailers: HTTPHeaders?) {
         func grpcStatus() -> Int? { trailers.flatMap { GRPC.status(in: $0)?.httpStatus } }
         let (action, report) = machine.responseEnd(of: attempt.number, grpcStatus: grpcStatus())
         switch action {
@@ -444,7 +445,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         }
     }
 
-    func upstreamSwitchedProtocols(_ attempt: UpstreamTry, _ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+    func upstreamSwitchedProtocols(_ attempt: UpstreamAttempt, _ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
         guard attempt.head.headers.contains(name: "Upgrade"), ProxyFields.namesWebSocket(head.headers) else {
             return fail(
                 attempt, ProxyFailure(cause: .broken, reason: "the response's status is 101"), mayBeResent: false)

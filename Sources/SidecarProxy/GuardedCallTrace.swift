@@ -33,7 +33,7 @@ final class GuardedCallTrace {
     }
 
     /// Begins the span of a try, and adds its context to the header fields for the upstream.
-    func tries(number: Int, at authority: String, _ headers: inout HTTPHeaders) {
+    func beginAttempt(number: Int, at authority: String, _ headers: inout HTTPHeaders) {
         let span = call.child(number == 1 ? "upstream" : "retry", kind: .client)
         span.set("http.request.method", method)
         span.set("server.address", authority)

@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// The state of one call through the proxy: its permits, its tries, its response and their timeouts. Pure: takes events
-/// and the time, and returns actions for `GuardedCall` to execute.
+/// The state of one call through the proxy: its permits, its attempts, its response and their timeouts. Pure: takes
+/// events and the time, and returns actions for `GuardedCall` to execute.
 ///
 /// | state | the call | next states |
 /// | --- | --- | --- |
@@ -47,8 +47,8 @@ struct ProxiedCallStateMachine {
 
     enum Action {
         case none
-        /// Set the alarm to `alarmAt`.
-        case setAlarm
+        /// Set the timer to `timerDeadline`.
+        case setTimer
         /// Find the upstream, then call `permitRequested`, or `reject` if there is none.
         case requestPermit
         case acquirePermit(waitMilliseconds: Int64)
@@ -69,7 +69,7 @@ struct ProxiedCallStateMachine {
     }
 
     enum Consequence {
-        /// Set the alarm for the next try.
+        /// Set the timer for the next attempt.
         case pause
         case respond
         /// End the client's connection, because its response has begun.
@@ -96,7 +96,7 @@ struct ProxiedCallStateMachine {
     private enum State {
         /// Carries the result of the latest try, if there was one.
         case waiting(Wait, LatestResult?)
-        case calling(Try)
+        case calling(Attempt)
         case over
     }
 
@@ -108,7 +108,7 @@ struct ProxiedCallStateMachine {
 
     private enum LatestResult {
         case failed(ProxyFailure)
-        case held(Try, HeldEnd)
+        case held(Attempt, HeldEnd)
     }
 
     private enum Resend { case possible, used }
@@ -130,10 +130,10 @@ struct ProxiedCallStateMachine {
     /// Whether more of the request's body is to come.
     private(set) var isBodyAwaited: Bool
     private var informational = 0
-    /// The only resend of the call. Any of its tries may use it.
+    /// The only resend of the call. Any of its attempts may use it.
     private var resend = Resend.possible
-    /// The number of tries so far, which is also the number of the latest try.
-    private(set) var tries = 0
+    /// The number of attempts so far, which is also the number of the latest one.
+    private(set) var attempts = 0
     /// The total time that the call waited for permits, in nanoseconds.
     private(set) var waited: Int64 = 0
 
@@ -146,12 +146,12 @@ struct ProxiedCallStateMachine {
     var isOver: Bool { if case .over = state { true } else { false } }
     var isWaitingForPermit: Bool { if case .waiting(.permit, _) = state { true } else { false } }
 
-    /// The time to call `alarm`; `nil` while the call waits for a permit, because that wait has its own
-    /// time limit.
-    var alarmAt: Instant? {
+    /// The time to call `timer`; `nil` while the call waits for a permit, because that wait has
+    /// its own time limit.
+    var timerDeadline: Instant? {
         switch state {
         case .waiting(.pacer(let until), _), .waiting(.pause(let until), _): until
-        case .calling(let attempt): min(attempt.alarmAt, deadline)
+        case .calling(let attempt): min(attempt.timerDeadline, deadline)
         case .waiting(.permit, _), .over: nil
         }
     }
@@ -162,10 +162,10 @@ struct ProxiedCallStateMachine {
         return attempt.isConnected ? .sent : .connecting
     }
 
-    private var calling: Try? { if case .calling(let attempt) = state { attempt } else { nil } }
+    private var calling: Attempt? { if case .calling(let attempt) = state { attempt } else { nil } }
 
     /// Returns the current try if it has this number.
-    private func calling(_ number: Int) -> Try? { number == tries ? calling : nil }
+    private func calling(_ number: Int) -> Attempt? { number == attempts ? calling : nil }
 
     private mutating func conclude(_ action: Action) -> Action {
         state = .over
@@ -189,14 +189,14 @@ extension ProxiedCallStateMachine {
     mutating func waitForPacer(atMost milliseconds: Int64) -> Action {
         guard case .waiting(.pacer, _) = state else { return .none }
         state = .waiting(.pacer(until: started.advanced(byMilliseconds: milliseconds)), nil)
-        return .setAlarm
+        return .setTimer
     }
 
     /// Requests a permit for the first try or for a retry.
     /// - Parameter maximumWait: the maximum wait for a permit, in milliseconds.
     mutating func permitRequested(_ policy: Policy, maximumWait: Int64, now: Instant) -> Action {
         guard case .waiting(_, let last) = state, !isWaitingForPermit else { return .none }
-        let isFirst = tries == 0
+        let isFirst = attempts == 0
         if isFirst { deadline = policy.total.map { started.advanced(byMilliseconds: $0) } ?? .distantFuture }
         guard deadline > now else { return tooLate(now: now) }
         state = .waiting(.permit(since: isFirst ? started : now), last)
@@ -210,8 +210,8 @@ extension ProxiedCallStateMachine {
     mutating func permitGranted(_ permit: PermitID, _ policy: Policy, now: Instant) -> Step {
         guard case .waiting(.permit(let since), _) = state else { return .refuse }
         waited += now.nanoseconds - since.nanoseconds
-        tries += 1
-        state = .calling(Try(permit, policy, now: now))
+        attempts += 1
+        state = .calling(Attempt(permit, policy, now: now))
         return .proceed
     }
 
@@ -235,11 +235,11 @@ extension ProxiedCallStateMachine {
         switch last {
         case .failed(let failure): return conclude(.respond(failure))
         case .held(let attempt, .whole): return relay(attempt, isComplete: true)
-        case .held: return conclude(.respond(.total))
+        case .held: return conclude(.respond(.totalTimeout))
         }
     }
 
-    private mutating func relay(_ attempt: Try, isComplete: Bool) -> Action {
+    private mutating func relay(_ attempt: Attempt, isComplete: Bool) -> Action {
         var attempt = attempt
         attempt.reading = .flowing
         state = .calling(attempt)
@@ -317,7 +317,7 @@ extension ProxiedCallStateMachine {
     }
 
     mutating func responsePart(_ bytes: Int, of number: Int, now: Instant) -> ResponseAction {
-        guard number == tries else { return .drop }
+        guard number == attempts else { return .drop }
         switch state {
         case .calling(var attempt) where attempt.response != nil:
             attempt.received(bytes, now: now)
@@ -337,7 +337,7 @@ extension ProxiedCallStateMachine {
     /// - Parameter grpcStatus: the gRPC status in the trailers, as an HTTP status.
     /// - Returns: the action, and the outcome if it was not reported before.
     mutating func responseEnd(of number: Int, grpcStatus: @autoclosure () -> Int?) -> (ResponseAction, Report?) {
-        guard number == tries else { return (.drop, nil) }
+        guard number == attempts else { return (.drop, nil) }
         switch state {
         case .calling(var attempt) where attempt.response != nil:
             state = .over
@@ -401,7 +401,7 @@ extension ProxiedCallStateMachine {
     mutating func upstreamFailed(
         _ failure: ProxyFailure, _ number: Int, isBodyBuffered: Bool, now: Instant, retries: (some RetrySource)?
     ) -> Action {
-        guard number == tries else { return .none }
+        guard number == attempts else { return .none }
         switch state {
         case .calling(var attempt):
             guard isBodyBuffered, attempt.response == nil, resend == .possible,
@@ -418,15 +418,15 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// Call when the alarm that was set for `alarmAt` fires.
+    /// Call when the timer that was set for `timerDeadline` fires.
     /// - Parameter isBackedUp: whether the upstream has yet to accept bytes that were sent to it.
-    mutating func alarm(now: Instant, isBackedUp: Bool, retries: (some RetrySource)?) -> Action {
+    mutating func timerFired(now: Instant, isBackedUp: Bool, retries: (some RetrySource)?) -> Action {
         switch state {
-        case .waiting(.pacer(let until), _): return until <= now ? tooLate(now: now) : .setAlarm
-        case .waiting(.pause(let until), _): return until <= now ? .requestPermit : .setAlarm
+        case .waiting(.pacer(let until), _): return until <= now ? tooLate(now: now) : .setTimer
+        case .waiting(.pause(let until), _): return until <= now ? .requestPermit : .setTimer
         case .waiting(.permit, _), .over: return .none
         case .calling(let attempt):
-            guard min(attempt.alarmAt, deadline) <= now else { return .setAlarm }
+            guard min(attempt.timerDeadline, deadline) <= now else { return .setTimer }
             // A gRPC client may keep its request open while it waits for the service, so the delay is the service's.
             let isClientAwaited =
                 attempt.reading == .held || !request.isGRPC && attempt.isConnected && isBodyAwaited && !isBackedUp
@@ -439,17 +439,17 @@ extension ProxiedCallStateMachine {
     }
 
     /// Returns the failure of a call that exceeds its total timeout.
-    private func overdue(_ attempt: Try, isClientAwaited: Bool, now: Instant) -> ProxyFailure {
+    private func overdue(_ attempt: Attempt, isClientAwaited: Bool, now: Instant) -> ProxyFailure {
         if isClientAwaited { return .clientIsSlow }
-        if attempt.response != nil { return attempt.isStalled(now) ? .total : .truncated }
+        if attempt.response != nil { return attempt.isStalled(now) ? .totalTimeout : .truncated }
         // The service is not blamed if most of the total timeout passed before this try.
         let total = deadline.nanoseconds - started.nanoseconds
         let hadEnoughTime = waited < total / 2 || deadline.nanoseconds - attempt.began.nanoseconds >= total / 4
-        return hadEnoughTime ? .total : .startedLate
+        return hadEnoughTime ? .totalTimeout : .startedLate
     }
 
     private mutating func fail(
-        _ attempt: Try, _ failure: ProxyFailure, now: Instant, _ retries: (some RetrySource)?
+        _ attempt: Attempt, _ failure: ProxyFailure, now: Instant, _ retries: (some RetrySource)?
     ) -> Action {
         var attempt = attempt
         let report = attempt.report(failure, now: now)
@@ -465,7 +465,7 @@ extension ProxiedCallStateMachine {
     /// are never retried. The pause is random, so that calls that failed together are not retried together.
     /// - Returns: the end of the pause; `nil` if the call is not retried.
     private func planRetry(_ policy: Policy, now: Instant, _ retries: (some RetrySource)?) -> Instant? {
-        guard let retries, tries <= policy.retries, !request.hasBody, request.isIdempotent else { return nil }
+        guard let retries, attempts <= policy.retries, !request.hasBody, request.isIdempotent else { return nil }
         let until = now.advanced(by: retries.drawPause(), ofNanoseconds: 1)
         return until < deadline && retries.takeRetry() ? until : nil
     }

@@ -48,8 +48,9 @@ struct ProxyFailure: Error, Sendable {
 
     static let connectTimeout = ProxyFailure(
         cause: .connectTimeout, reason: "no connection was established within timeouts.connect")
-    static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no response began within timeouts.first_byte")
-    static let total = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
+    static let firstByteTimeout = ProxyFailure(
+        cause: .firstByteTimeout, reason: "no response began within timeouts.first_byte")
+    static let totalTimeout = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
     /// The total timeout of a call that was sent so late that the timeout says nothing about the service.
     static let startedLate = ProxyFailure(
         cause: .totalTimeout, reason: "timeouts.total expired; most of it had passed before the call was sent",
@@ -57,7 +58,7 @@ struct ProxyFailure: Error, Sendable {
     /// The total timeout of a call whose response was in progress.
     static let truncated = ProxyFailure(
         cause: .totalTimeout, reason: "the response took longer than timeouts.total", verdict: .response)
-    static let idle = ProxyFailure(cause: .idleTimeout, reason: "no data was transferred within timeouts.idle")
+    static let idleTimeout = ProxyFailure(cause: .idleTimeout, reason: "no data was transferred within timeouts.idle")
     static let streamIdle = ProxyFailure(
         cause: .idleTimeout, reason: "the stream was idle for timeouts.idle", verdict: .response)
     static let clientIsSilent = ProxyFailure(

@@ -9,7 +9,7 @@ final class Tunnel {
     private let eventLoop: any EventLoop
     private var machine: TunnelStateMachine
     private var ends: (client: End, upstream: End)?
-    private var alarm: LazyAlarm?
+    private var timer: LazyTimer?
 
     private init(on eventLoop: any EventLoop, idleTimeout: Int64) {
         self.eventLoop = eventLoop
@@ -28,8 +28,8 @@ final class Tunnel {
         let tunnel = Tunnel(on: eventLoop, idleTimeout: idleTimeout)
         let (clientEnd, upstreamEnd) = (End(.client, of: tunnel), End(.upstream, of: tunnel))
         tunnel.ends = (clientEnd, upstreamEnd)
-        tunnel.alarm = LazyAlarm(on: eventLoop) { tunnel.perform(tunnel.machine.alarm(now: tunnel.now)) }
-        tunnel.setAlarm()
+        tunnel.timer = LazyTimer(on: eventLoop) { tunnel.perform(tunnel.machine.timerFired(now: tunnel.now)) }
+        tunnel.setTimer()
         do {
             let early = try upstream.handOver(to: upstreamEnd)
             eventLoop.assumeIsolated().execute { upstreamEnd.output = .open }
@@ -56,16 +56,16 @@ final class Tunnel {
         switch action {
         case .none: break
         case .read(let side): self[side]?.read()
-        case .setAlarm: setAlarm()
+        case .setTimer: setTimer()
         case .close: close()
         }
     }
 
-    private func setAlarm() { alarm?.set(.uptimeNanoseconds(UInt64(max(0, machine.alarmAt.nanoseconds)))) }
+    private func setTimer() { timer?.set(.uptimeNanoseconds(UInt64(max(0, machine.timerDeadline.nanoseconds)))) }
 
     private func close() {
-        alarm?.cancel()
-        alarm = nil
+        timer?.cancel()
+        timer = nil
         let ends = ends
         self.ends = nil
         ends?.client.close()
@@ -85,7 +85,7 @@ final class Tunnel {
 
     private func readComplete(from side: TunnelStateMachine.Side) {
         machine.received(now: now)
-        setAlarm()
+        setTimer()
         self[side.other]?.flush()
     }
 

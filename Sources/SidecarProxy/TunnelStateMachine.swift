@@ -15,7 +15,7 @@ struct TunnelStateMachine {
     enum Action: Equatable {
         case none
         case read(Side)
-        case setAlarm
+        case setTimer
         /// Close both sides, once the bytes that were written are sent.
         case close
     }
@@ -41,8 +41,8 @@ struct TunnelStateMachine {
         lastByteAt = now
     }
 
-    /// The time to call `alarm`.
-    var alarmAt: Instant { lastByteAt.advanced(byMilliseconds: idleTimeout) }
+    /// The time to call `timer`.
+    var timerDeadline: Instant { lastByteAt.advanced(byMilliseconds: idleTimeout) }
 
     mutating func readRequested(_ side: Side, isOtherWritable: Bool) -> Action {
         guard case .open = state, !isOtherWritable else { return .read(side) }
@@ -58,9 +58,9 @@ struct TunnelStateMachine {
 
     mutating func received(now: Instant) { lastByteAt = now }
 
-    mutating func alarm(now: Instant) -> Action {
+    mutating func timerFired(now: Instant) -> Action {
         guard case .open = state else { return .none }
-        return alarmAt <= now ? end() : .setAlarm
+        return timerDeadline <= now ? end() : .setTimer
     }
 
     /// Call when a side ended or failed, or when the tunnel could not be set up.

@@ -72,15 +72,15 @@ final class Upstream: RetrySource {
     }
 }
 
-/// The histograms of the durations of proxied calls and of their tries.
+/// The histograms of the durations of proxied calls and of their attempts.
 struct UpstreamTimes {
     /// From the head of a call to the head of its response.
     let calls: TimeHistogram
     /// From the beginning of a try to the head of its response, or to its failure.
-    let tries: TimeHistogram
+    let attempts: TimeHistogram
 
     init(service: String, in metrics: PrometheusRegistry) {
         calls = metrics.latencies("interlock_proxy_request_seconds", [("service", service)])
-        tries = metrics.latencies("interlock_upstream_request_seconds", [("service", service)])
+        attempts = metrics.latencies("interlock_upstream_request_seconds", [("service", service)])
     }
 }

@@ -49,7 +49,7 @@ package final class Upstreams {
             upstreamsByService[service] = nil
             upstream.pool.close()
             metrics.remove(upstream.times.calls)
-            metrics.remove(upstream.times.tries)
+            metrics.remove(upstream.times.attempts)
         }
     }
 

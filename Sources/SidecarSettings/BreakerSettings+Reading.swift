@@ -78,14 +78,14 @@ extension StatusSet {
     fileprivate static let wanted =
         "a status or a range such as 200..399, within \(possible.lowerBound)..\(possible.upperBound)"
 
-    fileprivate static func parseRange(_ text: String) throws(ConfigurationExpectation) -> ClosedRange<Int> {
+    fileprivate static func parseRange(_ text: String) throws(InvalidConfigurationValue) -> ClosedRange<Int> {
         let parts =
             text.firstRange(of: "..").map { [text[..<$0.lowerBound], text[$0.upperBound...]] } ?? [text[...]]
         let ends = parts.compactMap(ConfigurationText.wholeNumber)
         guard ends.count == parts.count, let lower = ends.first, let upper = ends.last, lower <= upper,
             let lower = Int(exactly: lower), let upper = Int(exactly: upper),
             possible.contains(lower), possible.contains(upper)
-        else { throw ConfigurationExpectation(wanted, suggestion: ConfigurationSuggestion.statuses(for: text)) }
+        else { throw InvalidConfigurationValue(wanted, suggestion: ConfigurationSuggestion.statuses(for: text)) }
         return lower...upper
     }
 }

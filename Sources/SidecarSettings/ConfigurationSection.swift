@@ -18,7 +18,7 @@ final class ConfigurationSection {
             return
         }
         guard case .mapping(let pairs) = value.node.content else {
-            value.reject(expected: ConfigurationExpectation("a mapping (key: value)"), suggesting: shorthand)
+            value.reject(expected: InvalidConfigurationValue("a mapping (key: value)"), suggesting: shorthand)
             return nil
         }
         entries = pairs.compactMap { entry in

@@ -31,7 +31,7 @@ struct ConfigurationValue {
 
     /// Reports that something else was expected at this value.
     /// - Parameter shorthand: the key to suggest if the value is a scalar instead of a mapping.
-    func reject(expected expectation: ConfigurationExpectation, suggesting shorthand: String? = nil) {
+    func reject(expected expectation: InvalidConfigurationValue, suggesting shorthand: String? = nil) {
         let message = expectation.message(got: shown)
         guard let shorthand, let text = node.text, !isConcealed, !text.isEmpty, Bool(text) == nil else { return reject(message) }
         let key = path.split(separator: ".").last.map(String.init) ?? path
@@ -89,7 +89,7 @@ extension ConfigurationValue {
     func list() -> [ConfigurationValue] {
         guard !isNull else { return [] }
         guard case .sequence(let sequence) = node.content else {
-            reject(expected: ConfigurationExpectation("a list"))
+            reject(expected: InvalidConfigurationValue("a list"))
             return []
         }
         return sequence.enumerated().map { index, node in
@@ -99,10 +99,10 @@ extension ConfigurationValue {
     }
 
     /// Reads a text that `parse` accepts.
-    func parsed<Parsed>(by parse: (String) throws(ConfigurationExpectation) -> Parsed) -> Parsed? {
-        do throws(ConfigurationExpectation) {
+    func parsed<Parsed>(by parse: (String) throws(InvalidConfigurationValue) -> Parsed) -> Parsed? {
+        do throws(InvalidConfigurationValue) {
             let parsed = try parse(isNull ? "" : node.text ?? "")
-            guard node.text != nil else { throw ConfigurationExpectation("a string") }
+            guard node.text != nil else { throw InvalidConfigurationValue("a string") }
             return parsed
         } catch {
             reject(expected: error)
@@ -113,8 +113,8 @@ extension ConfigurationValue {
     /// Reads a text and checks it with `expected`, which returns what was expected instead; `nil` if the text is
     /// valid.
     func parsed(insteadOf expected: (String) -> String?) -> String? {
-        parsed { text throws(ConfigurationExpectation) in
-            if let expected = expected(text) { throw ConfigurationExpectation(expected) }
+        parsed { text throws(InvalidConfigurationValue) in
+            if let expected = expected(text) { throw InvalidConfigurationValue(expected) }
             return text
         }
     }
@@ -123,11 +123,11 @@ extension ConfigurationValue {
     func wholeNumber<Number: FixedWidthInteger>(in bounds: ClosedRange<Number>) -> Number? {
         let noun = "a whole number"
         guard let long = ConfigurationText.wholeNumber(node.plainText ?? "") else {
-            reject(expected: ConfigurationExpectation("\(noun) of \(bounds.lowerBound) or more"))
+            reject(expected: InvalidConfigurationValue("\(noun) of \(bounds.lowerBound) or more"))
             return nil
         }
         let number = Number(clamping: long)
-        if let broken = ConfigurationExpectation.bound(noun, number, bounds, { "\($0)" }) {
+        if let broken = InvalidConfigurationValue.bound(noun, number, bounds, { "\($0)" }) {
             reject(expected: broken)
             return nil
         }
@@ -138,13 +138,13 @@ extension ConfigurationValue {
     func flag() -> Bool? {
         if let flag = node.plainText.flatMap(Bool.init) { return flag }
         let suggestion = node.plainText.flatMap(ConfigurationSuggestion.flag(for:))
-        reject(expected: ConfigurationExpectation("true or false", suggestion: suggestion))
+        reject(expected: InvalidConfigurationValue("true or false", suggestion: suggestion))
         return nil
     }
 
     /// Reads a duration within `bounds`.
     func duration(in bounds: ClosedRange<Duration>) -> Duration? {
-        let range = durationRange(in: bounds) { text throws(ConfigurationExpectation) in
+        let range = durationRange(in: bounds) { text throws(InvalidConfigurationValue) in
             let single = try DurationText.parse(text)
             return single...single
         }
@@ -158,10 +158,10 @@ extension ConfigurationValue {
 
     private func durationRange(
         in bounds: ClosedRange<Duration>,
-        by parse: (String) throws(ConfigurationExpectation) -> ClosedRange<Duration>
+        by parse: (String) throws(InvalidConfigurationValue) -> ClosedRange<Duration>
     ) -> ClosedRange<Duration>? {
-        let read = parsed { (text: String) throws(ConfigurationExpectation) -> ClosedRange<Duration> in
-            do throws(ConfigurationExpectation) {
+        let read = parsed { (text: String) throws(InvalidConfigurationValue) -> ClosedRange<Duration> in
+            do throws(InvalidConfigurationValue) {
                 return try parse(text)
             } catch {
                 let guess = ConfigurationSuggestion.duration(for: text) { candidate in
@@ -169,12 +169,12 @@ extension ConfigurationValue {
                     return bounds.contains(range.lowerBound) && bounds.contains(range.upperBound)
                 }
                 let suggestion = error.suggestion ?? guess
-                throw ConfigurationExpectation(error.wanted, suggestion: suggestion)
+                throw InvalidConfigurationValue(error.wanted, suggestion: suggestion)
             }
         }
         guard let range = read else { return nil }
         for end in [range.lowerBound, range.upperBound] {
-            guard let broken = ConfigurationExpectation.bound("a duration", end, bounds, DurationText.shortest) else { continue }
+            guard let broken = InvalidConfigurationValue.bound("a duration", end, bounds, DurationText.shortest) else { continue }
             reject(expected: broken)
             return nil
         }
@@ -183,15 +183,15 @@ extension ConfigurationValue {
 
     /// Reads a percentage within `range` and returns it as a fraction: 0.5 for `50%`.
     func percentage(in range: ClosedRange<Double> = 1...100) -> Double? {
-        parsed { text throws(ConfigurationExpectation) in
+        parsed { text throws(InvalidConfigurationValue) in
             let number = text.dropLast()
             let isDecimal = number.allSatisfy { $0 == "." || ("0"..."9").contains($0) }
             guard text.hasSuffix("%"), isDecimal, let percent = Double(number) else {
-                throw ConfigurationExpectation(
+                throw InvalidConfigurationValue(
                     "a percentage such as 50%", suggestion: ConfigurationSuggestion.percentage(for: text, in: range))
             }
             guard range.contains(percent) else {
-                throw ConfigurationExpectation("a percentage from \(Int(range.lowerBound))% to \(Int(range.upperBound))%")
+                throw InvalidConfigurationValue("a percentage from \(Int(range.lowerBound))% to \(Int(range.upperBound))%")
             }
             return percent / 100
         }

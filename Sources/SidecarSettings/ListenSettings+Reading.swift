@@ -18,7 +18,7 @@ extension ListenSettings {
             section.readOptional("unix", into: &unix) { $0.parsed(by: Self.checkedSocketPath) }
             section.readOptional("unix_mode", into: &unixMode) { $0.parsed(by: SocketMode.init(parsing:)) }
             section.readOptional("unix_group", into: &unixGroup) { value in
-                value.parsed(by: { name throws(ConfigurationExpectation) in
+                value.parsed(by: { name throws(InvalidConfigurationValue) in
                     // A check on another host has other groups.
                     value.findings.readsSecrets ? try Self.checkedGroup(name) : name
                 })
@@ -30,22 +30,22 @@ extension ListenSettings {
         }
     }
 
-    static func checkedSocketPath(_ path: String) throws(ConfigurationExpectation) -> String {
+    static func checkedSocketPath(_ path: String) throws(InvalidConfigurationValue) -> String {
         let isAcceptable = !path.isEmpty && path.utf8.count <= maximumSocketPathBytes && !path.utf8.contains(0)
-        guard isAcceptable else { throw ConfigurationExpectation("the path of a socket, 1-\(maximumSocketPathBytes) bytes") }
+        guard isAcceptable else { throw InvalidConfigurationValue("the path of a socket, 1-\(maximumSocketPathBytes) bytes") }
         return path
     }
 
-    static func checkedGroup(_ group: String) throws(ConfigurationExpectation) -> String {
+    static func checkedGroup(_ group: String) throws(InvalidConfigurationValue) -> String {
         guard UnixSocketSettings.groupID(of: group) != nil else {
-            throw ConfigurationExpectation("the name of an existing group, or a number")
+            throw InvalidConfigurationValue("the name of an existing group, or a number")
         }
         return group
     }
 
-    private static func checkedHost(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedHost(_ text: String) throws(InvalidConfigurationValue) -> String {
         guard SocketEndpoint.isHostName(text) else {
-            throw ConfigurationExpectation("a host name without a port, such as interlock.internal")
+            throw InvalidConfigurationValue("a host name without a port, such as interlock.internal")
         }
         return text
     }
@@ -75,9 +75,9 @@ extension TLSSettings {
 
     /// Reads the path of a PEM file, which must be readable unless this is a check on another host.
     static func file(_ value: ConfigurationValue) -> String? {
-        value.parsed { path throws(ConfigurationExpectation) in
+        value.parsed { path throws(InvalidConfigurationValue) in
             guard !value.findings.readsSecrets || ConfigurationFile(path: path).isReadable else {
-                throw ConfigurationExpectation("the path of a readable PEM file")
+                throw InvalidConfigurationValue("the path of a readable PEM file")
             }
             return path
         }
@@ -165,7 +165,7 @@ extension APIKey {
 
     /// Returns a placeholder for a key that is not read, unique to its variable or file.
     private static func unread(
-        _ value: ConfigurationValue, _ check: (String) throws(ConfigurationExpectation) -> String
+        _ value: ConfigurationValue, _ check: (String) throws(InvalidConfigurationValue) -> String
     ) -> String? {
         guard let location = value.concealed().parsed(by: check) else { return nil }
         value.findings.variables.insert(location)
@@ -191,15 +191,15 @@ extension APIKey {
         }
     }
 
-    private static func checkedSecret(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedSecret(_ text: String) throws(InvalidConfigurationValue) -> String {
         let isAcceptable = !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
         guard isAcceptable else {
-            throw ConfigurationExpectation("a key of printable ASCII without spaces or line breaks")
+            throw InvalidConfigurationValue("a key of printable ASCII without spaces or line breaks")
         }
         return text
     }
 
-    private static func checkedVariableName(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedVariableName(_ text: String) throws(InvalidConfigurationValue) -> String {
         let isAcceptable =
             text.utf8.first.map { !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) } ?? false
             && text.unicodeScalars.allSatisfy { scalar in
@@ -209,7 +209,7 @@ extension APIKey {
                 }
             }
         guard isAcceptable else {
-            throw ConfigurationExpectation("the name of an environment variable such as INTERLOCK_OPS_KEY")
+            throw InvalidConfigurationValue("the name of an environment variable such as INTERLOCK_OPS_KEY")
         }
         return text
     }

@@ -46,7 +46,7 @@ extension RedisSettings {
         value.findings.locations[urlsPath] = value.location
         guard case .sequence = value.node.content else {
             value.reject(
-                expected: ConfigurationExpectation("a list of \(InterlockConfiguration.quorumSizes.lowerBound) or more URLs"))
+                expected: InvalidConfigurationValue("a list of \(InterlockConfiguration.quorumSizes.lowerBound) or more URLs"))
             return []
         }
         let items = value.list()

@@ -20,7 +20,7 @@ extension ProbeSettings {
                 timeout = duration
                 guard duration >= settings.interval else { return }
                 let interval = DurationText.shortest(settings.interval)
-                value.reject(expected: ConfigurationExpectation("a duration shorter than every (\(interval))"))
+                value.reject(expected: InvalidConfigurationValue("a duration shorter than every (\(interval))"))
             }
             section.read("expect") {
                 expectation = $0
@@ -50,24 +50,24 @@ extension ProbeSettings {
         return address.hasPrefix("/")
     }
 
-    private static func checkedPath(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedPath(_ text: String) throws(InvalidConfigurationValue) -> String {
         guard text.hasPrefix("/"), text.utf8.allSatisfy(isVisible) else {
-            throw ConfigurationExpectation("a path that begins with / and has no spaces")
+            throw InvalidConfigurationValue("a path that begins with / and has no spaces")
         }
         return text
     }
 
-    private static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedURL(_ text: String) throws(InvalidConfigurationValue) -> String {
         _ = try UpstreamSettings.checkedURL(String(text.prefix { $0 != "?" }))
         guard text.utf8.allSatisfy(isVisible), !text.contains("#") else {
-            throw ConfigurationExpectation("a URL without a fragment, with all non-ASCII characters percent-encoded")
+            throw InvalidConfigurationValue("a URL without a fragment, with all non-ASCII characters percent-encoded")
         }
         return text
     }
 
-    private static func checkedTCP(_ text: String) throws(ConfigurationExpectation) -> Target {
+    private static func checkedTCP(_ text: String) throws(InvalidConfigurationValue) -> Target {
         let endpoint = try SocketEndpoint(parsing: text)
-        guard endpoint.port > 0 else { throw ConfigurationExpectation("HOST:PORT with a port of 1 or more") }
+        guard endpoint.port > 0 else { throw InvalidConfigurationValue("HOST:PORT with a port of 1 or more") }
         return .tcp(host: endpoint.host, port: endpoint.port)
     }
 
@@ -128,16 +128,16 @@ extension ProbeExpectation {
         return members
     }
 
-    private static func checkedMember(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedMember(_ text: String) throws(InvalidConfigurationValue) -> String {
         guard text.utf8.count <= maximumTextBytes else {
-            throw ConfigurationExpectation("a string of at most \(maximumTextBytes) bytes")
+            throw InvalidConfigurationValue("a string of at most \(maximumTextBytes) bytes")
         }
         return text
     }
 
-    private static func checkedText(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedText(_ text: String) throws(InvalidConfigurationValue) -> String {
         guard !text.isEmpty, text.utf8.count <= maximumTextBytes else {
-            throw ConfigurationExpectation("a string of 1-\(maximumTextBytes) bytes")
+            throw InvalidConfigurationValue("a string of 1-\(maximumTextBytes) bytes")
         }
         return text
     }

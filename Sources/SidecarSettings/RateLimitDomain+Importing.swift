@@ -87,16 +87,16 @@ extension DescriptorRule {
         rule.hasDetailedMetrics = isDetailed
         value.section { section in
             key = section.required("key", "the key of a descriptor's entry") { item in
-                item.parsed { text throws(ConfigurationExpectation) in
-                    guard !text.isEmpty else { throw ConfigurationExpectation("the key of a descriptor's entry") }
+                item.parsed { text throws(InvalidConfigurationValue) in
+                    guard !text.isEmpty else { throw InvalidConfigurationValue("the key of a descriptor's entry") }
                     guard !text.contains("*") else {
-                        throw ConfigurationExpectation("a key without a star; stars are wildcards in values only")
+                        throw InvalidConfigurationValue("a key without a star; stars are wildcards in values only")
                     }
                     return text
                 }
             }
             section.read("value") { item in
-                guard let text = item.text else { return item.reject(expected: ConfigurationExpectation("a string")) }
+                guard let text = item.text else { return item.reject(expected: InvalidConfigurationValue("a string")) }
                 rule.value = text.isEmpty ? nil : DescriptorPattern(text)
             }
             section.read("rate_limit") { rule.read(limit: $0) }
@@ -146,9 +146,9 @@ extension DescriptorRule {
             section.readOptional("unit", into: &unit) { item in
                 // In an unlimited rule, the reference implementation rejects a unit only if the unit is valid.
                 if isUnlimited, item.text.map({ RateLimitUnit(rawValue: $0.lowercased()) == nil }) == true { return nil }
-                return item.parsed { text throws(ConfigurationExpectation) in
+                return item.parsed { text throws(InvalidConfigurationValue) in
                     guard let unit = RateLimitUnit(rawValue: text.lowercased()) else {
-                        throw ConfigurationExpectation(
+                        throw InvalidConfigurationValue(
                             ConfigurationText.alternatives(RateLimitUnit.allCases.map(\.rawValue)))
                     }
                     return unit

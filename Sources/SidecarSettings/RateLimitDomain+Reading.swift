@@ -6,7 +6,7 @@ extension DomainSettings {
         value.section { section in
             for entry in section.namedEntries() {
                 if let expected = ResourceName.expectedPart(insteadOf: entry.name) {
-                    entry.key.reject(ConfigurationExpectation(expected).message(got: ConfigurationValue.quoted(entry.name)))
+                    entry.key.reject(InvalidConfigurationValue(expected).message(got: ConfigurationValue.quoted(entry.name)))
                 }
                 var domain = RateLimitDomain(name: entry.name)
                 domain.read(entry.value)

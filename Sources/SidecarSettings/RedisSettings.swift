@@ -58,11 +58,11 @@ extension RedisSettings {
             section.readOptional("url", into: &url) { $0.parsed(by: Self.checkedURL) }
             section.read("url_env") { value in
                 let findings = value.findings
-                let found = value.parsed { variable throws(ConfigurationExpectation) in
+                let found = value.parsed { variable throws(InvalidConfigurationValue) in
                     findings.variables.insert(variable)
                     guard findings.readsSecrets else { return Self.unreadURL }
                     guard let text = environment[variable], !text.isEmpty else {
-                        throw ConfigurationExpectation(
+                        throw InvalidConfigurationValue(
                             "the name of an environment variable that is set and holds the URL")
                     }
                     return try Self.checkedURL(text)
@@ -128,26 +128,26 @@ extension RedisSettings {
         }
     }
 
-    private static func checkedSeed(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedSeed(_ text: String) throws(InvalidConfigurationValue) -> String {
         do throws(RedisURLError) {
             return try ClusterSettings.seed(text).description
         } catch {
-            throw ConfigurationExpectation(
+            throw InvalidConfigurationValue(
                 "a cluster server as host[:port], such as redis-1:\(ClusterSettings.standardPort)")
         }
     }
 
-    private static func checkedSentinel(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedSentinel(_ text: String) throws(InvalidConfigurationValue) -> String {
         do throws(RedisURLError) {
             return try SentinelSettings.sentinel(text).description
         } catch {
-            throw ConfigurationExpectation("a Sentinel as host[:port], such as sentinel-1:\(SentinelSettings.standardPort)")
+            throw InvalidConfigurationValue("a Sentinel as host[:port], such as sentinel-1:\(SentinelSettings.standardPort)")
         }
     }
 
-    private static func checkedPrimary(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedPrimary(_ text: String) throws(InvalidConfigurationValue) -> String {
         guard SentinelSettings.isName(text) else {
-            throw ConfigurationExpectation(
+            throw InvalidConfigurationValue(
                 "the primary's name: 1-255 letters, digits, dots, dashes and underscores")
         }
         return text
@@ -160,17 +160,17 @@ extension RedisSettings {
         "redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://",
     ]
 
-    static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
+    static func checkedURL(_ text: String) throws(InvalidConfigurationValue) -> String {
         guard let scheme = schemes.first(where: { text.lowercased().hasPrefix($0) }), text.count > scheme.count else {
-            throw ConfigurationExpectation(
+            throw InvalidConfigurationValue(
                 "a URL that begins with \(ConfigurationText.alternatives(schemes)) (others are not supported)")
         }
         guard !text.contains("${") else {
-            throw ConfigurationExpectation(
+            throw InvalidConfigurationValue(
                 "a URL without ${ (variables in URLs are not expanded; use redis.url_env or redis.password_file)")
         }
         guard !text.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl) else {
-            throw ConfigurationExpectation("a URL without spaces or control characters")
+            throw InvalidConfigurationValue("a URL without spaces or control characters")
         }
         do throws(RedisURLError) {
             // The password may be missing here, because it can be in a file.
@@ -178,7 +178,7 @@ extension RedisSettings {
         } catch {
             let encode = error.reason.contains("percent-encode ") ? "" : "percent-encode @ : / ? # % in the password, "
             let remedy = text.contains("@") ? "; \(encode)or use redis.password_file" : ""
-            throw ConfigurationExpectation("a valid Redis URL (\(error.reason)\(remedy))")
+            throw InvalidConfigurationValue("a valid Redis URL (\(error.reason)\(remedy))")
         }
         return text
     }
@@ -216,9 +216,9 @@ package struct RedisTLSSettings: Sendable, Equatable {
         }
     }
 
-    private static func checkedName(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedName(_ text: String) throws(InvalidConfigurationValue) -> String {
         guard SocketEndpoint.isHostName(text), (try? SocketAddress(ipAddress: text, port: 0)) == nil else {
-            throw ConfigurationExpectation("a host name, such as redis.internal")
+            throw InvalidConfigurationValue("a host name, such as redis.internal")
         }
         return text
     }

@@ -41,7 +41,7 @@ struct SecretFile {
 
     /// Reads and checks the secret in the file that `value` names, and reports mistakes.
     static func secret(
-        namedBy value: ConfigurationValue, checkedBy check: (String) throws(ConfigurationExpectation) -> String
+        namedBy value: ConfigurationValue, checkedBy check: (String) throws(InvalidConfigurationValue) -> String
     ) -> String? {
         guard let path = value.parsed(by: { $0 }) else { return nil }
         do throws(Problem) {

@@ -11,7 +11,7 @@ extension ServiceDefinition {
             for entry in section.namedEntries() {
                 if let expected = ResourceName.expectedPart(insteadOf: entry.name) {
                     let got = ConfigurationValue.quoted(entry.name)
-                    entry.key.reject(ConfigurationExpectation(expected).message(got: got))
+                    entry.key.reject(InvalidConfigurationValue(expected).message(got: got))
                 }
                 if entry.value.isNull {
                     entry.value.findings.warn("\(entry.value.path) is empty; set its url or limits, or write {} for the defaults")

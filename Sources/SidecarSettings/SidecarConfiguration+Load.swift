@@ -185,7 +185,7 @@ extension SidecarConfiguration {
         func parsed<Parsed>(
             _ text: String?,
             _ setting: Overrides.Setting,
-            _ parse: (String) throws(ConfigurationExpectation) -> Parsed
+            _ parse: (String) throws(InvalidConfigurationValue) -> Parsed
         ) -> Parsed? {
             guard let text else { return nil }
             do {
@@ -217,8 +217,8 @@ extension SidecarConfiguration {
         log.level = parsed(overrides.logLevel, .logLevel, LogSettings.Level.init(parsing:)) ?? log.level
     }
 
-    private static func checkedDirectory(_ path: String) throws(ConfigurationExpectation) -> String {
-        guard !path.isEmpty else { throw ConfigurationExpectation("the path of a directory") }
+    private static func checkedDirectory(_ path: String) throws(InvalidConfigurationValue) -> String {
+        guard !path.isEmpty else { throw InvalidConfigurationValue("the path of a directory") }
         return path
     }
 }

@@ -141,7 +141,7 @@ extension SidecarConfiguration {
 
     /// The warning about a configuration that neither names a Redis nor sets `redis.embedded`; `nil` for any other
     /// configuration. Not for a sidecar that is started without a file, because that is being tried out.
-    package var privateRedisWarning: String? {
+    package var embeddedRedisWarning: String? {
         guard redis.isEmbedded, !redis.isExplicitlyEmbedded else { return nil }
         return
             "no Redis is configured, so locks and limits apply to this host only; set redis.url to the Redis that the fleet shares, or "

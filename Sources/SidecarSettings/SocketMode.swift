@@ -17,13 +17,13 @@ package struct SocketMode: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Parses three octal digits with an optional leading zero.
-    /// - Throws: `ConfigurationExpectation` if the text is not a supported mode.
-    package init(parsing text: String) throws(ConfigurationExpectation) {
+    /// - Throws: `InvalidConfigurationValue` if the text is not a supported mode.
+    package init(parsing text: String) throws(InvalidConfigurationValue) {
         let digits = text.utf8.count == 4 && text.hasPrefix("0") ? text.dropFirst() : text[...]
         guard digits.utf8.count == 3, digits.allSatisfy({ "0246".contains($0) }), digits.first == "6",
             let bits = UInt16(digits, radix: 8)
         else {
-            throw ConfigurationExpectation(
+            throw InvalidConfigurationValue(
                 "permissions such as 0600, 0660 or 0666: read and write only, and both for the owner")
         }
         self.init(bits: bits)

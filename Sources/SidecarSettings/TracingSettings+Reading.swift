@@ -62,17 +62,19 @@ extension TracingSettings.Header {
         }
     }
 
-    private static func checkedName(_ text: String) throws(ConfigurationExpectation) -> String {
-        guard HTTPToken.isValid(text) else { throw ConfigurationExpectation("the name of a header field, such as Authorization") }
+    private static func checkedName(_ text: String) throws(InvalidConfigurationValue) -> String {
+        guard HTTPToken.isValid(text) else {
+            throw InvalidConfigurationValue("the name of a header field, such as Authorization")
+        }
         guard !reserved.contains(text.lowercased()) else {
-            throw ConfigurationExpectation("a header field that the exporter does not set itself")
+            throw InvalidConfigurationValue("a header field that the exporter does not set itself")
         }
         return text
     }
 
-    private static func checkedValue(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedValue(_ text: String) throws(InvalidConfigurationValue) -> String {
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x20...0x7E).contains($0) }), text.first != " ", text.last != " " else {
-            throw ConfigurationExpectation("printable ASCII without leading or trailing spaces")
+            throw InvalidConfigurationValue("printable ASCII without leading or trailing spaces")
         }
         return text
     }

@@ -59,15 +59,15 @@ extension UpstreamSettings {
     }
 
     /// Checks the URL of a service: `http://` or `https://`, a host, and optionally a port and a path.
-    static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
-        let expectation = ConfigurationExpectation("a URL that begins with http:// or https:// and names a host")
+    static func checkedURL(_ text: String) throws(InvalidConfigurationValue) -> String {
+        let expectation = InvalidConfigurationValue("a URL that begins with http:// or https:// and names a host")
         let schemes = ["http://", "https://"]
         guard let scheme = schemes.first(where: { text.lowercased().hasPrefix($0) }),
             !text.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl)
         else { throw expectation }
         let authority = text.dropFirst(scheme.count).prefix { !"/?#".contains($0) }
         guard !authority.contains("@"), !text.contains("?"), !text.contains("#") else {
-            throw ConfigurationExpectation("a URL without user, query or fragment")
+            throw InvalidConfigurationValue("a URL without user, query or fragment")
         }
         let hasPort = authority.last != "]" && authority.contains(":")
         do {
@@ -76,7 +76,7 @@ extension UpstreamSettings {
             throw expectation
         }
         guard UpstreamBase(text) != nil else {
-            throw ConfigurationExpectation("a URL whose path is percent-encoded and has no . or .. segments")
+            throw InvalidConfigurationValue("a URL whose path is percent-encoded and has no . or .. segments")
         }
         return text
     }
@@ -134,16 +134,16 @@ extension FallbackSettings {
         }
     }
 
-    private static func checkedBody(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedBody(_ text: String) throws(InvalidConfigurationValue) -> String {
         guard text.utf8.count <= UpstreamSettings.maximumBodyBytes else {
-            throw ConfigurationExpectation("a string of at most \(UpstreamSettings.maximumBodyBytes) bytes")
+            throw InvalidConfigurationValue("a string of at most \(UpstreamSettings.maximumBodyBytes) bytes")
         }
         return text
     }
 
-    private static func checkedMediaType(_ text: String) throws(ConfigurationExpectation) -> String {
+    private static func checkedMediaType(_ text: String) throws(InvalidConfigurationValue) -> String {
         let isAcceptable = text.contains("/") && text.utf8.allSatisfy { (0x20..<0x7F).contains($0) }
-        guard isAcceptable else { throw ConfigurationExpectation("a media type such as text/plain or application/json") }
+        guard isAcceptable else { throw InvalidConfigurationValue("a media type such as text/plain or application/json") }
         return text
     }
 }

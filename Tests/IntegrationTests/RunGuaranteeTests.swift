@@ -69,7 +69,7 @@ struct RunGuaranteeTests {
     private static let warning = "private Redis: this host only"
 
     @Test("`status`, the HTTP API, `top` and `run` mark a private Redis as local to this host")
-    func privateRedis() async throws {
+    func embeddedRedis() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             #expect(try await sidecar.interlock("status").output.contains(Self.warning))
             #expect(try await sidecar.interlock("status", "--json").output.contains(#""scope":"host""#))

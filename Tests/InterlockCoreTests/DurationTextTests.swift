@@ -20,14 +20,14 @@ struct DurationTextTests {
             "999999999999999d", "9223372036854775s9999ms", "106751991167d24h24h", "1.0001s",
         ])
     func refusal(text: String) {
-        #expect(throws: ConfigurationExpectation.self) { try DurationText.parse(text) }
+        #expect(throws: InvalidConfigurationValue.self) { try DurationText.parse(text) }
     }
 
     @Test(
         "A number without a unit is refused with a suggestion",
         arguments: [("30", "did you mean 30s?"), ("2000", "did you mean 2000s or 2000ms?")])
     func suggestion(text: String, question: String) throws {
-        let error = try #require(throws: ConfigurationExpectation.self) { try DurationText.parse(text) }
+        let error = try #require(throws: InvalidConfigurationValue.self) { try DurationText.parse(text) }
         #expect("\(error)".hasSuffix(question))
     }
 }

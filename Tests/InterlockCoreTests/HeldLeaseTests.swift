@@ -11,40 +11,40 @@ struct HeldLeaseTests {
     private static func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
     /// A lease that was granted at the start, without a delay.
-    private static func lease(ttl: Int64 = 900, isAutoExtended: Bool = true, ceiling: Int64? = nil) -> HeldLease {
+    private static func lease(ttl: Int64 = 900, isAutoRenewed: Bool = true, maximumHold: Int64? = nil) -> HeldLease {
         HeldLease(
-            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isAutoExtended: isAutoExtended,
-            ceilingMilliseconds: ceiling, now: start)
+            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isAutoRenewed: isAutoRenewed,
+            maximumHoldMilliseconds: maximumHold, now: start)
     }
 
     // MARK: Renewals
 
     @Test("A lease is renewed after a third of its time and not before")
-    func firstExtension() {
+    func firstRenewal() {
         let lease = Self.lease()
         let third = Self.length / 3
         #expect(lease.step(now: Self.start) == .wait(until: Self.at(third)))
         #expect(lease.step(now: Self.at(third - 1)) == .wait(until: Self.at(third)))
-        #expect(lease.step(now: Self.at(third)) == .extend(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(third)) == .renew(ttl: Self.ttl))
     }
 
     @Test("After a slow grant a lease is renewed after a third of what remained")
     func lateGrant() {
         let lease = HeldLease(
-            ttl: Self.ttl, deadline: Self.at(90), isAutoExtended: true, ceilingMilliseconds: nil, now: Self.start)
+            ttl: Self.ttl, deadline: Self.at(90), isAutoRenewed: true, maximumHoldMilliseconds: nil, now: Self.start)
         #expect(lease.step(now: Self.start) == .wait(until: Self.at(30)))
-        #expect(lease.step(now: Self.at(30)) == .extend(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(30)) == .renew(ttl: Self.ttl))
     }
 
     @Test("A late renewal is still sent, until the very end", arguments: [Int64(301), 600, 888])
-    func lateExtension(moment: Int64) {
-        #expect(Self.lease().step(now: Self.at(moment)) == .extend(ttl: Self.ttl))
+    func lateRenewal(moment: Int64) {
+        #expect(Self.lease().step(now: Self.at(moment)) == .renew(ttl: Self.ttl))
     }
 
     @Test("While a renewal is in flight nothing else is sent")
     func oneAtATime() {
         var lease = Self.lease()
-        lease.extensionBegan()
+        lease.renewalBegan()
         for moment in [300, 301, 600, Self.length - 1] {
             #expect(lease.step(now: Self.at(moment)) == .wait(until: lease.deadline))
         }
@@ -52,54 +52,54 @@ struct HeldLeaseTests {
     }
 
     @Test("Each renewal counts from the time when it was sent")
-    func extended() {
+    func renewalSucceeded() {
         var lease = Self.lease()
-        lease.extensionBegan()
-        lease.extended(ttl: Self.ttl, sentAt: Self.at(300))
+        lease.renewalBegan()
+        lease.renewalSucceeded(ttl: Self.ttl, sentAt: Self.at(300))
         #expect(lease.deadline == LeaseValidity.deadline(ttl: Self.ttl, sentAt: Self.at(300)))
         #expect(lease.step(now: Self.at(350)) == .wait(until: Self.at(600)))
-        #expect(lease.step(now: Self.at(600)) == .extend(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(600)) == .renew(ttl: Self.ttl))
     }
 
     @Test("A renewal that took longer than a third is followed by the next one immediately")
     func slowAnswer() {
         var lease = Self.lease()
-        lease.extensionBegan()
-        lease.extended(ttl: Self.ttl, sentAt: Self.at(300))
-        #expect(lease.step(now: Self.at(880)) == .extend(ttl: Self.ttl))
+        lease.renewalBegan()
+        lease.renewalSucceeded(ttl: Self.ttl, sentAt: Self.at(300))
+        #expect(lease.step(now: Self.at(880)) == .renew(ttl: Self.ttl))
     }
 
     @Test("A renewal never shortens the lease")
     func neverShorter() {
         var lease = Self.lease()
         let deadline = lease.deadline
-        lease.extensionBegan()
-        lease.extended(ttl: 10, sentAt: Self.at(300))
+        lease.renewalBegan()
+        lease.renewalSucceeded(ttl: 10, sentAt: Self.at(300))
         #expect(lease.deadline == deadline)
     }
 
     @Test("A lease that is not renewed ends")
     func notExtended() {
-        let lease = Self.lease(isAutoExtended: false)
+        let lease = Self.lease(isAutoRenewed: false)
         for moment in [0, 300, 600, Self.length - 1] {
             #expect(lease.step(now: Self.at(moment)) == .wait(until: lease.deadline))
         }
         #expect(lease.step(now: Self.at(Self.length)) == .over)
     }
 
-    @Test("Extension can be switched on and off at any time")
+    @Test("Renewal can be switched on and off at any time")
     func switchedOnAndOff() {
-        var lease = Self.lease(isAutoExtended: false)
-        lease.isAutoExtended = true
-        #expect(lease.step(now: Self.at(400)) == .extend(ttl: Self.ttl))
-        lease.isAutoExtended = false
+        var lease = Self.lease(isAutoRenewed: false)
+        lease.isAutoRenewed = true
+        #expect(lease.step(now: Self.at(400)) == .renew(ttl: Self.ttl))
+        lease.isAutoRenewed = false
         #expect(lease.step(now: Self.at(400)) == .wait(until: lease.deadline))
     }
 
     // MARK: Failures
 
     @Test(
-        "A failed extension is retried after a tenth of the length or half a second, whichever is shorter",
+        "A failed renewal is retried after a tenth of the length or half a second, whichever is shorter",
         arguments: [
             (30_000, HeldLease.maximumRetryMilliseconds), (5000, HeldLease.maximumRetryMilliseconds), (4990, 499),
             (900, 90), (100, 10), (15, 1), (9, 1),
@@ -107,10 +107,10 @@ struct HeldLeaseTests {
     func retry(ttl: Int64, pause: Int64) {
         var lease = Self.lease(ttl: ttl)
         let moment = ttl / 3
-        lease.extensionBegan()
-        lease.extensionFailed(now: Self.at(moment))
+        lease.renewalBegan()
+        lease.renewalFailed(now: Self.at(moment))
         #expect(lease.step(now: Self.at(moment)) == .wait(until: Self.at(moment + pause)))
-        #expect(lease.step(now: Self.at(moment + pause)) == .extend(ttl: ttl))
+        #expect(lease.step(now: Self.at(moment + pause)) == .renew(ttl: ttl))
     }
 
     @Test("Renewals are retried until the end, and failures do not move the end", arguments: [Int64(100), 900, 30_000])
@@ -122,10 +122,10 @@ struct HeldLeaseTests {
         var isOver = false
         while !isOver, attempts < 1000 {
             switch lease.step(now: now) {
-            case .extend:
+            case .renew:
                 attempts += 1
-                lease.extensionBegan()
-                lease.extensionFailed(now: now)
+                lease.renewalBegan()
+                lease.renewalFailed(now: now)
             case .wait(let until):
                 #expect(until > now)
                 now = until
@@ -142,16 +142,16 @@ struct HeldLeaseTests {
     func neverWaitsBeyondTheEnd(before: Int64) {
         var lease = Self.lease()
         let moment = Self.at(Self.length - before)
-        lease.extensionBegan()
-        lease.extensionFailed(now: moment)
+        lease.renewalBegan()
+        lease.renewalFailed(now: moment)
         #expect(lease.step(now: moment) == .wait(until: lease.deadline))
     }
 
     // MARK: The end
 
     @Test("A lease ends at its deadline to the nanosecond whether or not it was renewed", arguments: [true, false])
-    func over(isAutoExtended: Bool) {
-        let lease = Self.lease(isAutoExtended: isAutoExtended)
+    func over(isAutoRenewed: Bool) {
+        let lease = Self.lease(isAutoRenewed: isAutoRenewed)
         let justBefore = Instant(nanoseconds: lease.deadline.nanoseconds - 1)
         #expect(lease.step(now: justBefore) != .over)
         #expect(lease.step(now: lease.deadline) == .over)
@@ -161,7 +161,7 @@ struct HeldLeaseTests {
     @Test("After a jump of the clock the lease is over, whatever was due or in flight", arguments: [true, false])
     func jump(isInFlight: Bool) {
         var lease = Self.lease()
-        if isInFlight { lease.extensionBegan() }
+        if isInFlight { lease.renewalBegan() }
         #expect(lease.step(now: Self.at(3_600_000)) == .over)
     }
 
@@ -169,17 +169,17 @@ struct HeldLeaseTests {
     func movedForward() {
         var lease = Self.lease()
         let third = Self.length / 3
-        lease.moved(to: Self.at(5000), now: Self.start)
+        lease.updateDeadline(to: Self.at(5000), now: Self.start)
         #expect(lease.deadline == Self.at(5000))
         #expect(lease.step(now: Self.start) == .wait(until: Self.at(third)))
-        #expect(lease.step(now: Self.at(4999)) == .extend(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(4999)) == .renew(ttl: Self.ttl))
         #expect(lease.step(now: Self.at(5000)) == .over)
     }
 
     @Test("The holder may shorten the lease")
     func movedBack() {
-        var lease = Self.lease(isAutoExtended: false)
-        lease.moved(to: Self.at(100), now: Self.start)
+        var lease = Self.lease(isAutoRenewed: false)
+        lease.updateDeadline(to: Self.at(100), now: Self.start)
         #expect(lease.step(now: Self.at(99)) == .wait(until: Self.at(100)))
         #expect(lease.step(now: Self.at(100)) == .over)
     }
@@ -187,44 +187,44 @@ struct HeldLeaseTests {
     @Test("A lease that its holder shortened is renewed correspondingly earlier")
     func extendedEarlier() {
         var lease = Self.lease()
-        lease.moved(to: Self.at(100), now: Self.at(10))
+        lease.updateDeadline(to: Self.at(100), now: Self.at(10))
         #expect(lease.step(now: Self.at(10)) == .wait(until: Self.at(40)))
-        #expect(lease.step(now: Self.at(40)) == .extend(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(40)) == .renew(ttl: Self.ttl))
     }
 
-    // MARK: The ceiling
+    // MARK: The maximum hold
 
-    @Test("A renewal does not exceed the ceiling")
-    func shortenedExtension() {
-        let lease = Self.lease(ceiling: 1000)
-        #expect(lease.ceiling == Self.at(1000))
-        #expect(lease.step(now: Self.at(300)) == .extend(ttl: 700))
-        #expect(lease.step(now: Self.at(800)) == .extend(ttl: 200))
+    @Test("A renewal does not exceed the maximum hold")
+    func shortenedRenewal() {
+        let lease = Self.lease(maximumHold: 1000)
+        #expect(lease.maximumHoldEnd == Self.at(1000))
+        #expect(lease.step(now: Self.at(300)) == .renew(ttl: 700))
+        #expect(lease.step(now: Self.at(800)) == .renew(ttl: 200))
     }
 
-    @Test("A renewal that the ceiling makes useless is not sent", arguments: [Int64(1), 100, 889])
-    func nothingToGain(ceiling: Int64) {
-        let lease = Self.lease(ceiling: ceiling)
+    @Test("A renewal that the maximum hold makes useless is not sent", arguments: [Int64(1), 100, 889])
+    func nothingToGain(maximumHold: Int64) {
+        let lease = Self.lease(maximumHold: maximumHold)
         for moment in [0, 300, 600, Self.length - 1] {
             #expect(lease.step(now: Self.at(moment)) == .wait(until: lease.deadline))
         }
     }
 
     @Test(
-        "With immediate answers the lease lasts nearly as long as the ceiling allows",
+        "With immediate answers the lease lasts nearly as long as the maximum hold allows",
         arguments: [Int64(1000), 5000, 60_000])
-    func heldUntilTheCeiling(ceiling: Int64) {
-        var lease = Self.lease(ceiling: ceiling)
+    func heldUntilTheMaximum(maximumHold: Int64) {
+        var lease = Self.lease(maximumHold: maximumHold)
         var now = Self.start
-        var extensions = 0
+        var renewals = 0
         var isOver = false
-        while !isOver, extensions < 1000 {
+        while !isOver, renewals < 1000 {
             switch lease.step(now: now) {
-            case .extend(let ttl):
-                extensions += 1
-                #expect(now.advanced(byMilliseconds: ttl) <= Self.at(ceiling))
-                lease.extensionBegan()
-                lease.extended(ttl: ttl, sentAt: now)
+            case .renew(let ttl):
+                renewals += 1
+                #expect(now.advanced(byMilliseconds: ttl) <= Self.at(maximumHold))
+                lease.renewalBegan()
+                lease.renewalSucceeded(ttl: ttl, sentAt: now)
             case .wait(let until):
                 #expect(until > now)
                 now = until
@@ -233,13 +233,13 @@ struct HeldLeaseTests {
             }
         }
         #expect(isOver)
-        #expect(now <= Self.at(ceiling))
-        #expect(now >= Self.at(ceiling - Self.ttl / 3))
+        #expect(now <= Self.at(maximumHold))
+        #expect(now >= Self.at(maximumHold - Self.ttl / 3))
     }
 
     // MARK: Random sequences
 
-    @Test("In any sequence at most one renewal is in flight, none exceeds the ceiling and none follows the end")
+    @Test("In any sequence at most one renewal is in flight, none exceeds the maximum hold and none follows the end")
     func randomRuns() {
         for seed in 0..<5000 {
             var run = RandomRun(seed: UInt64(seed))
@@ -261,8 +261,8 @@ private struct RandomRun {
         var random = SeededRandom(seed: seed)
         let ttl = Int64.random(in: LeaseValidity.absoluteMinimumTTL...2000, using: &random)
         lease = HeldLease(
-            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isAutoExtended: Bool.random(using: &random),
-            ceilingMilliseconds: Bool.random(using: &random) ? Int64.random(in: 1...10_000, using: &random) : nil, now: start)
+            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isAutoRenewed: Bool.random(using: &random),
+            maximumHoldMilliseconds: Bool.random(using: &random) ? Int64.random(in: 1...10_000, using: &random) : nil, now: start)
         now = start
         self.random = random
     }
@@ -270,21 +270,21 @@ private struct RandomRun {
     mutating func step() {
         switch random.next() % 8 {
         case 0:
-            lease.isAutoExtended.toggle()
+            lease.isAutoRenewed.toggle()
         case 1:
             guard let inFlight else { return }
             self.inFlight = nil
             let deadline = lease.deadline
-            lease.extended(ttl: inFlight.ttl, sentAt: inFlight.sentAt)
+            lease.renewalSucceeded(ttl: inFlight.ttl, sentAt: inFlight.sentAt)
             #expect(lease.deadline >= deadline)
         case 2:
             guard inFlight != nil else { return }
             inFlight = nil
             let deadline = lease.deadline
-            lease.extensionFailed(now: now)
+            lease.renewalFailed(now: now)
             #expect(lease.deadline == deadline)
         case 3:
-            lease.moved(to: now.advanced(byMilliseconds: Int64.random(in: 1...3000, using: &random)), now: now)
+            lease.updateDeadline(to: now.advanced(byMilliseconds: Int64.random(in: 1...3000, using: &random)), now: now)
         default:
             // Most steps are short; some are as long as a suspension of the process.
             let longest: Int64 = random.next() % 10 == 0 ? 3000 : 40
@@ -301,12 +301,12 @@ private struct RandomRun {
         case .wait(let until):
             #expect(now < lease.deadline)
             #expect(until > now && until <= lease.deadline)
-        case .extend(let ttl):
+        case .renew(let ttl):
             #expect(now < lease.deadline)
-            #expect(lease.isAutoExtended && inFlight == nil)
+            #expect(lease.isAutoRenewed && inFlight == nil)
             #expect((LeaseValidity.absoluteMinimumTTL...lease.ttl).contains(ttl))
-            if let ceiling = lease.ceiling { #expect(now.advanced(byMilliseconds: ttl) <= ceiling) }
-            lease.extensionBegan()
+            if let maximumHold = lease.maximumHoldEnd { #expect(now.advanced(byMilliseconds: ttl) <= maximumHold) }
+            lease.renewalBegan()
             inFlight = (ttl, now)
         }
     }

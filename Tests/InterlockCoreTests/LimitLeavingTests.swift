@@ -93,7 +93,7 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: after(1100)), now: start)
         _ = evaluate(&limiter, &counters, at: start)
-        limiter.refunded(definition: 0, subject: nil)
+        limiter.recordRefund(definition: 0, subject: nil)
         var resolutions: [ServiceLimiter.CallResolution] = []
         limiter.expire(now: after(1100), into: &resolutions)
         #expect(resolutions.map(\.answer.retryAfter) == [1])

@@ -96,7 +96,7 @@ struct SubjectRegistryTests {
             ("x~crowd", "x~crowd"), ("~x~crowd", "~x~crowd"), ("~", "~"),
         ])
     func namedLikeOverflow(subject: String, counted: String) {
-        #expect(SubjectRegistry.counted(subject) == counted)
+        #expect(SubjectRegistry.counterName(for: subject) == counted)
     }
 
     private static let start = Instant(nanoseconds: 1_000_000)

@@ -25,14 +25,14 @@ struct QuorumRenewalTests {
         let expected = QuorumRenewal.Restore(server: 0, fence: 101, found: empty, windowMilliseconds: timeout)
         var renewal = newRenewal()
         #expect(renewal.vote(.missing(empty), by: 0, now: after(1)) == .init())
-        #expect(renewal.vote(.extended(found(101)), by: 1, now: after(2)) == .init())
+        #expect(renewal.vote(.renewed(found(101)), by: 1, now: after(2)) == .init())
         #expect(
-            renewal.vote(.extended(found(101)), by: 2, now: after(3))
+            renewal.vote(.renewed(found(101)), by: 2, now: after(3))
                 == .init(answer: .renewed(validMilliseconds: valid(after: 3)), restores: [expected]))
         var late = newRenewal()
-        _ = late.vote(.extended(found(101)), by: 1, now: after(2))
+        _ = late.vote(.renewed(found(101)), by: 1, now: after(2))
         #expect(
-            late.vote(.extended(found(101)), by: 2, now: after(3)) == .init(answer: .renewed(validMilliseconds: valid(after: 3))))
+            late.vote(.renewed(found(101)), by: 2, now: after(3)) == .init(answer: .renewed(validMilliseconds: valid(after: 3))))
         #expect(late.vote(.missing(empty), by: 0, now: after(4)) == .init(restores: [expected]))
     }
 
@@ -41,30 +41,30 @@ struct QuorumRenewalTests {
         var renewal = newRenewal()
         _ = renewal.vote(.missing(found(0)), by: 0, now: after(1))
         #expect(renewal.vote(.missing(found(0)), by: 1, now: after(2)) == .init(answer: .lost))
-        #expect(renewal.vote(.extended(found(101)), by: 2, now: after(3)) == .init())
+        #expect(renewal.vote(.renewed(found(101)), by: 2, now: after(3)) == .init())
         var slow = newRenewal()
-        _ = slow.vote(.extended(found(101)), by: 0, now: after(1))
+        _ = slow.vote(.renewed(found(101)), by: 0, now: after(1))
         _ = slow.vote(.missing(found(0)), by: 1, now: after(1))
         #expect(slow.timedOut(now: after(1000)) == .init(answer: .unavailable))
-        #expect(slow.vote(.extended(found(101)), by: 2, now: after(1001)) == .init())
+        #expect(slow.vote(.renewed(found(101)), by: 2, now: after(1001)) == .init())
     }
 
     @Test("An expired lease is not restored, and no server keeps it for longer than the lease is valid")
     func expired() {
         var renewal = newRenewal()
-        _ = renewal.vote(.extended(found(101)), by: 0, now: after(1))
+        _ = renewal.vote(.renewed(found(101)), by: 0, now: after(1))
         _ = renewal.vote(.missing(found(0)), by: 2, now: after(1))
-        #expect(renewal.vote(.extended(found(101)), by: 1, now: after(ttl)) == .init(answer: .tooLate))
+        #expect(renewal.vote(.renewed(found(101)), by: 1, now: after(ttl)) == .init(answer: .tooLate))
         let short: Int64 = 100
         var brief = QuorumRenewal(servers: 3, ttl: short, startedAt: start, timeout: timeout)
-        _ = brief.vote(.extended(found(101)), by: 0, now: after(1))
-        _ = brief.vote(.extended(found(101)), by: 1, now: after(10))
+        _ = brief.vote(.renewed(found(101)), by: 0, now: after(1))
+        _ = brief.vote(.renewed(found(101)), by: 1, now: after(10))
         let left = short - LeaseValidity.drift(ofTTL: short) - 20
         #expect(brief.vote(.missing(found(0)), by: 2, now: after(20)).restores.map(\.windowMilliseconds) == [left])
         #expect(!brief.mayRestore(now: after(short)))
         var over = newRenewal()
-        _ = over.vote(.extended(found(101)), by: 0, now: after(1))
-        _ = over.vote(.extended(found(101)), by: 1, now: after(2))
+        _ = over.vote(.renewed(found(101)), by: 0, now: after(1))
+        _ = over.vote(.renewed(found(101)), by: 1, now: after(2))
         #expect(over.vote(.missing(found(0)), by: 2, now: after(2 * timeout)).restores.isEmpty)
     }
 
@@ -74,9 +74,9 @@ struct QuorumRenewalTests {
             var renewal = newRenewal(of: 5)
             _ = renewal.vote(.missing(found(0)), by: 4, now: start)
             _ = renewal.vote(.missing(found(0)), by: 3, now: start)
-            _ = renewal.vote(.extended(found(numbers[0])), by: 0, now: start)
-            _ = renewal.vote(.extended(found(numbers[1])), by: 1, now: start)
-            return renewal.vote(.extended(found(numbers[2])), by: 2, now: start).restores.first { $0.server == 4 }?.fence
+            _ = renewal.vote(.renewed(found(numbers[0])), by: 0, now: start)
+            _ = renewal.vote(.renewed(found(numbers[1])), by: 1, now: start)
+            return renewal.vote(.renewed(found(numbers[2])), by: 2, now: start).restores.first { $0.server == 4 }?.fence
         }
         #expect(fence([101, 101, 101]) == 101)
         #expect(fence([101, 105, 101]) == 105)
@@ -88,21 +88,21 @@ struct QuorumRenewalTests {
     func higherNumbers() {
         func restores(_ last: QuorumRenewal.Vote, fence: Int64? = nil) -> [QuorumRenewal.Restore] {
             var renewal = QuorumRenewal(servers: 3, ttl: ttl, fence: fence, startedAt: start, timeout: timeout)
-            _ = renewal.vote(.extended(found(101)), by: 0, now: start)
-            let first = renewal.vote(.extended(found(101)), by: 1, now: start).restores
+            _ = renewal.vote(.renewed(found(101)), by: 0, now: start)
+            let first = renewal.vote(.renewed(found(101)), by: 1, now: start).restores
             return first + renewal.vote(last, by: 2, now: start).restores
         }
         let expected = QuorumRenewal.Restore(server: 2, fence: 101, found: found(105), windowMilliseconds: timeout)
-        #expect(restores(.extended(found(105))) == [expected])
+        #expect(restores(.renewed(found(105))) == [expected])
         #expect(restores(.missing(found(105)), fence: 101) == [expected])
-        #expect(restores(.extended(found(101)), fence: 101).isEmpty)
+        #expect(restores(.renewed(found(101)), fence: 101).isEmpty)
     }
 
     @Test("A server that has the lease without its fence records it")
     func unrecorded() {
         var renewal = newRenewal()
-        _ = renewal.vote(.extended(found(100)), by: 0, now: start)
-        let step = renewal.vote(.extended(found(103)), by: 1, now: start)
+        _ = renewal.vote(.renewed(found(100)), by: 0, now: start)
+        let step = renewal.vote(.renewed(found(103)), by: 1, now: start)
         #expect(step.restores.map(\.server) == [0])
         #expect(step.restores.map(\.fence) == [103])
     }

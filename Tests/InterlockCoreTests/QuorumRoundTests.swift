@@ -25,7 +25,7 @@ struct QuorumRoundTests {
     @Test("A fence that is already recorded is not raised again")
     func recordedFenceStays() {
         var round = newRound()
-        _ = round.vote(.extended(fence: 101), by: 0, now: start)
+        _ = round.vote(.renewed(fence: 101), by: 0, now: start)
         #expect(round.vote(.granted(fence: 90), by: 1, now: start) == .writeFence(101, servers: [0, 1]))
     }
 
@@ -67,7 +67,7 @@ struct QuorumRoundTests {
         arguments: 1...5)
     func exhaustive(servers: Int) {
         let majority = QuorumTally.majority(of: servers)
-        let kinds = [QuorumRound.Vote.granted(fence: 10), .extended(fence: 20), .held(isRecorded: true), .failed]
+        let kinds = [QuorumRound.Vote.granted(fence: 10), .renewed(fence: 20), .held(isRecorded: true), .failed]
         var total = 1
         for _ in 0..<servers { total *= kinds.count }
         for number in 0..<total {
@@ -176,7 +176,7 @@ struct QuorumRoundTests {
 
     @Test("An owner with a lease gets its fence again, even if another server has a higher number")
     func sameFence() {
-        for votes in orders(of: [QuorumRound.Vote.extended(fence: 101), .extended(fence: 101), .extended(fence: 107)]) {
+        for votes in orders(of: [QuorumRound.Vote.renewed(fence: 101), .renewed(fence: 101), .renewed(fence: 107)]) {
             guard case .writeFence(101, _) = decision(on: votes, awaitsEveryAnswer: true) else {
                 Issue.record("another fence: \(votes)")
                 continue
@@ -186,7 +186,7 @@ struct QuorumRoundTests {
 
     @Test("If no majority agrees on a fence, the owner gets a new one above all numbers")
     func newFence() {
-        let votes = [QuorumRound.Vote.extended(fence: 101), .extended(fence: 107), .granted(fence: 110)]
+        let votes = [QuorumRound.Vote.renewed(fence: 101), .renewed(fence: 107), .granted(fence: 110)]
         for votes in orders(of: votes) {
             guard case .writeFence(111, _) = decision(on: votes, awaitsEveryAnswer: true) else {
                 Issue.record("another fence: \(votes)")
@@ -197,7 +197,7 @@ struct QuorumRoundTests {
 
     @Test("Minted numbers are no fence even if a majority has the same one")
     func mintedIsNotRecorded() {
-        let votes = [QuorumRound.Vote.extended(fence: 100), .extended(fence: 100), .failed]
+        let votes = [QuorumRound.Vote.renewed(fence: 100), .renewed(fence: 100), .failed]
         #expect(decision(on: votes, awaitsEveryAnswer: true) == .writeFence(101, servers: [0, 1]))
     }
 

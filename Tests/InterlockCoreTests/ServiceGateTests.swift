@@ -41,9 +41,9 @@ private final class GateHarness {
     }
 
     func trial(_ call: GateCall, _ answer: ServiceGate.TrialResult) -> [String] {
-        let lapse = now.advanced(byMilliseconds: 60_000)
+        let expiresAt = now.advanced(byMilliseconds: 60_000)
         return Self.words(
-            gate.trialAnswered(call, answer, id: PermitID((7, 7)), lapse: lapse, now: now))
+            gate.trialAnswered(call, answer, id: PermitID((7, 7)), expiresAt: expiresAt, now: now))
     }
 
     var taken: Int { gate.bulkhead.taken }
@@ -54,7 +54,7 @@ private final class GateHarness {
         Self.words(gate.withdraw(id, from: call, now: now))
     }
     func resume() -> [String] { Self.words(gate.reevaluatePause(now: now)) }
-    func slotAlarmFired() -> [String] { Self.words(gate.slotAlarmFired(now: now)) }
+    func slotTimerFired() -> [String] { Self.words(gate.slotTimerFired(now: now)) }
     func report(_ report: OutcomeReport, of id: PermitID) -> ServiceGate.ReportStep? {
         gate.removePermit(id).map { gate.reported(report, of: $0, now: now) }
     }
@@ -71,13 +71,13 @@ private final class GateHarness {
             BreakerSnapshot(state: state, generation: generation) { $0.cause = cause }, redisTime: 0, receivedAt: now)
     }
 
-    /// Describes the steps, except alarms, which only say when to ask again.
+    /// Describes the steps, except timers, which only say when to ask again.
     private static func words(_ steps: GateSteps) -> [String] {
         (steps.before + (steps.next.map { [$0] } ?? [])).compactMap { step in
             switch step {
             case .proceed(let call): "proceed \(call.number)"
-            case .askTrial(let call): "ask trial \(call.number)"
-            case .askLimits(let call, let wait): "ask limits \(call.number) for \(wait)"
+            case .requestTrial(let call): "ask trial \(call.number)"
+            case .requestLimits(let call, let wait): "ask limits \(call.number) for \(wait)"
             case .grant(let call): "grant \(call.number)"
             case .refuse(let call, let reason, _): "refuse \(call.number) \(reason)"
             case .refuseForUnreported(let call): "refuse \(call.number) unreported"
@@ -328,8 +328,8 @@ struct ServiceGateTests {
         _ = harness.issue(first)
         let second = harness.call(wait: 3_600_000)
         #expect(harness.admit(second) == [])
-        harness.now = harness.gate.nextSlotAlarm ?? harness.now
-        #expect(harness.slotAlarmFired() == ["proceed 2"])
+        harness.now = harness.gate.nextSlotTimer ?? harness.now
+        #expect(harness.slotTimerFired() == ["proceed 2"])
         #expect(harness.permits == 0)
     }
 
@@ -341,7 +341,7 @@ struct ServiceGateTests {
         _ = harness.issue(first)
         _ = harness.admit(harness.call(wait: 100))
         harness.now = harness.now.advanced(byMilliseconds: 100)
-        #expect(harness.slotAlarmFired() == ["refuse 2 busy"])
+        #expect(harness.slotTimerFired() == ["refuse 2 busy"])
     }
 
     @Test("Callers that never report are refused once the permits are used up")

@@ -159,7 +159,7 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1), now: start)
         _ = evaluate(&limiter, &counters, at: start)
-        limiter.refunded(definition: 0, subject: nil)
+        limiter.recordRefund(definition: 0, subject: nil)
         #expect(limiter.admit(LimitRequest(id: 2), now: start) == .queued)
     }
 

@@ -266,7 +266,7 @@ struct HTTPServerStateMachineTests {
     @Test("The deadline applies to a relay until it has answered")
     func deadline() {
         var machine = Self.receiving(.relay)
-        #expect(machine.timedOut() == .reportAlarm)
+        #expect(machine.timedOut() == .reportTimer)
         #expect(Self.respond(&machine) == .dropRemainder)
         #expect(machine.timedOut() == .close)
     }

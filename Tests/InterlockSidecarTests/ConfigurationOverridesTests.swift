@@ -42,9 +42,9 @@ struct ConfigurationOverridesTests {
         let read = try configuration("fleet_size: 2", environment: ["INTERLOCK_REDIS_UTL": "redis://h", "OTHER": "x"])
         #expect(read.warnings.count == 1)
         #expect(read.warnings.first?.hasPrefix("INTERLOCK_REDIS_UTL is not a setting of interlock serve") == true)
-        #expect(read.privateRedisWarning?.contains("redis.embedded: true") == true)
-        #expect(try configuration("redis: { embedded: true }").privateRedisWarning == nil)
-        #expect(try configuration("redis: { url: redis://h }").privateRedisWarning == nil)
+        #expect(read.embeddedRedisWarning?.contains("redis.embedded: true") == true)
+        #expect(try configuration("redis: { embedded: true }").embeddedRedisWarning == nil)
+        #expect(try configuration("redis: { url: redis://h }").embeddedRedisWarning == nil)
         #expect(configurationErrors(of: "redis: { url: redis://h, embedded: true }").count == 1)
     }
 

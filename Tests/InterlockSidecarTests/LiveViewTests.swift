@@ -63,7 +63,7 @@ struct LiveViewTests {
     }
 
     private static func counts(granted: Int64, taken: Int64, of service: String = "search") -> DecisionCounts {
-        var counts = DecisionCounts(locksGranted: granted, locksHeld: 0, locksReleased: 0, redisCommands: 0)
+        var counts = DecisionCounts(locksGranted: granted, locksRefused: 0, locksReleased: 0, redisCommands: 0)
         counts.serviceTotals.callsTaken = taken
         counts.services[service] = counts.serviceTotals
         return counts
@@ -99,7 +99,7 @@ struct LiveViewTests {
     @Test("Services whose limits refused calls in the last minute are listed by refusals, highest first")
     func limitedServices() {
         func counts(_ limited: [String: Int64]) -> DecisionCounts {
-            var counts = DecisionCounts(locksGranted: 0, locksHeld: 0, locksReleased: 0, redisCommands: 0)
+            var counts = DecisionCounts(locksGranted: 0, locksRefused: 0, locksReleased: 0, redisCommands: 0)
             for (service, number) in limited {
                 var serviceCounts = ServiceCounts()
                 (serviceCounts.callsTaken, serviceCounts.callsLimited) = (7, number)

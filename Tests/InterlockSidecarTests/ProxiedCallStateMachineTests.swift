@@ -50,7 +50,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.machine.isOver && call.isReported)
         #expect((call.outcomes.last?.isUnfinished ?? false) == point.isCalling)
         call.leave()
-        call.alarm()
+        call.timerFired()
     }
 
     @Test("The outcome is reported once, whenever the total timeout ends the call", arguments: Point.allCases)
@@ -58,7 +58,7 @@ struct ProxiedCallStateMachineTests {
         var call = Self.call(at: point)
         if point == .pacer { _ = call.machine.waitForPacer(atMost: 10_000) }
         call.pass(seconds: 60)
-        call.alarm()
+        call.timerFired()
         if point == .permit || point == .permitAgain { call.refuse() }
         #expect(call.machine.isOver && call.isReported)
     }
@@ -76,7 +76,7 @@ struct ProxiedCallStateMachineTests {
         var call = Self.call(at: .holding)
         #expect(call.isReported && call.outcomes.map(\.status) == [503])
         call.pass(milliseconds: 10)
-        call.alarm()
+        call.timerFired()
         call.grant()
         call.connect()
         call.head(200)
@@ -88,7 +88,7 @@ struct ProxiedCallStateMachineTests {
     @Test("A resend keeps the permit, and happens once")
     func resend() {
         var call = Self.call(at: .resending)
-        #expect(call.resends == 1 && call.outcomes.isEmpty && call.machine.tries == 1)
+        #expect(call.resends == 1 && call.outcomes.isEmpty && call.machine.attempts == 1)
         call.connect()
         call.fail(.unprocessed)
         #expect(call.resends == 1 && call.outcomes.count == 1 && call.isReported && call.machine.isOver)
@@ -101,11 +101,11 @@ struct ProxiedCallStateMachineTests {
         call.connect()
         call.head(503)
         call.pass(milliseconds: 10)
-        call.alarm()
+        call.timerFired()
         call.grant()
         call.connect()
         call.fail(.unprocessed)
-        #expect(call.machine.tries == 2 && call.resends == 1)
+        #expect(call.machine.attempts == 2 && call.resends == 1)
         #expect(call.machine.isOver && call.isReported)
     }
 
@@ -129,7 +129,7 @@ struct ProxiedCallStateMachineTests {
         var call = Self.call(at: .permit)
         call.leave()
         call.grant()
-        #expect(call.machine.tries == 0 && call.isReported)
+        #expect(call.machine.attempts == 0 && call.isReported)
     }
 
     // MARK: The last result
@@ -141,7 +141,7 @@ struct ProxiedCallStateMachineTests {
         if isComplete { call.end() }
         #expect(call.log.isEmpty)
         call.pass(milliseconds: 10)
-        call.alarm()
+        call.timerFired()
         call.refuse()
         if !isComplete {
             call.part()
@@ -156,7 +156,7 @@ struct ProxiedCallStateMachineTests {
         var call = Self.call(at: .holding)
         call.fail(.broken)
         call.pass(milliseconds: 10)
-        call.alarm()
+        call.timerFired()
         call.refuse()
         #expect(call.log == ["failed: broken"] && call.machine.isOver)
     }
@@ -166,7 +166,7 @@ struct ProxiedCallStateMachineTests {
         var call = Self.call(at: .holding)
         if isComplete { call.end() }
         call.pass(seconds: 60)
-        call.alarm()
+        call.timerFired()
         #expect(call.log == (isComplete ? ["head 1", "end 1"] : ["failed: total_timeout"]) && call.machine.isOver)
     }
 
@@ -175,7 +175,7 @@ struct ProxiedCallStateMachineTests {
         var call = Self.call(at: .holding)
         call.part()
         call.pass(milliseconds: 10)
-        call.alarm()
+        call.timerFired()
         call.grant()
         call.part(of: 1)
         call.end(of: 1)
@@ -216,11 +216,11 @@ struct ProxiedCallStateMachineTests {
         call.retries.isAllowed = false
         call.isBackedUp = isBackedUp
         call.pass(milliseconds: Int64(seconds) * 1000 - 1)
-        call.alarm()
+        call.timerFired()
         #expect(!call.machine.isOver)
         call.pass(milliseconds: 1)
-        #expect(call.machine.alarmAt.map { $0 <= call.now } ?? false)
-        call.alarm()
+        #expect(call.machine.timerDeadline.map { $0 <= call.now } ?? false)
+        call.timerFired()
         #expect(call.machine.isOver && call.causes == [cause] && call.isReported)
     }
 
@@ -336,10 +336,10 @@ private struct SimulatedCall {
 
     mutating func refuse() { perform(machine.permitRefused(now: now)) }
 
-    mutating func connect() { _ = machine.connected(machine.tries, now: now) }
+    mutating func connect() { _ = machine.connected(machine.attempts, now: now) }
 
     mutating func head(_ status: Int, isGRPC: Bool = false, grpcStatus: Int? = nil, of number: Int? = nil) {
-        let number = number ?? machine.tries
+        let number = number ?? machine.attempts
         let response = ProxiedCallStateMachine.Response(status: status, isGRPC: isGRPC, grpcStatus: grpcStatus)
         let (action, report) = machine.responseHead(response, of: number, now: now, retries: retries)
         note(report)
@@ -347,7 +347,7 @@ private struct SimulatedCall {
     }
 
     mutating func part(of number: Int? = nil) {
-        let number = number ?? machine.tries
+        let number = number ?? machine.attempts
         switch machine.responsePart(10, of: number, now: now) {
         case .drop: break
         case .relay: relay("part", number)
@@ -356,7 +356,7 @@ private struct SimulatedCall {
     }
 
     mutating func end(grpcStatus: Int? = nil, of number: Int? = nil) {
-        let number = number ?? machine.tries
+        let number = number ?? machine.attempts
         let (action, report) = machine.responseEnd(of: number, grpcStatus: grpcStatus)
         note(report)
         if action == .relay { relay("end", number) }
@@ -365,12 +365,12 @@ private struct SimulatedCall {
     mutating func fail(_ failure: ProxyFailure, isBodyBuffered: Bool = true, of number: Int? = nil) {
         perform(
             machine.upstreamFailed(
-                failure, number ?? machine.tries, isBodyBuffered: isBodyBuffered, now: now, retries: retries))
+                failure, number ?? machine.attempts, isBodyBuffered: isBodyBuffered, now: now, retries: retries))
     }
 
-    mutating func switchProtocols() { note(machine.switchedProtocols(machine.tries, status: 101, now: now)) }
+    mutating func switchProtocols() { note(machine.switchedProtocols(machine.attempts, status: 101, now: now)) }
 
-    mutating func alarm() { perform(machine.alarm(now: now, isBackedUp: isBackedUp, retries: retries)) }
+    mutating func timerFired() { perform(machine.timerFired(now: now, isBackedUp: isBackedUp, retries: retries)) }
 
     mutating func leave() { perform(machine.clientLeft(now: now)) }
 
@@ -378,7 +378,7 @@ private struct SimulatedCall {
 
     private mutating func perform(_ action: ProxiedCallStateMachine.Action) {
         switch action {
-        case .none, .setAlarm, .acquirePermit: break
+        case .none, .setTimer, .acquirePermit: break
         case .requestPermit: requestPermit()
         case .resend: resends += 1
         case .fail(let failure, let report, let consequence):
@@ -393,7 +393,7 @@ private struct SimulatedCall {
         case .respond(let failure): log.append("failed: \(failure.cause.rawValue)")
         case .respondOverloaded, .refuse: log.append("refused")
         case .relayHeld(let isComplete):
-            relay("head", machine.tries)
+            relay("head", machine.attempts)
             for number in heldParts { relay("part", number) }
             if isComplete { end() }
         }
@@ -416,11 +416,11 @@ private struct SimulatedCall {
     func check() {
         #expect(unreported.count <= 1)
         if machine.isOver || machine.isWaitingForPermit { #expect(unreported.isEmpty) }
-        #expect(relayed.isEmpty || relayed == [machine.tries], "the client has a part of an earlier answer")
+        #expect(relayed.isEmpty || relayed == [machine.attempts], "the client has a part of an earlier answer")
     }
 
     mutating func step(_ random: inout SeededGenerator) {
-        let number = random.next(4) == 0 ? random.next(machine.tries + 1) : machine.tries
+        let number = random.next(4) == 0 ? random.next(machine.attempts + 1) : machine.attempts
         isBackedUp = random.next(2) == 0
         retries.isAllowed = random.next(4) > 0
         pass(milliseconds: Int64(random.next(random.next(6) == 0 ? 20_000 : 20)))
@@ -442,7 +442,7 @@ private struct SimulatedCall {
         case 26: if random.next(6) == 0 { switchProtocols() }
         case 27: if random.next(6) == 0 { leave() }
         case 28: if random.next(20) == 0 { machine.reject() }
-        default: alarm()
+        default: timerFired()
         }
     }
 }

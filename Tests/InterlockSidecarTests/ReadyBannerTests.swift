@@ -10,7 +10,7 @@ struct ReadyBannerTests {
     private static func banner(_ edit: (inout SidecarConfiguration) -> Void = { _ in }) -> String {
         var configuration = SidecarConfiguration()
         edit(&configuration)
-        let addresses = Sidecar.Addresses(respPort: 1, httpPort: 2, grpcPort: nil, privateRedis: nil)
+        let addresses = Sidecar.Addresses(respPort: 1, httpPort: 2, grpcPort: nil, embeddedRedis: nil)
         return ReadyBanner(addresses, configuration).text
     }
 

@@ -36,13 +36,13 @@ struct TunnelStateMachineTests {
     @Test("An idle tunnel closes after its timeout, which every byte restarts")
     mutating func idle() {
         now = now.advanced(byMilliseconds: 999)
-        #expect(machine.alarm(now: now) == .setAlarm)
+        #expect(machine.timerFired(now: now) == .setTimer)
         machine.received(now: now)
         now = now.advanced(byMilliseconds: 999)
-        #expect(machine.alarm(now: now) == .setAlarm)
+        #expect(machine.timerFired(now: now) == .setTimer)
         now = now.advanced(byMilliseconds: 1)
-        #expect(machine.alarmAt == now)
-        #expect(machine.alarm(now: now) == .close)
+        #expect(machine.timerDeadline == now)
+        #expect(machine.timerFired(now: now) == .close)
     }
 
     @Test("A tunnel closes once")
@@ -50,7 +50,7 @@ struct TunnelStateMachineTests {
         #expect(machine.readRequested(.client, isOtherWritable: false) == .none)
         #expect(machine.end() == .close)
         #expect(machine.end() == .none)
-        #expect(machine.alarm(now: now.advanced(byMilliseconds: 5000)) == .none)
+        #expect(machine.timerFired(now: now.advanced(byMilliseconds: 5000)) == .none)
         #expect(machine.becameWritable(.upstream) == .none)
     }
 }

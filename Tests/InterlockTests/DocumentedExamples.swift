@@ -156,7 +156,7 @@ enum DocumentedExamples {
         // snippet: following
         let lease = try await coordinator.locks.acquire("orders", ttl: .seconds(10), wait: .seconds(5), label: "nightly")
         guard let lease else { return nil }
-        let followed = try await coordinator.locks.follow(lease, extends: true)
+        let followed = try await coordinator.locks.follow(lease, renews: true)
         for await loss in followed.losses {
             // Stop the work: another may have the lock.
             return loss

@@ -8,11 +8,11 @@ import Testing
 @Suite("The end of following a lease", .timeLimit(.minutes(2)))
 struct FollowedLeaseEndTests {
     private static func follow(
-        in fleet: Fleet, ttl: Duration = .seconds(600), extends: Bool
+        in fleet: Fleet, ttl: Duration = .seconds(600), renews: Bool
     ) async throws -> (lease: Lease, followed: FollowedLease) {
         let locks = fleet.sidecars[0].locks
         let lease = try #require(try await locks.acquire("orders", ttl: ttl))
-        return (lease, try await locks.follow(lease, extends: extends))
+        return (lease, try await locks.follow(lease, renews: renews))
     }
 
     /// Returns the first loss of a stream; `nil` if it ends without one; fails after ten seconds.
@@ -31,18 +31,18 @@ struct FollowedLeaseEndTests {
     }
 
     @Test("Unfollowing ends the stream without a loss", arguments: [true, false])
-    func unfollowed(extends: Bool) async throws {
+    func unfollowed(renews: Bool) async throws {
         try await Fleet.run { fleet in
-            let (_, followed) = try await Self.follow(in: fleet, extends: extends)
+            let (_, followed) = try await Self.follow(in: fleet, renews: renews)
             await fleet.sidecars[0].locks.unfollow(followed)
             #expect(try await Self.firstLoss(followed.losses) == nil)
         }
     }
 
     @Test("A coordinator that stops notifies every follower", arguments: [true, false])
-    func stopped(extends: Bool) async throws {
+    func stopped(renews: Bool) async throws {
         try await Fleet.run(of: 2) { fleet in
-            let (_, followed) = try await Self.follow(in: fleet, extends: extends)
+            let (_, followed) = try await Self.follow(in: fleet, renews: renews)
             await fleet.sidecars[0].stop()
             #expect(try await Self.firstLoss(followed.losses) == .shutdown)
         }
@@ -54,7 +54,7 @@ struct FollowedLeaseEndTests {
             let locks = fleet.sidecars[0].locks
             let lease = try #require(try await locks.acquire("orders", ttl: .seconds(600)))
             await fleet.sidecars[0].stop()
-            let error = await #expect(throws: InterlockError.self) { _ = try await locks.follow(lease, extends: false) }
+            let error = await #expect(throws: InterlockError.self) { _ = try await locks.follow(lease, renews: false) }
             #expect(error?.code == .unavailable)
         }
     }
@@ -62,7 +62,7 @@ struct FollowedLeaseEndTests {
     @Test("A lease is not renewed once its follower has been dropped")
     func dropped() async throws {
         try await Fleet.run { fleet in
-            var followed: FollowedLease? = try await Self.follow(in: fleet, ttl: .milliseconds(600), extends: true).followed
+            var followed: FollowedLease? = try await Self.follow(in: fleet, ttl: .milliseconds(600), renews: true).followed
             #expect(followed != nil)
             followed = nil
             try await eventually(within: .seconds(5), "it has lapsed") {
@@ -77,7 +77,7 @@ struct FollowedLeaseEndTests {
             let locks = fleet.sidecars[0].locks
             let reader = Task {
                 guard let lease = try await locks.acquire("orders", ttl: .milliseconds(600)) else { return }
-                let followed = try await locks.follow(lease, extends: true)
+                let followed = try await locks.follow(lease, renews: true)
                 for await _ in followed.losses {}
             }
             let name = try ResourceName("orders")
@@ -97,7 +97,7 @@ struct FollowedLeaseEndTests {
             let (reading, begun) = AsyncStream.makeStream(of: Void.self)
             let reader = Task {
                 guard let lease = try await locks.acquire("orders", ttl: .seconds(600)) else { return false }
-                let followed = try await locks.follow(lease, extends: true)
+                let followed = try await locks.follow(lease, renews: true)
                 begun.finish()
                 for await _ in followed.losses {}
                 return try await locks.release(lease)
@@ -113,7 +113,7 @@ struct FollowedLeaseEndTests {
     @Test("Retaining only the stream keeps a lease renewed")
     func streamAlone() async throws {
         try await Fleet.run { fleet in
-            let losses = try await Self.follow(in: fleet, ttl: .milliseconds(600), extends: true).followed.losses
+            let losses = try await Self.follow(in: fleet, ttl: .milliseconds(600), renews: true).followed.losses
             let start = ContinuousClock.now
             try await eventually("three ttls have passed") { ContinuousClock.now - start > .milliseconds(1800) }
             #expect(try await fleet.sidecars[0].inspectLock(try ResourceName("orders")) != nil)

@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-/// The sidecar that granted a lease reports its end and each extension, whichever sidecar handles them.
+/// The sidecar that granted a lease reports its end and each renewal, whichever sidecar handles them.
 @Suite("A sidecar's count and history of its leases", .timeLimit(.minutes(2)))
 struct GrantFollowingTests {
     private static let name = "orders"

@@ -20,7 +20,7 @@ final class LeaseTableTests {
         let lease = Lease(
             name: name, token: token, fence: fence, validMilliseconds: ttl, ttlMilliseconds: ttl,
             deadline: now.advanced(byMilliseconds: ttl))
-        table.granted(lease, to: try LockRequest(name, ttl: ttl), startedAt: now, now: now, host: "here")
+        table.recordGrant(lease, to: try LockRequest(name, ttl: ttl), startedAt: now, now: now, host: "here")
     }
 
     private func reviewed(at milliseconds: Int64) -> [String] {
@@ -48,7 +48,7 @@ final class LeaseTableTests {
         try grant("orders", "a", fence: 1)
         try grant("bills", "b", fence: 2)
         try grant("mails", "c", fence: 3)
-        table.ended("orders", token: "a", .released, now: Self.instant(500))
+        table.recordEnd("orders", token: "a", .released, now: Self.instant(500))
         try grant("bills", "b", fence: 4, at: 600)
         #expect(reviewed(at: 1000) == ["mails c 3"])
         #expect(reviewed(at: 1600) == ["bills b 4"])
@@ -60,7 +60,7 @@ final class LeaseTableTests {
         try grant("bills", "b", fence: 2)
         try grant("orders", "c", fence: 3)
         try grant("orders", "gone", fence: 4)
-        table.ended("orders", token: "gone", .released, now: Self.instant(10))
+        table.recordEnd("orders", token: "gone", .released, now: Self.instant(10))
         #expect(suspect("orders"))
         #expect(reviewed(at: 20) == ["orders a 1", "orders c 3"])
         #expect(reviewed(at: 30).isEmpty)
@@ -71,7 +71,7 @@ final class LeaseTableTests {
     func lapsing() throws {
         try grant("brief", "a", fence: 1, ttl: 1000)
         try grant("extended", "b", fence: 2, ttl: 1000)
-        table.renewed("extended", token: "b", deadline: Self.instant(9000))
+        table.recordRenewal("extended", token: "b", deadline: Self.instant(9000))
         try grant("later", "c", fence: 3, at: 4000)
         #expect(suspect("brief"))
         #expect(suspect("extended"))
@@ -94,7 +94,7 @@ final class LeaseTableTests {
     func bounds() throws {
         for number in 0..<20_100 { try grant("lock-\(number)", "token", fence: Int64(number)) }
         #expect(count(at: 0) == 20_000)
-        for number in 0..<20_000 { table.ended("lock-\(number)", token: "token", .released, now: Self.instant(0)) }
+        for number in 0..<20_000 { table.recordEnd("lock-\(number)", token: "token", .released, now: Self.instant(0)) }
         #expect(count(at: 0) == 0)
     }
 
@@ -103,7 +103,7 @@ final class LeaseTableTests {
         try grant("held", "token", fence: 1)
         for number in 2..<50_000 {
             try grant("cycle", "token-\(number)", fence: Int64(number))
-            table.ended("cycle", token: "token-\(number)", .released, now: Self.instant(0))
+            table.recordEnd("cycle", token: "token-\(number)", .released, now: Self.instant(0))
         }
         try grant("last", "token", fence: 60_000)
         #expect(count(at: 0) == 2)

@@ -111,7 +111,7 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("A lease that its holder shortened is valid for longer only once replicas have the extension")
+    @Test("A lease that its holder shortened is valid for longer only once replicas have the renewal")
     func shorterRenewalWithoutReplica() async throws {
         try await Self.withReplica { fleet, _, server in
             let sidecar = fleet.sidecars[0]
@@ -131,16 +131,16 @@ struct ReplicaWaitTests {
             request.mode = isGroup ? .shared : .exclusive
             let lease = try #require(try await fleet.sidecars[0].acquireLock(request))
             let keys = LockKeys(scripts: LockScripts(LockSettings(), isOnCluster: false), space: KeySpace(), name: "orders")
-            func extensions() async throws -> Int {
+            func renewals() async throws -> Int {
                 let text = try await fleet.cli("INFO", "commandstats").text ?? ""
                 let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cmdstat_pexpire:calls=") }
                 return line.flatMap { Int($0.drop { $0 != "=" }.dropFirst().prefix { $0 != "," }) } ?? 0
             }
             for ttl in [1000, 900_000] as [Int64] {
-                let before = try await extensions()
+                let before = try await renewals()
                 let script = RenewScript(keys: keys, token: lease.token, ttl: ttl, isGroup: isGroup, purpose: .replicate)
                 #expect(try await fleet.redis.send(script) == .held)
-                #expect(try await extensions() > before)
+                #expect(try await renewals() > before)
                 #expect(try await fleet.cli("PTTL", Self.key).integer ?? 0 > max(ttl, 590_000) - 10_000)
             }
         }

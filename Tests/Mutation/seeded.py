@@ -115,7 +115,7 @@ BUGS = [
     Bug(
         "lost-lease-renewed",
         "LockCoordinator+Holders.swift",
-        "            leases.ended(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())\n"
+        "            leases.recordEnd(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())\n"
         "            completion(.lost)\n",
         "            completion(.renewed(validMilliseconds: script.ttl))\n",
         TWO_HOLDERS,
@@ -148,9 +148,9 @@ BUGS = [
         "linked-lease-outlives-its-follower",
         "FollowedLeaseRegistry.swift",
         "        guard let entry = followed.removeValue(forKey: id) else { return }\n"
-        "        let wasLinked = entry.lease.isAutoExtended\n",
+        "        let wasLinked = entry.lease.isAutoRenewed\n",
         "        guard let entry = followed.removeValue(forKey: id), id == 0 else { return }\n"
-        "        let wasLinked = entry.lease.isAutoExtended\n",
+        "        let wasLinked = entry.lease.isAutoRenewed\n",
         ("free-locks",),
     ),
     # ---- Limits
@@ -276,8 +276,8 @@ BUGS = [
     Bug(
         "forced-state-cut-short",
         "ServiceExecutor+Causes.swift",
-        "            state, forMilliseconds: milliseconds, reason: reason,",
-        "            state, forMilliseconds: milliseconds.map { min($0, 500) }, reason: reason,",
+        "            state, durationMilliseconds: milliseconds, reason: reason,",
+        "            state, durationMilliseconds: milliseconds.map { min($0, 500) }, reason: reason,",
         ("forced-states",),
     ),
     Bug(
@@ -355,8 +355,8 @@ BUGS = [
     Bug(
         "sentinel-role-forgotten",
         "RedisLink.swift",
-        "        if directory?.asksForRole ?? false {\n",
-        "        if directory?.asksForRole ?? false, configuration.database < 0 {\n",
+        "        if directory?.checksRole ?? false {\n",
+        "        if directory?.checksRole ?? false, configuration.database < 0 {\n",
         (*TWO_HOLDERS, "free-locks", "answers", "recovery"),
         story="SimulationTests.SentinelScenarioTests/writableReplica\\(",
     ),

@@ -94,8 +94,8 @@ struct ClusterViewTests {
         let answer = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
         _ = view.received(answer, now: Self.now)
         let isNew = [
-            view.moved(Self.slot(7), to: Self.host("c"), now: Self.now),
-            view.moved(Self.slot(7), to: Self.host("c"), now: Self.now),
+            view.recordMove(Self.slot(7), to: Self.host("c"), now: Self.now),
+            view.recordMove(Self.slot(7), to: Self.host("c"), now: Self.now),
         ]
         #expect(isNew == [true, false])
         view.dropUnusedPrimaries()
@@ -114,7 +114,7 @@ struct ClusterViewTests {
         let before = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
         let after = Self.answer([(0, "b"), (1, "b")], epochs: ["a": 1, "b": 1])
         _ = view.received(before, now: Self.now)
-        _ = view.moved(Self.slot(7), to: Self.host("c"), now: Self.now)
+        _ = view.recordMove(Self.slot(7), to: Self.host("c"), now: Self.now)
         _ = view.received(after, now: Self.now)
         #expect(view.owner(of: Self.slot(7)) == Self.host("c"))
         _ = view.received(after, now: Self.now + ClusterView.correctionTime)

@@ -19,7 +19,7 @@ struct MovedServerScenarioTests {
         stage.run(milliseconds: 100)
         for _ in 0..<20 {
             stage.redis.handOver()
-            // A connection in use notices the switch at its next extension, an idle sidecar at its next heartbeat.
+            // A connection in use notices the switch at its next renewal, an idle sidecar at its next heartbeat.
             let all = 2 * Self.connections
             #expect(stage.run(upTo: 6000) { !stage.redis.server.hasNoConnections })
             #expect(stage.run(upTo: 6000) { stage.redis.formerServers.allSatisfy(\.hasNoConnections) })

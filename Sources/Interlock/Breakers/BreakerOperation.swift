@@ -3,21 +3,21 @@ internal import RedisClient
 
 /// An operation on a breaker, with its arguments. Each operation has a script.
 package enum BreakerOperation: Sendable {
-    /// Reads the state; restores it from `known` if Redis has lost it.
-    case sync(known: BreakerSnapshot?, configuration: String, declares: Bool)
-    case report(OutcomeSums, expect: Int64, retryAfter: Int64?)
-    /// Votes to open the breaker; `pause` is the wait that the upstream asked for.
-    case vote(BreakerCause, expect: Int64, pause: Int64?)
-    case trip(BreakerCause, expect: Int64, openFor: ClosedRange<Duration>, pause: Int64?)
-    case halfOpen(expect: Int64)
-    case trial(id: String, lifetime: Int64, known: Int64)
-    case trialOutcome(id: String, Outcome, expect: Int64, retryAfter: Int64?, pause: Int64?)
-    case close(BreakerCause, expect: Int64)
-    /// Reports an outage, which lasts for `lapse` milliseconds unless it is reported again; with `quorum`, that many
+    /// Reads the state; restores it from `knownSnapshot` if Redis has lost it.
+    case sync(knownSnapshot: BreakerSnapshot?, configurationDigest: String, registersConfiguration: Bool)
+    case report(OutcomeSums, expectedGeneration: Int64, retryAfterMilliseconds: Int64?)
+    /// Votes to open the breaker; `pauseMilliseconds` is the wait that the upstream asked for.
+    case vote(BreakerCause, expectedGeneration: Int64, pauseMilliseconds: Int64?)
+    case trip(BreakerCause, expectedGeneration: Int64, openFor: ClosedRange<Duration>, pauseMilliseconds: Int64?)
+    case halfOpen(expectedGeneration: Int64)
+    case trial(id: String, lifetimeMilliseconds: Int64, knownGeneration: Int64)
+    case trialOutcome(id: String, Outcome, expectedGeneration: Int64, retryAfterMilliseconds: Int64?, pauseMilliseconds: Int64?)
+    case close(BreakerCause, expectedGeneration: Int64)
+    /// Reports an outage, which lasts for `lifetimeMilliseconds` unless it is reported again; with `quorum`, that many
     /// sidecars must report it. A confirmation counts only if another sidecar has reported the outage. Has no effect if
-    /// the breaker's generation is lower than `known`, because Redis has lost its state.
-    case down(reason: String, lapse: Int64, quorum: Int?, isConfirmation: Bool, known: Int64)
-    case up(expect: Int64, isFollowedByTrial: Bool, quorum: Int?)
-    /// Forces the state, or ends a forced state. The new generation is always higher than `known`.
-    case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String, known: Int64)
+    /// the breaker's generation is lower than `knownGeneration`, because Redis has lost its state.
+    case down(reason: String, lifetimeMilliseconds: Int64, quorum: Int?, isConfirmation: Bool, knownGeneration: Int64)
+    case up(expectedGeneration: Int64, isFollowedByTrial: Bool, quorum: Int?)
+    /// Forces the state, or ends a forced state. The new generation is always higher than `knownGeneration`.
+    case force(BreakerSnapshot.Forced?, durationMilliseconds: Int64?, reason: String, knownGeneration: Int64)
 }

@@ -76,59 +76,59 @@ struct BreakerScript: ScriptCommand {
         call.add(ends.open, "until", over: "over")
         call.add(ends.forced, "forced_until", over: "forced_over")
         switch operation {
-        case .sync(let known, let configuration, let declares):
-            call.add("configuration", text: configuration)
-            if declares { call.add("declares", true) }
-            if let known { call.add("known", object: known.hash) }
-        case .report(let sums, let expect, let retryAfter):
-            call.add(expect: expect)
+        case .sync(let knownSnapshot, let configurationDigest, let registersConfiguration):
+            call.add("configuration", text: configurationDigest)
+            if registersConfiguration { call.add("declares", true) }
+            if let knownSnapshot { call.add("known", object: knownSnapshot.hash) }
+        case .report(let sums, let expectedGeneration, let retryAfter):
+            call.add(expectedGeneration: expectedGeneration)
             call.add(sums)
             call.add(rulesOf: settings)
             call.add(openFor: settings.openFor)
             call.add("retry_after", retryAfter)
-        case .vote(let cause, let expect, let pause):
-            call.add(expect: expect)
+        case .vote(let cause, let expectedGeneration, let pause):
+            call.add(expectedGeneration: expectedGeneration)
             call.add("cause", text: cause.rawValue)
             call.add("reporters", settings.reporters)
             let effectivePause = pause ?? settings.openFor.lowerBound.wholeMilliseconds
             call.add("lapse", settings.voteMilliseconds(pause: effectivePause))
             call.add(openFor: settings.openFor)
             call.add(pause: pause, atMost: settings.maximumPause)
-        case .trip(let cause, let expect, let openFor, let pause):
-            call.add(expect: expect)
+        case .trip(let cause, let expectedGeneration, let openFor, let pause):
+            call.add(expectedGeneration: expectedGeneration)
             call.add("cause", text: cause.rawValue)
             call.add(openFor: openFor)
             call.add(pause: pause, atMost: settings.maximumPause)
-        case .halfOpen(let expect):
-            call.add(expect: expect)
-        case .trial(let id, let lifetime, let known):
-            call.add("at_least", text: "\(known)")
+        case .halfOpen(let expectedGeneration):
+            call.add(expectedGeneration: expectedGeneration)
+        case .trial(let id, let lifetime, let knownGeneration):
+            call.add("at_least", text: "\(knownGeneration)")
             call.add("id", text: id)
             call.add("permits", settings.halfOpenPermits)
             call.add("lifetime", lifetime)
-        case .trialOutcome(let id, let outcome, let expect, let retryAfter, let pause):
-            call.add(expect: expect)
+        case .trialOutcome(let id, let outcome, let expectedGeneration, let retryAfter, let pause):
+            call.add(expectedGeneration: expectedGeneration)
             call.add("id", text: id)
             call.add("outcome", text: outcome.rawValue)
             call.add("permits", settings.halfOpenPermits)
             call.add(openFor: settings.openFor)
             call.add("retry_after", retryAfter)
             call.add(pause: pause, atMost: settings.maximumPause)
-        case .close(let cause, let expect):
-            call.add(expect: expect)
+        case .close(let cause, let expectedGeneration):
+            call.add(expectedGeneration: expectedGeneration)
             call.add("cause", text: cause.rawValue)
-        case .down(let reason, let lapse, let quorum, let isConfirmation, let known):
-            call.add("at_least", text: "\(known)")
+        case .down(let reason, let lifetime, let quorum, let isConfirmation, let knownGeneration):
+            call.add("at_least", text: "\(knownGeneration)")
             call.add("reason", text: reason)
-            call.add("lapse", lapse)
+            call.add("lapse", lifetime)
             call.add("quorum", quorum)
             if isConfirmation { call.add("seconds", true) }
-        case .up(let expect, let isFollowedByTrial, let quorum):
-            call.add(expect: expect)
+        case .up(let expectedGeneration, let isFollowedByTrial, let quorum):
+            call.add(expectedGeneration: expectedGeneration)
             if isFollowedByTrial { call.add("trial", true) }
             call.add("quorum", quorum)
-        case .force(let state, let milliseconds, let reason, let known):
-            call.add("at_least", text: "\(known)")
+        case .force(let state, let milliseconds, let reason, let knownGeneration):
+            call.add("at_least", text: "\(knownGeneration)")
             call.add("state", text: state?.rawValue ?? "auto")
             call.add("cause", text: (state == nil ? BreakerCause.auto : .forced).rawValue)
             call.add("reason", text: reason)
@@ -197,7 +197,7 @@ struct BreakerCall {
     }
 
     /// Adds the generation as a string, because Lua prints only 14 digits of a number.
-    mutating func add(expect generation: Int64) { add("expect", text: "\(generation)") }
+    mutating func add(expectedGeneration generation: Int64) { add("expect", text: "\(generation)") }
 
     /// Adds the numbers as strings, because the script compares them with the strings in the hash.
     mutating func add(_ end: BreakerEnds.End?, _ name: String, over: String) {

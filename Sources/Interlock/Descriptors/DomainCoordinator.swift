@@ -23,7 +23,7 @@ final class DomainCoordinator {
         var localCounters: LocalCounters?
         var isFlushScheduled = false
         /// Whether a timer is set for requests whose time is up.
-        var isAlarmSet = false
+        var isTimerSet = false
 
         init(_ domain: RateLimitDomain) {
             limiter = DomainLimiter(domain: domain)
@@ -54,7 +54,7 @@ final class DomainCoordinator {
     /// before this returns.
     /// - Parameter isExcludedFromMetrics: whether the request is excluded from the metrics.
     /// - Returns: whether the domain is configured; if not, the completion is not called.
-    func ask(
+    func decide(
         _ name: String, _ requested: [RequestedDescriptor], isExcludedFromMetrics: Bool = false,
         completion: Completion<DescriptorResult>
     ) -> Bool {
@@ -66,7 +66,7 @@ final class DomainCoordinator {
         case .answered(let answer): deliver(domain, id, answer)
         case .queued:
             scheduleFlush(of: domain)
-            setAlarm(domain, now: now)
+            setTimer(domain, now: now)
         }
         return true
     }
@@ -217,16 +217,16 @@ final class DomainCoordinator {
     }
 
     /// Sets one timer for all requests of a domain. It fires for the oldest request and is then set for the next one.
-    private func setAlarm(_ domain: Domain, now: Instant) {
-        guard !domain.isAlarmSet, let oldest = domain.limiter.oldest else { return }
-        domain.isAlarmSet = true
+    private func setTimer(_ domain: Domain, now: Instant) {
+        guard !domain.isTimerSet, let oldest = domain.limiter.oldest else { return }
+        domain.isTimerSet = true
         runtime.deadlines.schedule(at: oldest.advanced(byMilliseconds: timeoutMilliseconds)) { [self, domain] in
-            domain.isAlarmSet = false
+            domain.isTimerSet = false
             let now = runtime.time.now()
             for batch in domain.limiter.removeOverdue(until: now.advanced(byMilliseconds: -timeoutMilliseconds)) {
                 decideLocally(domain, batch, now: now)
             }
-            setAlarm(domain, now: now)
+            setTimer(domain, now: now)
         }
     }
 }

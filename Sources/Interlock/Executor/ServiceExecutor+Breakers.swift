@@ -49,7 +49,8 @@ extension ServiceExecutor {
         let snapshot = service.gate.breaker.snapshot
         let digest = service.digest
         let operation = BreakerOperation.sync(
-            known: snapshot.generation > 0 ? snapshot : nil, configuration: digest, declares: !service.isDeclared)
+            knownSnapshot: snapshot.generation > 0 ? snapshot : nil, configurationDigest: digest,
+            registersConfiguration: !service.isDeclared)
         run(operation, on: service) { [self] result in
             defer { then() }
             guard case .success = result else { return }
@@ -79,7 +80,7 @@ extension ServiceExecutor {
         // The changed limits may have room, so a breaker that a limit opened is closed.
         let isOver = service.gate.definition.breaker.isMetricsOnly || (limitsChanged && service.gate.breaker.isOpenByLimit)
         if isOver, snapshot.forced == nil, snapshot.state != .closed {
-            run(.close(.auto, expect: snapshot.generation), on: service) { _ in }
+            run(.close(.auto, expectedGeneration: snapshot.generation), on: service) { _ in }
         }
         read(CollectionOfOne(service))
     }
@@ -108,7 +109,9 @@ extension ServiceExecutor {
         guard isLost || service.gate.breaker.hasCorrection, !service.isRestoring else { return }
         service.isRestoring = true
         run(
-            .sync(known: service.gate.breaker.snapshot, configuration: service.digest, declares: false), on: service
+            .sync(
+                knownSnapshot: service.gate.breaker.snapshot, configurationDigest: service.digest, registersConfiguration: false),
+            on: service
         ) { _ in service.isRestoring = false }
     }
 
@@ -143,10 +146,10 @@ extension ServiceExecutor {
     /// Opens the breaker for this sidecar only.
     func tripLocally(_ service: GuardedService, _ cause: BreakerCause, forMilliseconds milliseconds: Int64) {
         guard service.gate.breaker.tripLocally(cause, forMilliseconds: milliseconds, now: runtime.time.now()) else { return }
-        trippedLocally(service, cause)
+        recordLocalTrip(service, cause)
     }
 
-    func trippedLocally(_ service: GuardedService, _ cause: BreakerCause) {
+    func recordLocalTrip(_ service: GuardedService, _ cause: BreakerCause) {
         service.metrics.trips.increment()
         runtime.logger.log(.breakerOpenedLocally, ["service": service.name, "cause": cause.rawValue])
         resume(service)
@@ -157,17 +160,17 @@ extension ServiceExecutor {
     /// Schedules half-opening an open breaker, which does not depend on a call. Every sidecar schedules it, and the
     /// generation ensures that only one succeeds.
     private func scheduleHalfOpen(of service: GuardedService) {
-        service.reopening?.cancel()
-        service.reopening = nil
+        service.halfOpenTimer?.cancel()
+        service.halfOpenTimer = nil
         guard service.gate.breaker.snapshot.forced == nil, let until = service.gate.breaker.openUntil else { return }
-        service.reopening = runtime.deadlines.schedule(at: until) { [unowned self, unowned service] in
+        service.halfOpenTimer = runtime.deadlines.schedule(at: until) { [unowned self, unowned service] in
             halfOpen(service)
         }
     }
 
     private func halfOpen(_ service: GuardedService, isRetry: Bool = false) {
         let until = service.gate.breaker.snapshot.untilMilliseconds
-        run(.halfOpen(expect: service.gate.breaker.snapshot.generation), on: service) { [self] result in
+        run(.halfOpen(expectedGeneration: service.gate.breaker.snapshot.generation), on: service) { [self] result in
             guard case .success(let reply) = result, !reply.tookEffect, !isRetry else { return }
             // Redis rejected the change because another sidecar had corrected the end of the open time after a clock
             // jump. By this sidecar's clock the corrected end has passed too, so try once more.

@@ -6,10 +6,10 @@ extension ServiceExecutor {
 
     /// Opens the breaker, if it is configured to trip on limits, after a limit of the whole service refused a call. The
     /// limit has room again after `retryAfter` milliseconds.
-    func limitReached(_ service: GuardedService, retryAfter: Int64) {
+    func tripOnLimit(_ service: GuardedService, retryAfter: Int64) {
         guard let pause = service.gate.beginLimitTrip(retryAfter: retryAfter) else { return }
         let generation = service.gate.breaker.snapshot.generation
-        run(.trip(.limit, expect: generation, openFor: pause, pause: nil), on: service) { [self] result in
+        run(.trip(.limit, expectedGeneration: generation, openFor: pause, pauseMilliseconds: nil), on: service) { [self] result in
             service.gate.breakerChangeEnded()
             guard case .failure(let error) = result, error.isUnavailability else { return }
             let range = pause.lowerBound.wholeMilliseconds...pause.upperBound.wholeMilliseconds
@@ -18,12 +18,12 @@ extension ServiceExecutor {
     }
 
     /// Closes the breaker if only a limit opened it, because the limits have room again.
-    func limitRecovered(_ service: GuardedService, isRetry: Bool = false) {
+    func closeAfterLimit(_ service: GuardedService, isRetry: Bool = false) {
         guard service.gate.beginClosingAfterLimit(now: runtime.time.now()) else { return }
-        run(.close(.limit, expect: service.gate.breaker.snapshot.generation), on: service) { [self] result in
+        run(.close(.limit, expectedGeneration: service.gate.breaker.snapshot.generation), on: service) { [self] result in
             service.gate.breakerChangeEnded()
             // The breaker may have half-opened in the meantime, under a new generation: try once more.
-            if case .success(let reply) = result, !reply.tookEffect, !isRetry { limitRecovered(service, isRetry: true) }
+            if case .success(let reply) = result, !reply.tookEffect, !isRetry { closeAfterLimit(service, isRetry: true) }
         }
     }
 
@@ -54,7 +54,7 @@ extension ServiceExecutor {
             return
         }
         let operation = BreakerOperation.force(
-            state, forMilliseconds: milliseconds, reason: reason, known: service.gate.breaker.snapshot.generation)
+            state, durationMilliseconds: milliseconds, reason: reason, knownGeneration: service.gate.breaker.snapshot.generation)
         run(operation, on: service, by: "\(runtime.id) \(by)") { [self] result in
             completion(result.map { _ in status(of: service) }.mapError(InterlockError.init))
         }
@@ -63,8 +63,8 @@ extension ServiceExecutor {
     // MARK: Outages
 
     /// Applies a finding of the outage monitor. Without Redis, an outage opens the breaker for this sidecar only.
-    func outage(
-        _ service: GuardedService, _ finding: OutageFinding,
+    func apply(
+        _ finding: OutageFinding, to service: GuardedService,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
         guard let probe = service.gate.definition.probe else {
@@ -72,15 +72,17 @@ extension ServiceExecutor {
             return
         }
         let majority = probe.origin == .all ? runtime.sidecars / 2 + 1 : nil
-        let lapse = probe.outageLapse.wholeMilliseconds
+        let lifetime = probe.outageLifetime.wholeMilliseconds
         let generation = service.gate.breaker.snapshot.generation
         func down(_ reason: String, quorum: Int?, isConfirmation: Bool = false) -> BreakerOperation {
-            .down(reason: Self.truncated(reason), lapse: lapse, quorum: quorum, isConfirmation: isConfirmation, known: generation)
+            .down(
+                reason: Self.truncated(reason), lifetimeMilliseconds: lifetime, quorum: quorum, isConfirmation: isConfirmation,
+                knownGeneration: generation)
         }
         let operation: BreakerOperation
         switch finding {
         case .up:
-            operation = .up(expect: generation, isFollowedByTrial: probe.isFollowedByTrial, quorum: majority)
+            operation = .up(expectedGeneration: generation, isFollowedByTrial: probe.isFollowedByTrial, quorum: majority)
         case _ where service.gate.definition.breaker.isMetricsOnly, .seconded where majority != nil || runtime.sidecars < 2:
             completion(.success(actingState(of: service)))
             return
@@ -98,7 +100,7 @@ extension ServiceExecutor {
             case (.seconded, _), (_, .success): break
             case (.down, .failure), (.suspected, .failure):
                 if service.gate.breaker.forced(now: runtime.time.now()) == nil {
-                    tripLocally(service, .outage, forMilliseconds: lapse)
+                    tripLocally(service, .outage, forMilliseconds: lifetime)
                 }
             }
             completion(.success(actingState(of: service)))

@@ -11,7 +11,7 @@ extension ServiceExecutor {
         caller: GuardedService.Caller
     ) -> Int {
         let id = service.callers.insert(caller)
-        let subject = service.counted(subject, now: now)
+        let subject = service.countedSubject(subject, now: now)
         let request = LimitRequest(
             id: id, count: count, cost: cost, subject: subject,
             deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil)
@@ -59,7 +59,7 @@ extension ServiceExecutor {
         guard let retryAfter = answer.retryAfter,
             service.gate.definition.limits.contains(where: { $0.name == answer.limitName && !$0.isPerSubject })
         else { return }
-        limitReached(service, retryAfter: Self.pause(forCost: cost, retryAfter))
+        tripOnLimit(service, retryAfter: Self.pause(forCost: cost, retryAfter))
     }
 
     /// Returns the time, in milliseconds, for which the limit is known to be full. Returns 1, the shortest pause, for a
@@ -141,8 +141,8 @@ extension ServiceExecutor {
     private func apply(
         _ service: GuardedService, _ batch: ServiceBatch, _ verdict: BatchVerdict, sentAt: Instant, now: Instant
     ) {
-        limitsAskedAt = sentAt
-        defer { limitsAskedAt = nil }
+        limitsRequestedAt = sentAt
+        defer { limitsRequestedAt = nil }
         var results = resolutions
         resolutions = []
         service.gate.limiter.apply(
@@ -197,9 +197,9 @@ extension ServiceExecutor {
             limitedFor = min(limitedFor ?? pause, pause)
         }
         if let limitedFor {
-            limitReached(service, retryAfter: limitedFor)
+            tripOnLimit(service, retryAfter: limitedFor)
         } else if allGranted || (granted > 0 && batch.hasCapacity(after: granted, by: verdict)) {
-            limitRecovered(service)
+            closeAfterLimit(service)
         }
     }
 
@@ -333,7 +333,7 @@ extension ServiceExecutor {
     private func sendRefunds(_ charges: [CounterCharge], to service: GuardedService) {
         runtime.pipeline.send(RefundScript(charges: charges)) { [self] result in
             guard case .success = result else { return }
-            for charge in charges { service.gate.limiter.refunded(definition: charge.definition, subject: charge.subject) }
+            for charge in charges { service.gate.limiter.recordRefund(definition: charge.definition, subject: charge.subject) }
             scheduleFlush(of: service)
         }
     }
@@ -372,7 +372,7 @@ extension ServiceExecutor {
         let definitions = service.gate.definition.limits
         let applicable = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
         guard !applicable.isEmpty else { return completion(.success([])) }
-        let subject = subject.map(SubjectRegistry.counted).map {
+        let subject = subject.map(SubjectRegistry.counterName(for:)).map {
             service.subjects.hasCapacity(for: $0) ? $0 : SubjectRegistry.overflow
         }
         let script = PeekScript(

@@ -7,16 +7,17 @@ extension ServiceExecutor {
     /// Returns the trial permit of a call that was not made, so that another sidecar can use it.
     func returnTrial(_ trial: PermitID, of service: GuardedService, generation: Int64) {
         let operation = BreakerOperation.trialOutcome(
-            id: trial.description, .ignore, expect: generation, retryAfter: nil, pause: nil)
+            id: trial.description, .ignore, expectedGeneration: generation, retryAfterMilliseconds: nil, pauseMilliseconds: nil)
         run(operation, on: service) { _ in }
     }
 
-    private func trialEnded(
+    private func sendTrialOutcome(
         _ service: GuardedService, id: PermitID, _ outcome: Outcome, generation: Int64, pause: Int64?, now: Instant,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
         let operation = BreakerOperation.trialOutcome(
-            id: id.description, outcome, expect: generation, retryAfter: service.gate.upstreamRetry(now: now), pause: pause)
+            id: id.description, outcome, expectedGeneration: generation,
+            retryAfterMilliseconds: service.gate.upstreamRetry(now: now), pauseMilliseconds: pause)
         run(operation, on: service) { [self] result in
             if case .failure(let error) = result {
                 guard error.isUnavailability else {
@@ -42,7 +43,7 @@ extension ServiceExecutor {
         let answer = { [self] () -> Void in completion(.success(actingState(of: service))) }
         switch service.gate.reported(report, of: permit, now: now) {
         case .trial(let outcome, let pause):
-            trialEnded(
+            sendTrialOutcome(
                 service, id: id, outcome, generation: permit.generation, pause: pause, now: now, completion: completion)
         case .trip(let pause): tripForPause(service, pause, then: answer)
         case .counted(.sendNow): sendSums(of: service, then: answer)
@@ -58,10 +59,10 @@ extension ServiceExecutor {
         let settings = service.gate.definition.breaker
         let generation = service.gate.breaker.snapshot.generation
         var operation = BreakerOperation.trip(
-            .retryAfter, expect: generation, openFor: settings.openFor, pause: pause)
+            .retryAfter, expectedGeneration: generation, openFor: settings.openFor, pauseMilliseconds: pause)
         if settings.isDecidedByVotes {
             tripLocally(service, .retryAfter, forMilliseconds: pause)
-            operation = .vote(.retryAfter, expect: generation, pause: pause)
+            operation = .vote(.retryAfter, expectedGeneration: generation, pauseMilliseconds: pause)
         }
         run(operation, on: service) { [self] result in
             service.gate.breakerChangeEnded()
@@ -83,8 +84,9 @@ extension ServiceExecutor {
                 execute(service.gate.breaker.handlePlannedReport(now: runtime.time.now()), for: service)
             }
         case .vote(let cause):
-            trippedLocally(service, cause)
-            run(.vote(cause, expect: service.gate.breaker.snapshot.generation, pause: nil), on: service) { _ in }
+            recordLocalTrip(service, cause)
+            let generation = service.gate.breaker.snapshot.generation
+            run(.vote(cause, expectedGeneration: generation, pauseMilliseconds: nil), on: service) { _ in }
             execute(service.gate.breaker.planReport(now: runtime.time.now()), for: service)
         }
     }
@@ -94,14 +96,14 @@ extension ServiceExecutor {
         guard let sums = service.gate.breaker.takeUnsent(now: now) else { return done() }
         let generation = service.gate.breaker.snapshot.generation
         let operation = BreakerOperation.report(
-            sums, expect: generation, retryAfter: service.gate.upstreamRetry(now: now))
+            sums, expectedGeneration: generation, retryAfterMilliseconds: service.gate.upstreamRetry(now: now))
         run(operation, on: service) { [self] result in
             let now = runtime.time.now()
             var lost: OutcomeSums?
             if case .failure(let error) = result {
                 if !error.isOutcomeUnknown { lost = sums }
                 if error.isUnavailability, let cause = service.gate.breaker.evaluateLocally(now: now) {
-                    trippedLocally(service, cause)
+                    recordLocalTrip(service, cause)
                 }
             }
             let next = service.gate.breaker.reportEnded(lost: lost, generation: generation, now: now)

@@ -4,7 +4,7 @@ internal import InterlockCore
 internal import Logging
 internal import RedisClient
 
-/// Executes the steps that each `ServiceGate` decides: runs the scripts of limits and breakers, sets alarms and answers
+/// Executes the steps that each `ServiceGate` decides: runs the scripts of limits and breakers, sets timers and answers
 /// callers. Confined to the coordinator's event loop.
 final class ServiceExecutor {
     /// The minimum time between two log entries about one service's unreported permits, in milliseconds.
@@ -26,7 +26,7 @@ final class ServiceExecutor {
     var resolutions: [ServiceLimiter.CallResolution] = []
     /// The start of the batch being delivered now, when it was sent to Redis or decided without it; `nil` between
     /// deliveries.
-    var limitsAskedAt: Instant?
+    var limitsRequestedAt: Instant?
 
     // Breakers
     /// The services whose state is still to be read, in order.
@@ -114,7 +114,7 @@ final class ServiceExecutor {
         }
         service.isProceeding = false
         // The permits just issued may be the next to lapse.
-        if let due = service.gate.nextSlotAlarm { setSlotAlarm(of: service, at: due) }
+        if let due = service.gate.nextSlotTimer { setSlotTimer(of: service, at: due) }
     }
 
     private func execute(
@@ -123,7 +123,7 @@ final class ServiceExecutor {
         switch step {
         case .proceed(let call):
             service.proceeding.append(call)
-        case .askTrial(let call), .askLimits(let call, _), .grant(let call), .refuse(let call, _, _),
+        case .requestTrial(let call), .requestLimits(let call, _), .grant(let call), .refuse(let call, _, _),
             .refuseForUnreported(let call), .failUnconfigured(let call):
             return !call.isOver && execute(step, for: call, of: service, now: now, charges: charges)
         case .refund(let call):
@@ -133,11 +133,11 @@ final class ServiceExecutor {
         case .returnTrial(let id, let generation):
             returnTrial(id, of: service, generation: generation)
         case .closeAfterLimit:
-            limitRecovered(service)
+            closeAfterLimit(service)
         case .wakeForSlots(let instant):
-            setSlotAlarm(of: service, at: instant)
+            setSlotTimer(of: service, at: instant)
         case .wakeForPause(let instant):
-            service.pauseAlarm.set(at: instant, on: runtime.deadlines) { [unowned self, unowned service] in
+            service.pauseTimer.set(at: instant, on: runtime.deadlines) { [unowned self, unowned service] in
                 resume(service)
             }
         }
@@ -149,12 +149,12 @@ final class ServiceExecutor {
         _ step: GateStep, for call: GateCall, of service: GuardedService, now: Instant, charges: () -> [CounterCharge]
     ) -> Bool {
         switch step {
-        case .askTrial:
+        case .requestTrial:
             let taken = charges()
             if !taken.isEmpty { service.permitCallers[call.callerKey]?.charges = taken }
-            askTrial(call, of: service)
+            requestTrial(call, of: service)
             return true
-        case .askLimits(_, let wait): askLimits(call, of: service, waitMilliseconds: wait, now: now)
+        case .requestLimits(_, let wait): requestLimits(call, of: service, waitMilliseconds: wait, now: now)
         case .grant: return grant(call, of: service, now: now)
         case .refuse(_, let reason, let retryAfter):
             refuse(call, of: service, reason, retryAfter: retryAfter, now: now)
@@ -167,23 +167,23 @@ final class ServiceExecutor {
         return false
     }
 
-    private func setSlotAlarm(of service: GuardedService, at instant: Instant) {
-        service.slotAlarm.set(at: instant, on: runtime.deadlines) { [unowned self, unowned service] in
-            slotAlarmFired(of: service)
+    private func setSlotTimer(of service: GuardedService, at instant: Instant) {
+        service.slotTimer.set(at: instant, on: runtime.deadlines) { [unowned self, unowned service] in
+            slotTimerFired(of: service)
         }
     }
 
-    private func askTrial(_ call: GateCall, of service: GuardedService) {
+    private func requestTrial(_ call: GateCall, of service: GuardedService) {
         let now = runtime.time.now()
         let lifetime = service.gate.definition.permitLifetime.wholeMilliseconds
-        let lapse = now.advanced(byMilliseconds: lifetime)
+        let expiresAt = now.advanced(byMilliseconds: lifetime)
         let id = PermitID(runtime.entropy.drawPair())
         guard service.gate.beginTrialRequest() else {
             execute(service.gate.trialRefused(call, now: now), of: service, now: now)
             return
         }
         let operation = BreakerOperation.trial(
-            id: id.description, lifetime: lifetime, known: service.gate.breaker.snapshot.generation)
+            id: id.description, lifetimeMilliseconds: lifetime, knownGeneration: service.gate.breaker.snapshot.generation)
         run(operation, on: service) { [self] result in
             let now = runtime.time.now()
             let answer: ServiceGate.TrialResult
@@ -196,12 +196,12 @@ final class ServiceExecutor {
                 }
                 answer = .unreachable
             }
-            let steps = service.gate.trialAnswered(call, answer, id: id, lapse: lapse, now: now)
+            let steps = service.gate.trialAnswered(call, answer, id: id, expiresAt: expiresAt, now: now)
             execute(steps, of: service, now: now)
         }
     }
 
-    private func askLimits(_ call: GateCall, of service: GuardedService, waitMilliseconds: Int64, now: Instant) {
+    private func requestLimits(_ call: GateCall, of service: GuardedService, waitMilliseconds: Int64, now: Instant) {
         let key = take(
             service, cost: call.cost, subject: call.subject, waitMilliseconds: waitMilliseconds, now: now,
             caller: .permit(call))
@@ -291,9 +291,9 @@ final class ServiceExecutor {
 
     // MARK: Changes
 
-    private func slotAlarmFired(of service: GuardedService) {
+    private func slotTimerFired(of service: GuardedService) {
         let now = runtime.time.now()
-        execute(service.gate.slotAlarmFired(now: now), of: service, now: now)
+        execute(service.gate.slotTimerFired(now: now), of: service, now: now)
     }
 
     /// Resumes or refuses paused calls after the breaker changed or when the pause may have ended.
@@ -304,7 +304,7 @@ final class ServiceExecutor {
 
     /// Frees the slots of permits that lapsed without a report, even if no new call arrives.
     func removeLapsedPermits(of services: [GuardedService]) {
-        for service in services { slotAlarmFired(of: service) }
+        for service in services { slotTimerFired(of: service) }
     }
 
     /// Re-evaluates all waiting calls after the configuration has changed.
@@ -326,11 +326,11 @@ final class ServiceExecutor {
     /// Stops all work for a service that was removed from the configuration.
     func remove(_ service: GuardedService) {
         failWaiting(service, .unconfigured(service.name))
-        service.reopening?.cancel()
+        service.halfOpenTimer?.cancel()
         service.forcedEnd?.cancel()
         for call in service.gate.close() { fail(call, of: service, .unconfigured(service.name)) }
-        service.slotAlarm.cancel()
-        service.pauseAlarm.cancel()
+        service.slotTimer.cancel()
+        service.pauseTimer.cancel()
         service.metrics.destroy()
     }
 }

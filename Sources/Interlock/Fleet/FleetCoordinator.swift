@@ -40,12 +40,12 @@ final class FleetCoordinator {
     /// Whether this sidecar has left the list for good.
     private var isLeaving = false
     /// The fields of `INFO`, including the version and the eviction policy.
-    private(set) var server: [String: String] = [:]
+    private(set) var serverInfo: [String: String] = [:]
     /// The version of the server itself, not that of the Redis with which it is compatible; `nil` if unknown.
-    var redisVersion: String? { server["valkey_version"].map { "Valkey \($0)" } ?? server["redis_version"] }
+    var redisVersion: String? { serverInfo["valkey_version"].map { "Valkey \($0)" } ?? serverInfo["redis_version"] }
     /// The reason why this sidecar cannot work with its Redis; `nil` if it can.
-    var refusal: String? {
-        server["cluster_enabled"] == "1" && !runtime.keys.isOnCluster ? CoordinatorLogEvent.redisIsCluster.line.message : nil
+    var unusableReason: String? {
+        serverInfo["cluster_enabled"] == "1" && !runtime.keys.isOnCluster ? CoordinatorLogEvent.redisIsCluster.line.message : nil
     }
 
     init(runtime: CoordinatorRuntime, version: String, configuration: ConfigurationDigest) {
@@ -64,8 +64,8 @@ final class FleetCoordinator {
         guard let connection = runtime.pipeline.connections.first(where: { $0.address == server }) else { return }
         connection.send(Info(section: "everything")) { [self] result in
             guard case .success(let fields) = result else { return }
-            self.server = fields
-            if refusal != nil { runtime.logger.log(.redisIsCluster, ["redis": runtime.redisName]) }
+            serverInfo = fields
+            if unusableReason != nil { runtime.logger.log(.redisIsCluster, ["redis": runtime.redisName]) }
             guard let policy = fields["maxmemory_policy"], policy != "noeviction" else { return }
             runtime.logger.log(.redisEvicts, ["policy": policy])
         }
@@ -124,7 +124,7 @@ final class FleetCoordinator {
     private func sendHeartbeat(then done: @escaping (RedisError?) -> Void = { _ in }) {
         guard !isLeaving else { return done(nil) }
         let compares = isComparisonDue()
-        runtime.pipeline.send(script(lifetime: Self.lifetimeMilliseconds, asksForDigests: compares)) { [self] result in
+        runtime.pipeline.send(script(lifetime: Self.lifetimeMilliseconds, includesDigests: compares)) { [self] result in
             switch result {
             case .failure(let error):
                 // The next heartbeat asks for the digests instead.
@@ -258,12 +258,12 @@ final class FleetCoordinator {
         isLeaving = true
         guard runtime.pipeline.isUp else { return done() }
         runtime.pipeline.send(DeleteKey(key: runtime.keys.fleetMember(runtime.id))) { _ in }
-        runtime.pipeline.send(script(lifetime: 0, asksForDigests: false)) { _ in done() }
+        runtime.pipeline.send(script(lifetime: 0, includesDigests: false)) { _ in done() }
     }
 
-    private func script(lifetime: Int64, asksForDigests: Bool) -> FleetScript {
+    private func script(lifetime: Int64, includesDigests: Bool) -> FleetScript {
         FleetScript(
-            keys: runtime.keys, id: runtime.id, database: runtime.database, lifetime: lifetime, asksForDigests: asksForDigests)
+            keys: runtime.keys, id: runtime.id, database: runtime.database, lifetime: lifetime, includesDigests: includesDigests)
     }
 }
 

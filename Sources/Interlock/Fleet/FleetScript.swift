@@ -19,7 +19,7 @@ struct FleetScript: ScriptCommand {
     /// How long the sidecar counts as alive, in milliseconds; 0 to leave.
     var lifetime: Int64
     /// Whether to return the digests of all sidecars, which costs one read for each.
-    var asksForDigests: Bool
+    var includesDigests: Bool
 
     var script: RedisScript { Self.source }
     var keyCount: Int { keys.fleetMigrationGuard == nil ? 1 : 2 }
@@ -32,15 +32,15 @@ struct FleetScript: ScriptCommand {
         encoder.append(keys.events)
         encoder.append(#"{"v":1,"type":""#)
         encoder.append(#"","origin":\#(JSONText.quoted(id)),"db":\#(database),"at_ms":"#)
-        encoder.append(asksForDigests ? keys.fleetMember("") : "")
+        encoder.append(includesDigests ? keys.fleetMember("") : "")
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
         guard let parts = reply.array, parts.count == 3, let time = parts[0].integer, let ids = parts[1].array,
-            let digests = parts[2].array, digests.count == (asksForDigests ? ids.count : 0)
+            let digests = parts[2].array, digests.count == (includesDigests ? ids.count : 0)
         else { throw reply.unexpected(for: "fleet.lua") }
         let members = ids.map { $0.text ?? "" }
-        guard asksForDigests else { return Reply(redisTime: time, members: members) }
+        guard includesDigests else { return Reply(redisTime: time, members: members) }
         let published = zip(members, digests.map { $0.text ?? "" }).filter { !$1.isEmpty }
         return Reply(
             redisTime: time, members: members, digests: Dictionary(published, uniquingKeysWith: { $1 }))

@@ -41,7 +41,7 @@ final class FollowedLeaseRegistry {
         /// Whether the lease has expired by the local clock and its actual TTL was requested from Redis.
         var isTTLRequested = false
         /// Whether Redis has rejected a renewal. If its owner still holds the lock, it does so under a later lease.
-        var isExtensionRejected = false
+        var isRenewalRejected = false
 
         init(_ lease: Lease, held: HeldLease, follower: Follower) {
             number = follower.id
@@ -77,7 +77,7 @@ final class FollowedLeaseRegistry {
 
         func remove(_ id: FollowerID) {
             if first?.id == id { first = nil } else { others.removeAll { $0.id == id } }
-            lease.isAutoExtended = isLinked { _ in true }
+            lease.isAutoRenewed = isLinked { _ in true }
         }
 
         func isLinked(where condition: (Follower) -> Bool) -> Bool {
@@ -104,7 +104,7 @@ final class FollowedLeaseRegistry {
     private let runtime: CoordinatorRuntime
     private let scripts: LockScripts
     private let watch: KeyWatch
-    private let ceilingMilliseconds: Int64?
+    private let maximumHoldMilliseconds: Int64?
     private let lost = Dictionary(
         uniqueKeysWithValues: LeaseLoss.known.map { reason in
             (reason, Counter(label: "interlock_leases_lost_total", dimensions: [("reason", reason.rawValue)]))
@@ -121,7 +121,7 @@ final class FollowedLeaseRegistry {
     /// Called when a lease is lost.
     var onLost: ((_ name: String, _ token: String, _ fence: Int64) -> Void)?
     /// Called when a lease has a later deadline than was known.
-    var onExtended: ((_ name: String, _ token: String, _ fence: Int64, _ deadline: Instant) -> Void)?
+    var onRenewed: ((_ name: String, _ token: String, _ fence: Int64, _ deadline: Instant) -> Void)?
     /// Waits until the configured number of replicas has a renewal, before it is relied on.
     var replicate: ((RenewScript, @escaping (LockCoordinator.ReplicationOutcome) -> Void) -> Void)?
 
@@ -129,7 +129,7 @@ final class FollowedLeaseRegistry {
         self.runtime = runtime
         self.scripts = scripts
         self.watch = watch
-        ceilingMilliseconds = maximumHold?.wholeMilliseconds
+        maximumHoldMilliseconds = maximumHold?.wholeMilliseconds
     }
 
     /// Returns whether the limit for this kind of lease, linked or only followed, is reached.
@@ -149,8 +149,8 @@ final class FollowedLeaseRegistry {
     ) -> FollowerID {
         let now = runtime.time.now()
         let existing = existingEntry(for: lease, client: client)
-        if let existing, isLinked, !existing.lease.isAutoExtended {
-            existing.lease.isAutoExtended = true
+        if let existing, isLinked, !existing.lease.isAutoRenewed {
+            existing.lease.isAutoRenewed = true
             linkedCount += 1
         }
         if let existing, let client, let id = existing.followerID(of: client, isLinked: isLinked) {
@@ -166,8 +166,8 @@ final class FollowedLeaseRegistry {
             entry.add(follower)
         } else {
             let held = HeldLease(
-                ttl: lease.ttlMilliseconds, deadline: lease.deadline, isAutoExtended: isLinked,
-                ceilingMilliseconds: ceilingMilliseconds, now: now
+                ttl: lease.ttlMilliseconds, deadline: lease.deadline, isAutoRenewed: isLinked,
+                maximumHoldMilliseconds: maximumHoldMilliseconds, now: now
             )
             entry = Entry(lease, held: held, follower: follower)
             insert(entry)
@@ -180,12 +180,12 @@ final class FollowedLeaseRegistry {
     /// Stops following a lease. A linked lease then expires unless another follower is linked to it.
     func unfollow(_ id: FollowerID) {
         guard let entry = followed.removeValue(forKey: id) else { return }
-        let wasLinked = entry.lease.isAutoExtended
+        let wasLinked = entry.lease.isAutoRenewed
         entry.remove(id)
         if entry.followers.isEmpty {
-            entry.lease.isAutoExtended = wasLinked
+            entry.lease.isAutoRenewed = wasLinked
             drop(entry)
-        } else if wasLinked, !entry.lease.isAutoExtended {
+        } else if wasLinked, !entry.lease.isAutoRenewed {
             linkedCount -= 1
         }
     }
@@ -209,28 +209,28 @@ final class FollowedLeaseRegistry {
     }
 
     /// Applies the new deadline of a lease that its holder has renewed.
-    func moved(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
+    func updateDeadline(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         let now = runtime.time.now()
-        entry.lease.moved(to: deadline, now: now)
+        entry.lease.updateDeadline(to: deadline, now: now)
         scheduleNextStep(entry, now: now)
     }
 
     /// Applies an earlier deadline that its holder has chosen; does nothing if the deadline is later.
     func shortened(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         guard let entry = entry(name, token), entry.lease.deadline > deadline else { return }
-        moved(name, token: token, fence: fence, to: deadline)
+        updateDeadline(name, token: token, fence: fence, to: deadline)
     }
 
     /// Applies the deadline of a repeated grant to the same owner, unless it is earlier than the one already promised.
     func grantedAgain(_ lease: Lease, until deadline: Instant) {
         guard let entry = entry(lease.name, lease.token), entry.lease.deadline < deadline else { return }
-        moved(lease.name, token: lease.token, fence: lease.fence, to: deadline)
+        updateDeadline(lease.name, token: lease.token, fence: lease.fence, to: deadline)
     }
 
     /// Notifies the holders of linked leases that the sidecar is shutting down and no longer renews them.
     func shutDown() {
-        for entry in all where entry.lease.isAutoExtended { end(entry, .shutdown) }
+        for entry in all where entry.lease.isAutoRenewed { end(entry, .shutdown) }
     }
 
     /// Stops following all leases because the sidecar stops. Followers are notified that they lost the sidecar.
@@ -275,7 +275,7 @@ final class FollowedLeaseRegistry {
 
     private func insert(_ entry: Entry) {
         count += 1
-        if entry.lease.isAutoExtended { linkedCount += 1 }
+        if entry.lease.isAutoRenewed { linkedCount += 1 }
         let name = ExactText(entry.name)
         let token = ExactText(entry.token)
         switch leases.removeValue(forKey: name) {
@@ -291,7 +291,7 @@ final class FollowedLeaseRegistry {
         entry.next?.cancel()
         for follower in entry.followers { followed[follower.id] = nil }
         count -= 1
-        if entry.lease.isAutoExtended { linkedCount -= 1 }
+        if entry.lease.isAutoRenewed { linkedCount -= 1 }
         let name = ExactText(entry.name)
         guard case .many(var entries) = leases.removeValue(forKey: name) else { return }
         entries[ExactText(entry.token)] = nil
@@ -331,12 +331,12 @@ final class FollowedLeaseRegistry {
         entry.next?.cancel()
         var instant: Instant
         switch entry.lease.step(now: now) {
-        case .over, .extend: instant = now
+        case .over, .renew: instant = now
         case .wait(let until):
             instant = until
             // Rounded down so that renewals that are due close together are sent in one write.
             let batch = HeldLease.batchMilliseconds * 1_000_000
-            if entry.lease.isAutoExtended, until < entry.lease.deadline, until.nanoseconds - now.nanoseconds > batch {
+            if entry.lease.isAutoRenewed, until < entry.lease.deadline, until.nanoseconds - now.nanoseconds > batch {
                 instant = Instant(nanoseconds: until.nanoseconds / batch * batch)
             }
         }
@@ -353,11 +353,11 @@ final class FollowedLeaseRegistry {
         let now = runtime.time.now()
         switch entry.lease.step(now: now) {
         case .over: return expire(entry)
-        case .extend(let ttl): return extend(entry, ttl: ttl, now: now)
+        case .renew(let ttl): return renew(entry, ttl: ttl, now: now)
         case .wait:
             // A renewal that is due within this batch is sent with it.
             let soon = now.advanced(byMilliseconds: HeldLease.batchMilliseconds)
-            if case .extend(let ttl) = entry.lease.step(now: soon) { return extend(entry, ttl: ttl, now: now) }
+            if case .renew(let ttl) = entry.lease.step(now: soon) { return renew(entry, ttl: ttl, now: now) }
         }
         if let missingSince = entry.missingSince, now >= missingSince.advanced(byMilliseconds: Self.breakMessageMilliseconds) {
             return end(entry, .deleted)
@@ -366,8 +366,8 @@ final class FollowedLeaseRegistry {
         scheduleNextStep(entry, now: now)
     }
 
-    private func extend(_ entry: Entry, ttl: Int64, now: Instant) {
-        entry.lease.extensionBegan()
+    private func renew(_ entry: Entry, ttl: Int64, now: Instant) {
+        entry.lease.renewalBegan()
         entry.isWatched = watch.reaches(runtime.keys.lock(entry.name))
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
         let script = RenewScript(
@@ -382,13 +382,13 @@ final class FollowedLeaseRegistry {
                 entry.missingSince = nil
                 return awaitReplication(script, of: entry, sentAt: now)
             case .success where entry.group == nil:
-                entry.lease.extensionFailed(now: runtime.time.now())
-                entry.isExtensionRejected = entry.hasOwnerToken
+                entry.lease.renewalFailed(now: runtime.time.now())
+                entry.isRenewalRejected = entry.hasOwnerToken
                 // The lease is lost; the check determines the reason.
                 check(entry)
             // The group no longer contains this lease.
             case .success: return end(entry, entry.isBroken ? .broken : .expired)
-            case .failure: entry.lease.extensionFailed(now: runtime.time.now())
+            case .failure: entry.lease.renewalFailed(now: runtime.time.now())
             }
             scheduleNextStep(entry, now: runtime.time.now())
         }
@@ -401,10 +401,10 @@ final class FollowedLeaseRegistry {
             guard isFollowed(entry) else { return }
             switch replicated {
             case .enough:
-                entry.lease.extended(ttl: script.ttl, sentAt: sentAt)
-                onExtended?(entry.name, entry.token, entry.fence, entry.lease.deadline)
+                entry.lease.renewalSucceeded(ttl: script.ttl, sentAt: sentAt)
+                onRenewed?(entry.name, entry.token, entry.fence, entry.lease.deadline)
             // If the lease has ended, the next renewal determines the reason.
-            case .tooFew, .lost: entry.lease.extensionFailed(now: runtime.time.now())
+            case .tooFew, .lost: entry.lease.renewalFailed(now: runtime.time.now())
             }
             scheduleNextStep(entry, now: runtime.time.now())
         }
@@ -426,7 +426,7 @@ final class FollowedLeaseRegistry {
     private func handleCheck(of entry: Entry, _ result: Result<String?, RedisError>) {
         switch result {
         case .success(let value?) where holds(entry, value):
-            guard !entry.isExtensionRejected else { return end(entry, .taken) }
+            guard !entry.isRenewalRejected else { return end(entry, .taken) }
             entry.isBroken = false
             entry.missingSince = nil
         case .success(let value):
@@ -449,14 +449,14 @@ final class FollowedLeaseRegistry {
     /// Ends a lease that has expired by the local clock, unless its holder has renewed it through another sidecar. For
     /// a lease of a group, the lock's key does not show such a renewal.
     private func expire(_ entry: Entry) {
-        guard !entry.lease.isAutoExtended, entry.group == nil, !entry.isTTLRequested else { return end(entry, .expired) }
+        guard !entry.lease.isAutoRenewed, entry.group == nil, !entry.isTTLRequested else { return end(entry, .expired) }
         entry.isTTLRequested = true
         let key = runtime.keys.lock(entry.name)
         let sentAt = runtime.time.now()
         watch.value(of: key) { [self] result in
             guard isFollowed(entry) else { return }
             guard case .success(let value?) = result, holds(entry, value) else { return end(entry, .expired) }
-            watch.remaining(of: key) { [self] result in
+            watch.remainingTTL(of: key) { [self] result in
                 guard isFollowed(entry) else { return }
                 entry.isTTLRequested = false
                 let now = runtime.time.now()
@@ -477,8 +477,8 @@ final class FollowedLeaseRegistry {
             guard isFollowed(entry) else { return }
             let now = runtime.time.now()
             if case .enough = replicated {
-                entry.lease.moved(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now)
-                onExtended?(entry.name, entry.token, entry.fence, entry.lease.deadline)
+                entry.lease.updateDeadline(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now)
+                onRenewed?(entry.name, entry.token, entry.fence, entry.lease.deadline)
             }
             guard entry.lease.step(now: now) != .over else { return end(entry, .expired) }
             scheduleNextStep(entry, now: now)

@@ -35,7 +35,7 @@ struct GrantHistory {
         entries.reserveCapacity(Self.capacity)
     }
 
-    mutating func granted(
+    mutating func recordGrant(
         _ lease: Lease, mode: LockMode, label: String?, waitedNanoseconds: Int64, now: Instant
     ) -> ID {
         let entry = Entry(
@@ -57,7 +57,7 @@ struct GrantHistory {
         changes += 1
     }
 
-    mutating func ended(_ id: ID, _ kind: GrantEnd, at instant: Instant) {
+    mutating func recordEnd(_ id: ID, _ kind: GrantEnd, at instant: Instant) {
         guard let index = index(of: id), entries[index].end == nil else { return }
         changes += 1
         // A lease whose loss is noticed after its deadline has simply expired.
@@ -66,9 +66,9 @@ struct GrantHistory {
     }
 
     /// Ends all grants that held the lock at `instant`.
-    mutating func broken(_ name: String, at instant: Instant) {
+    mutating func recordBreak(_ name: String, at instant: Instant) {
         for index in entries.indices where entries[index].end == nil && ExactText(entries[index].name) == ExactText(name) {
-            if entries[index].grantedAt <= instant { ended(ID(number: entries[index].number), .lost, at: instant) }
+            if entries[index].grantedAt <= instant { recordEnd(ID(number: entries[index].number), .lost, at: instant) }
         }
     }
 

@@ -40,7 +40,7 @@ final class KeyWatch {
     }
 
     /// Reads the remaining time of a key, and starts watching it.
-    func remaining(of key: String, completion: @escaping (Result<RemainingTime.Reply, RedisError>) -> Void) {
+    func remainingTTL(of key: String, completion: @escaping (Result<RemainingTime.Reply, RedisError>) -> Void) {
         pipeline.send(RemainingTime(key: key), completion: completion)
     }
 

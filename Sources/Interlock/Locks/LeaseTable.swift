@@ -93,7 +93,7 @@ struct LeaseTable {
     /// - Parameters:
     ///   - startedAt: the time of the holder's request.
     ///   - host: the label of an owner that gives none.
-    mutating func granted(_ lease: Lease, to request: LockRequest, startedAt: Instant, now: Instant, host: String) {
+    mutating func recordGrant(_ lease: Lease, to request: LockRequest, startedAt: Instant, now: Instant, host: String) {
         let label = request.owner == nil ? nil : request.label
         if dropLapsed(now: now) { _ = dropLapsed(now: now) }
         if reviews.count >= 2 * Self.capacity { dropEndedReviews() }
@@ -107,9 +107,9 @@ struct LeaseTable {
             return history.updateDeadline(existing.grant, until: deadline)
         }
         // A new grant to the same owner proves that the previous one has ended.
-        if let existing { history.ended(existing.grant, .lost, at: now) }
+        if let existing { history.recordEnd(existing.grant, .lost, at: now) }
         let shownLabel = request.owner == nil ? nil : label ?? existing?.label ?? host
-        let grant = history.granted(
+        let grant = history.recordGrant(
             lease, mode: lease.permits.map { .permits($0) } ?? request.mode, label: shownLabel,
             waitedNanoseconds: now.nanoseconds - startedAt.nanoseconds, now: now)
         let isListed = existing != nil || (entries.count < Self.capacity && order.count < 2 * Self.capacity)
@@ -124,31 +124,31 @@ struct LeaseTable {
 
     /// Applies a new deadline.
     /// - Parameter fence: the fence of the renewed grant; `nil` for the token's current grant. The same applies below.
-    mutating func renewed(_ name: String, token: String, fence: Int64? = nil, deadline: Instant) {
+    mutating func recordRenewal(_ name: String, token: String, fence: Int64? = nil, deadline: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
         entries[key]?.deadline = deadline
         history.updateDeadline(entry.grant, until: deadline)
     }
 
-    mutating func ended(_ name: String, token: String, fence: Int64? = nil, _ end: GrantEnd, now: Instant) {
+    mutating func recordEnd(_ name: String, token: String, fence: Int64? = nil, _ end: GrantEnd, now: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
         entries[key] = nil
-        history.ended(entry.grant, end, at: now)
+        history.recordEnd(entry.grant, end, at: now)
     }
 
     /// Ends all leases that held the lock at `instant`. O(n) in leases; about 100 µs at capacity.
-    mutating func broken(_ name: String, at instant: Instant) {
+    mutating func recordBreak(_ name: String, at instant: Instant) {
         let lock = Key.lock(name)
         for key in entries.keys.filter({ $0.lock == lock }) where entries[key].map({ $0.grantedAt <= instant }) ?? false {
             entries[key] = nil
         }
-        history.broken(name, at: instant)
+        history.recordBreak(name, at: instant)
     }
 
     /// Applies an earlier deadline that its holder has chosen; does nothing if the deadline is later.
-    mutating func shortened(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
+    mutating func shorten(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence, entry.deadline > deadline else { return }
         entries[key]?.deadline = deadline
@@ -246,11 +246,13 @@ struct LeaseTable {
     /// Applies the reply of Redis about a lease to a request sent at `sentAt`.
     /// - Parameter isReplicated: whether the state that was read needs no replicas or enough have it. If not, a later
     ///   deadline is ignored, because a failover may lose it.
-    mutating func reviewed(_ lease: ListedLease, _ state: LeaseState, isReplicated: Bool = true, sentAt: Instant, now: Instant) {
+    mutating func applyReview(
+        _ lease: ListedLease, _ state: LeaseState, isReplicated: Bool = true, sentAt: Instant, now: Instant
+    ) {
         let key = Key(name: lease.name, token: lease.token)
         guard let entry = entries[key], entry.fence == lease.fence, entry.grantedAt <= sentAt else { return }
         switch state {
-        case .ended: ended(lease.name, token: lease.token, fence: lease.fence, .lost, now: now)
+        case .ended: recordEnd(lease.name, token: lease.token, fence: lease.fence, .lost, now: now)
         case .remaining(nil): break
         case .remaining(let milliseconds?):
             // For Redis, an unchanged lease lasts slightly longer than its holder relies on it.
@@ -260,7 +262,7 @@ struct LeaseTable {
             // A deadline that changed after the review was sent is newer than the review.
             let isShorter = entry.deadline == lease.deadline && found.advanced(byMilliseconds: slack) < entry.deadline
             guard isLonger || isShorter else { return }
-            renewed(lease.name, token: lease.token, fence: lease.fence, deadline: found)
+            recordRenewal(lease.name, token: lease.token, fence: lease.fence, deadline: found)
         }
     }
 

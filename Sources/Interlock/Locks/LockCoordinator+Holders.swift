@@ -17,7 +17,7 @@ extension LockCoordinator {
         let sentAt = runtime.time.now()
         // If this shortens the lease, the holder must not rely on the previous deadline, even if the call fails.
         if settings.waitReplicas > 0 {
-            leases.shortened(name.text, token: token, fence: fence, to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
+            leases.shorten(name.text, token: token, fence: fence, to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
         }
         var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl, fence: fence)
         runtime.pipeline.send(script) { [self] result in
@@ -41,7 +41,7 @@ extension LockCoordinator {
                 confirmRenewal(script, of: name, sentAt: sentAt, replicated, completion)
             }
         case .success(.lost), .success(.heldByGroup):
-            leases.ended(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())
+            leases.recordEnd(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())
             completion(.lost)
         case .failure(let error):
             completion(.failed(InterlockError(error)))
@@ -58,11 +58,11 @@ extension LockCoordinator {
         let deadline = LeaseValidity.deadline(ttl: ttl, sentAt: sentAt)
         switch replicated {
         case .enough where deadline > now:
-            leases.renewed(name, token: token, fence: fence, deadline: deadline)
-            followedLeases.moved(name, token: token, fence: fence, to: deadline)
+            leases.recordRenewal(name, token: token, fence: fence, deadline: deadline)
+            followedLeases.updateDeadline(name, token: token, fence: fence, to: deadline)
             completion(.renewed(validMilliseconds: LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now)))
         case .enough, .lost:
-            leases.ended(name, token: token, fence: fence, .lost, now: now)
+            leases.recordEnd(name, token: token, fence: fence, .lost, now: now)
             completion(.lost)
         case .tooFew(let error):
             // Replicas have the previous deadline, so it remains valid.
@@ -87,7 +87,7 @@ extension LockCoordinator {
             switch result {
             case .success(let isReleased):
                 runtime.metrics.countRelease(isReleased)
-                leases.ended(
+                leases.recordEnd(
                     name.text, token: token, fence: fence, isReleased ? .released : .lost, now: runtime.time.now())
                 // A client may pipeline the acquire and the release of a lease. Following then begins only after the
                 // first call of `released` above.
@@ -107,7 +107,7 @@ extension LockCoordinator {
             case .success(let isBroken):
                 if isBroken {
                     runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
-                    leases.broken(name.text, at: sentAt)
+                    leases.recordBreak(name.text, at: sentAt)
                     // Redis may report the deletion long before the event that gives the reason arrives.
                     followedLeases.broken(name.text)
                     wake(name.text)

@@ -54,7 +54,7 @@ extension LockCoordinator: LeaseReviewer {
                 guard case .success(let states) = result else { return }
                 let now = runtime.time.now()
                 for (grant, state) in zip(grants, states) {
-                    leases.reviewed(
+                    leases.applyReview(
                         grant.lease, state, isReplicated: settings.waitReplicas == 0, sentAt: sentAt, now: now)
                 }
             }

@@ -55,10 +55,10 @@ final class LockCoordinator {
         followedLeases = FollowedLeaseRegistry(
             runtime: runtime, scripts: scripts, watch: watch, maximumHold: settings.maximumHold)
         followedLeases.onLost = { [unowned self] name, token, fence in
-            leases.ended(name, token: token, fence: fence, .lost, now: runtime.time.now())
+            leases.recordEnd(name, token: token, fence: fence, .lost, now: runtime.time.now())
         }
-        followedLeases.onExtended = { [unowned self] name, token, fence, deadline in
-            leases.renewed(name, token: token, fence: fence, deadline: deadline)
+        followedLeases.onRenewed = { [unowned self] name, token, fence, deadline in
+            leases.recordRenewal(name, token: token, fence: fence, deadline: deadline)
         }
         followedLeases.replicate = { [unowned self] in replicate($0, then: $1) }
     }
@@ -222,7 +222,7 @@ final class LockCoordinator {
             ttlMilliseconds: request.ttl,
             deadline: deadline, group: grant.group, hasOwnerToken: request.owner != nil)
         // Recorded before the answer, because the caller may immediately ask to be notified of its loss.
-        leases.granted(lease, to: request, startedAt: waiter.startedAt, now: now, host: runtime.host)
+        leases.recordGrant(lease, to: request, startedAt: waiter.startedAt, now: now, host: runtime.host)
         scheduleReview()
         if lease.hasOwnerToken {
             // The lease may already be followed on behalf of an earlier call of the same owner.
@@ -230,7 +230,7 @@ final class LockCoordinator {
         }
         if let slots = lease.permits, let requested = request.mode.permits { note(requested, slots: slots, of: lease.name) }
         guard waiter.completion(.granted(lease)) else {
-            leases.ended(lease.name, token: lease.token, .released, now: now)
+            leases.recordEnd(lease.name, token: lease.token, .released, now: now)
             return releaseGrant(waiter)
         }
         runtime.metrics.locksGranted.increment()
@@ -238,7 +238,7 @@ final class LockCoordinator {
     }
 
     private func refuse(_ waiter: LockWaiter) {
-        runtime.metrics.locksHeld.increment()
+        runtime.metrics.locksRefused.increment()
         waiter.completion(.held)
     }
 
@@ -357,7 +357,7 @@ final class LockCoordinator {
     }
 
     private func check(at queue: LocalQueue) {
-        watch.remaining(of: runtime.keys.lock(queue.name)) { [self] result in
+        watch.remainingTTL(of: runtime.keys.lock(queue.name)) { [self] result in
             let finding: LockQueue.Finding =
                 switch result {
                 case .success(.absent): .free

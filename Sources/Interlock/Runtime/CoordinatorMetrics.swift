@@ -23,7 +23,7 @@ final class Tally {
 /// backend.
 final class CoordinatorMetrics {
     let locksGranted = Tally(label: "interlock_lock_decisions_total", dimensions: [("decision", "granted")])
-    let locksHeld = Tally(label: "interlock_lock_decisions_total", dimensions: [("decision", "held")])
+    let locksRefused = Tally(label: "interlock_lock_decisions_total", dimensions: [("decision", "held")])
     let locksFailed = Counter(label: "interlock_lock_decisions_total", dimensions: [("decision", "failed")])
     let locksReleased = Tally(label: "interlock_lock_releases_total", dimensions: [("decision", "released")])
     let releasesLost = Counter(label: "interlock_lock_releases_total", dimensions: [("decision", "lost")])
@@ -49,7 +49,7 @@ final class CoordinatorMetrics {
     let fleet = Gauge(label: "interlock_fleet_sidecars")
     let eventsDropped = Counter(label: "interlock_events_dropped_total")
     let leasesLinked = Gauge(label: "interlock_leases_tracked", dimensions: [("kind", "linked")])
-    let leasesWatched = Gauge(label: "interlock_leases_tracked", dimensions: [("kind", "watched")])
+    let leasesFollowed = Gauge(label: "interlock_leases_tracked", dimensions: [("kind", "watched")])
     let permitsInFlight = Gauge(label: "interlock_permits_active")
 
     /// - Parameter isReleased: whether the release ended a valid lease.

@@ -130,7 +130,7 @@ extension RedisScope {
     /// over the network, because their servers announce their own addresses.
     init(_ configuration: InterlockConfiguration) {
         let addresses = ([configuration.redis] + configuration.quorum).map(\.address)
-        if configuration.hasPrivateRedis {
+        if configuration.hasEmbeddedRedis {
             self = .host
         } else {
             self = addresses.allSatisfy(Self.isLocal) ? .loopback : .network

@@ -105,17 +105,17 @@ final class Deadlines {
 
 /// A single deadline that can only be moved earlier until it fires. The reason for it may no longer exist when it
 /// fires, so the action must check again. It does not fire after its owner is deallocated.
-final class Alarm {
+final class DeadlineTimer {
     private var due: (instant: Instant, entry: Deadlines.Entry)?
 
-    /// Calls `action` at `instant` or soon after, unless the alarm is set for an earlier time.
+    /// Calls `action` at `instant` or soon after, unless the timer is set for an earlier time.
     func set(at instant: Instant, on deadlines: Deadlines, _ action: @escaping () -> Void) {
         if let due {
             guard instant < due.instant else { return }
             due.entry.cancel()
         }
         let entry = deadlines.schedule(at: instant) { [weak self] in
-            // The state that `action` uses is deallocated together with the alarm.
+            // The state that `action` uses is deallocated together with the timer.
             guard let self else { return }
             due = nil
             action()

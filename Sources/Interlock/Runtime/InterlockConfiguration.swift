@@ -9,7 +9,7 @@ public struct InterlockConfiguration: Sendable {
     /// Independent servers of which a majority grants each lock, at least three; empty if locks are kept in `redis`.
     package var quorum: [RedisConfiguration]
     /// Whether `redis` was started for this coordinator and is unreachable for other hosts.
-    package var hasPrivateRedis = false
+    package var hasEmbeddedRedis = false
     /// The prefix of all keys unless another is given.
     public static let defaultPrefix = "interlock:"
     package static let quorumSizes = 3...15

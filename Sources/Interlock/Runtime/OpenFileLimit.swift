@@ -11,7 +11,7 @@ package enum OpenFileLimit {
 
     /// Raises the soft limit to the hard limit.
     /// - Returns: the new limit; `nil` if it cannot be read.
-    package static func raised() -> Int? {
+    package static func raiseToHardLimit() -> Int? {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()
         guard getrlimit(resource, &limit) == 0 else { return nil }

@@ -40,7 +40,7 @@ final class GuardedService {
     var waitFailure: InterlockError?
 
     /// Half-opens the breaker when the open time is over.
-    var reopening: Deadlines.Entry?
+    var halfOpenTimer: Deadlines.Entry?
     /// Checks the breaker at the end of a forced state.
     var forcedEnd: Deadlines.Entry?
     /// The answers to reports that would trip the breaker, delayed until Redis has answered the report in progress.
@@ -61,9 +61,9 @@ final class GuardedService {
     /// The earliest time of the next log entry about unreported permits.
     var nextWarningAt = Instant(nanoseconds: .min)
     /// Fires when a call's wait for a slot ends, or when a permit lapses while calls wait.
-    let slotAlarm = Alarm()
+    let slotTimer = DeadlineTimer()
     /// Fires when paused calls are to be re-evaluated.
-    let pauseAlarm = Alarm()
+    let pauseTimer = DeadlineTimer()
 
     init(definition: ServiceDefinition) {
         name = definition.name
@@ -76,8 +76,8 @@ final class GuardedService {
 
     /// Returns the subject under which a call counts: its own, or the shared overflow subject if the service has too
     /// many subjects.
-    func counted(_ subject: String?, now: Instant) -> String? {
-        let subject = subject.map(SubjectRegistry.counted)
+    func countedSubject(_ subject: String?, now: Instant) -> String? {
+        let subject = subject.map(SubjectRegistry.counterName(for:))
         guard let subject, let retention = gate.definition.maximumSubjectRetention,
             !subjects.register(subject, windowMilliseconds: retention, now: now)
         else { return subject }

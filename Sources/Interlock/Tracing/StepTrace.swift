@@ -13,9 +13,9 @@ package final class StepTrace {
 
     private let span: any StepSpan
     private let subject: String
-    private let askedAt: Instant
+    private let requestedAt: Instant
     private let mayWait: Bool
-    private let limitsLastAskedAt: () -> Instant?
+    private let limitsLastRequestedAt: () -> Instant?
     /// The error text of a failed step; `nil` if it succeeded or is not answered yet.
     package private(set) var failure: String?
 
@@ -23,18 +23,18 @@ package final class StepTrace {
     ///   - subject: the name of the lock or the service.
     ///   - wait: the maximum wait that the caller permits, in milliseconds.
     ///   - span: the span of this step, which has just begun.
-    ///   - askedAt: its start, by the coordinator's clock.
-    ///   - limitsAskedAt: returns, when the answer arrives, the time when Redis was last asked for a decision on
-    ///     limits.
+    ///   - requestedAt: its start, by the coordinator's clock.
+    ///   - limitsRequestedAt: returns, when the answer arrives, the time when Redis was last asked for a decision
+    ///     on limits.
     package init(
-        _ step: Step, _ subject: String, wait: Int64, span: any StepSpan, askedAt: Instant,
-        limitsAskedAt: @escaping () -> Instant?
+        _ step: Step, _ subject: String, wait: Int64, span: any StepSpan, requestedAt: Instant,
+        limitsRequestedAt: @escaping () -> Instant?
     ) {
         mayWait = wait > 0
         self.span = span
         self.subject = subject
-        self.askedAt = askedAt
-        limitsLastAskedAt = limitsAskedAt
+        self.requestedAt = requestedAt
+        limitsLastRequestedAt = limitsRequestedAt
         span.set(step == .acquire ? "interlock.lock" : "interlock.service", subject)
     }
 
@@ -47,7 +47,7 @@ package final class StepTrace {
     package func answered(_ answer: LockResult) {
         switch answer {
         case .granted(let lease):
-            decided("granted", waitedUntil: lease.askedAt)
+            decided("granted", waitedUntil: lease.requestedAt)
             span.set("interlock.fence", lease.fence)
         case .held: decided("held", waitedUntil: nil)
         case .failed(let error): failed(error)
@@ -59,7 +59,7 @@ package final class StepTrace {
         switch answer {
         case .granted(let leases):
             // Locks are acquired one after another, so the wait counts until the last one was requested.
-            decided("granted", waitedUntil: leases.map(\.askedAt).max())
+            decided("granted", waitedUntil: leases.map(\.requestedAt).max())
             span.set("interlock.locks", Int64(leases.count))
         case .held: decided("held", waitedUntil: nil)
         case .failed(let error): failed(error)
@@ -70,7 +70,7 @@ package final class StepTrace {
     package func answered(_ answer: TakeResult) {
         switch answer {
         case .decided(let answer), .decidedBatch(let answer, _, _):
-            decided(answer.isAllowed ? "taken" : "limited", waitedUntil: limitsAskedAt)
+            decided(answer.isAllowed ? "taken" : "limited", waitedUntil: limitsRequestedAt)
             if let name = answer.limitName { span.set("interlock.limit", name) }
         case .failed(let error): failed(error)
         }
@@ -78,7 +78,7 @@ package final class StepTrace {
     }
 
     package func answered(_ answer: PermitResult) {
-        let sentAt = limitsAskedAt
+        let sentAt = limitsRequestedAt
         switch answer {
         case .granted(_, let state):
             decided("granted", waitedUntil: sentAt)
@@ -98,7 +98,7 @@ package final class StepTrace {
 
     /// The time of the request to Redis for the current answer; `nil` for a time before this step, which belongs to
     /// another step.
-    private var limitsAskedAt: Instant? { limitsLastAskedAt().flatMap { $0 >= askedAt ? $0 : nil } }
+    private var limitsRequestedAt: Instant? { limitsLastRequestedAt().flatMap { $0 >= requestedAt ? $0 : nil } }
 
     private func decided(_ decision: String, waitedUntil sentAt: Instant?) {
         span.set("interlock.decision", decision)
@@ -117,6 +117,6 @@ package final class StepTrace {
 
     /// Converts an instant to Unix time in nanoseconds.
     private func time(of instant: Instant) -> Int64 {
-        span.startedAt + max(0, instant.nanoseconds - askedAt.nanoseconds)
+        span.startedAt + max(0, instant.nanoseconds - requestedAt.nanoseconds)
     }
 }

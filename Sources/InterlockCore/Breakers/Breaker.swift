@@ -12,7 +12,7 @@ package struct Breaker: ~Copyable, Sendable {
         /// Refuses the call. `retryAfter` is in milliseconds.
         case refuse(retryAfter: Int64)
         /// Allows the call only with one of the fleet's trial permits.
-        case askForTrial
+        case requestTrial
     }
 
     /// The caller's next step after an outcome was recorded.
@@ -119,7 +119,7 @@ package struct Breaker: ~Copyable, Sendable {
     }
 
     /// The admission of a trial. If the limit opened the breaker, the limit itself decides how many calls it grants.
-    private var trialAdmission: Admission { isOpenByLimit ? .allow : .askForTrial }
+    private var trialAdmission: Admission { isOpenByLimit ? .allow : .requestTrial }
 
     /// Whether the limit is the only reason why the breaker is open or half-open.
     package var isOpenByLimit: Bool {

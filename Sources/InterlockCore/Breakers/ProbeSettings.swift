@@ -47,7 +47,7 @@ package struct ProbeSettings: Hashable, Sendable {
     }
 
     /// The lifetime of an unconfirmed outage: the sidecar that probes may have died.
-    package var outageLapse: Duration { interval * 3 + timeout }
+    package var outageLifetime: Duration { interval * 3 + timeout }
 }
 
 extension ProbeSettings: DigestedSetting {

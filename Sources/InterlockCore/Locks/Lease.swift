@@ -49,5 +49,5 @@ public struct Lease: Hashable, Sendable {
     package var expectedFence: Int64? { hasOwnerToken ? fence : nil }
 
     /// The time of the request to Redis for the lease.
-    package var askedAt: Instant { LeaseValidity.sentAt(deadline: deadline, ttl: ttlMilliseconds) }
+    package var requestedAt: Instant { LeaseValidity.sentAt(deadline: deadline, ttl: ttlMilliseconds) }
 }

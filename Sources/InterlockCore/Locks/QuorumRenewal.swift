@@ -29,7 +29,7 @@ package struct QuorumRenewal: Sendable {
 
     /// The answer of a server.
     package enum Vote: Equatable, Sendable {
-        case extended(Observation)
+        case renewed(Observation)
         /// The lock has another token or none.
         case missing(Observation)
         /// The server is unreachable, or its answer is an error.
@@ -125,7 +125,7 @@ package struct QuorumRenewal: Sendable {
     private mutating func evaluate(awaitsMore: Bool, now: Instant) -> Step {
         let answers: [QuorumTally.Answer] = votes.compactMap { vote in
             switch vote {
-            case .extended?: .yes
+            case .renewed?: .yes
             case .missing?: .no
             case .failed?: .failed
             case nil: awaitsMore ? nil : .failed
@@ -155,7 +155,7 @@ package struct QuorumRenewal: Sendable {
     /// The fences on the servers that renewed the lease.
     private var recordedFences: [Int64] {
         votes.compactMap { vote in
-            if case .extended(let found)? = vote, QuorumRound.isRecorded(found.number) { found.number } else { nil }
+            if case .renewed(let found)? = vote, QuorumRound.isRecorded(found.number) { found.number } else { nil }
         }
     }
 
@@ -170,7 +170,7 @@ package struct QuorumRenewal: Sendable {
             case .missing(let found)?:
                 return Restore(server: server, fence: fence, found: found, windowMilliseconds: window)
             // The lease exists there, but its fence has not arrived, or a higher number has replaced it.
-            case .extended(let found)? where !QuorumRound.isRecorded(found.number) || isCertain && found.number != fence:
+            case .renewed(let found)? where !QuorumRound.isRecorded(found.number) || isCertain && found.number != fence:
                 return Restore(server: server, fence: fence, found: found, windowMilliseconds: window)
             default:
                 return nil

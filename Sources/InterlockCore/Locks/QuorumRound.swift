@@ -22,7 +22,7 @@ package struct QuorumRound: Sendable {
         /// The lock was free, and the server minted `fence` for it.
         case granted(fence: Int64)
         /// The same token already held the lock. `fence` is the server's number, which is odd if it has been recorded.
-        case extended(fence: Int64)
+        case renewed(fence: Int64)
         /// Another token holds the lock. If `isRecorded`, that token has or had a lease; otherwise it may belong to a
         /// concurrent attempt that gets no majority either.
         case held(isRecorded: Bool)
@@ -58,7 +58,7 @@ package struct QuorumRound: Sendable {
         case asked
         /// No answer in time; it may still come.
         case silent
-        case holding(fence: Int64, isExtended: Bool)
+        case holding(fence: Int64, isRenewed: Bool)
         case held(isRecorded: Bool)
         case failed
         /// Asked to record the fence.
@@ -103,10 +103,10 @@ package struct QuorumRound: Sendable {
         let isHolding: Bool
         switch vote {
         case .granted(let fence):
-            states[server] = .holding(fence: fence, isExtended: false)
+            states[server] = .holding(fence: fence, isRenewed: false)
             isHolding = true
-        case .extended(let fence):
-            states[server] = .holding(fence: fence, isExtended: true)
+        case .renewed(let fence):
+            states[server] = .holding(fence: fence, isRenewed: true)
             isHolding = true
         case .held(let isRecorded):
             states[server] = .held(isRecorded: isRecorded)
@@ -199,14 +199,14 @@ package struct QuorumRound: Sendable {
     /// Returns the fence of this lease; `nil` if more answers are needed.
     private func leaseFence(hasAllAnswers: Bool) -> Int64? {
         var highest: Int64 = 0
-        var extended: [Int64] = []
-        for case .holding(let fence, let isExtended) in states {
+        var renewed: [Int64] = []
+        for case .holding(let fence, let isRenewed) in states {
             highest = max(highest, fence)
-            if isExtended { extended.append(fence) }
+            if isRenewed { renewed.append(fence) }
         }
         // The owner already has this lease. Any majority that holds it has numbers above all earlier fences, so the
         // fence that it agrees on is higher than those even if it is not the highest.
-        if let known = Self.agreedFence(among: extended, servers: states.count) { return known }
+        if let known = Self.agreedFence(among: renewed, servers: states.count) { return known }
         guard hasAllAnswers || !awaitsEveryAnswer else { return nil }
         return Self.isRecorded(highest) ? highest : highest + 1
     }

@@ -127,7 +127,7 @@ struct RefusalMemory: Sendable {
     }
 
     /// Records that the counter granted something.
-    mutating func granted(by counter: CounterID) {
+    mutating func recordGrant(by counter: CounterID) {
         refusals[counter]?.hasGranted = true
     }
 

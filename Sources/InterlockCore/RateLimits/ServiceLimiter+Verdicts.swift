@@ -198,7 +198,7 @@ extension ServiceLimiter {
                 counter, before: judged.count, after: after, capacity: judged.capacity, excess: judged.excess,
                 isRefused: isRefused, now: evaluation.now)
             if hasRefusals, !isRefused, after > judged.count {
-                refusals.granted(by: RefusalMemory.CounterID(definition: counter.definition, subject: counter.name))
+                refusals.recordGrant(by: RefusalMemory.CounterID(definition: counter.definition, subject: counter.name))
             }
         }
     }

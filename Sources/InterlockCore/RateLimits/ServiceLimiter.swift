@@ -167,7 +167,7 @@ package struct ServiceLimiter: Sendable {
     }
 
     /// Forgets refusals by a counter after a refund: calls that it refused may now be granted.
-    package mutating func refunded(definition: Int, subject: String?) {
+    package mutating func recordRefund(definition: Int, subject: String?) {
         refusals.forget(RefusalMemory.CounterID(definition: definition, subject: subject))
     }
 

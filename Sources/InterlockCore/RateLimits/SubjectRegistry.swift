@@ -9,7 +9,7 @@ package struct SubjectRegistry: Sendable {
 
     /// Returns the name under which a caller's subject is counted. A subject that is spelled like the overflow subject
     /// is escaped with an extra `~`.
-    package static func counted(_ subject: String) -> String {
+    package static func counterName(for subject: String) -> String {
         guard subject.utf8.first == UInt8(ascii: "~"), subject.hasSuffix(overflow) else { return subject }
         return subject.utf8.dropLast(overflow.utf8.count).allSatisfy { $0 == UInt8(ascii: "~") } ? "~" + subject : subject
     }

@@ -3,9 +3,9 @@ package enum GateStep {
     /// Call `proceed` for this call, which got a slot or was resumed after a pause.
     case proceed(GateCall)
     /// Ask Redis for a trial permit, and keep the grant of the limits meanwhile.
-    case askTrial(GateCall)
+    case requestTrial(GateCall)
     /// Ask the limits; `waitMilliseconds` is the maximum time for which the call may wait in the limiter.
-    case askLimits(GateCall, waitMilliseconds: Int64)
+    case requestLimits(GateCall, waitMilliseconds: Int64)
     /// Issue a permit.
     case grant(GateCall)
     /// Answer with a refusal; `retryAfter` is in milliseconds.
@@ -20,7 +20,7 @@ package enum GateStep {
     case returnTrial(PermitID, generation: Int64)
     /// Close the breaker if only a limit keeps it half-open.
     case closeAfterLimit
-    /// Call `slotAlarmFired` at this time.
+    /// Call `slotTimerFired` at this time.
     case wakeForSlots(at: Instant)
     /// Call `reevaluatePause` at this time.
     case wakeForPause(at: Instant)

@@ -21,7 +21,7 @@ extension ServiceGate {
             return .proceed(call)
         case .waiting:
             enqueue(call, in: .slot)
-            scheduleSlotAlarm()
+            scheduleSlotTimer()
             return nil
         case .full:
             return .refuse(call, .busy, retryAfter: bulkhead.retryMilliseconds)
@@ -39,20 +39,20 @@ extension ServiceGate {
             call.hasSlot = true
             effects.append(.proceed(call))
         }
-        scheduleSlotAlarm()
+        scheduleSlotTimer()
     }
 
-    private mutating func scheduleSlotAlarm() {
-        if let due = nextSlotAlarm { effects.append(.wakeForSlots(at: due)) }
+    private mutating func scheduleSlotTimer() {
+        if let due = nextSlotTimer { effects.append(.wakeForSlots(at: due)) }
     }
 
     /// The next time at which a wait for a slot ends or a permit may lapse; `nil` if no call waits. O(waiting).
-    package var nextSlotAlarm: Instant? {
+    package var nextSlotTimer: Instant? {
         bulkhead.nextDeadline.map { min($0, permits.nextLapse ?? $0) }
     }
 
-    /// Call when the alarm that `wakeForSlots` set fires: a deadline may have passed, or a permit may have lapsed.
-    package mutating func slotAlarmFired(now: Instant) -> GateSteps {
+    /// Call when the timer that `wakeForSlots` set fires: a deadline may have passed, or a permit may have lapsed.
+    package mutating func slotTimerFired(now: Instant) -> GateSteps {
         removeLapsed(now: now)
         assignSlots(now: now)
         return steps(nil)
@@ -89,7 +89,7 @@ extension ServiceGate {
                 call.number, of: call.subject, hasWaited: call.hasWaited, deadline: deadline, earliest: earliest)
         else { return false }
         enqueue(call, in: .pause)
-        schedulePauseAlarm(now: now)
+        schedulePauseTimer(now: now)
         return true
     }
 
@@ -103,15 +103,15 @@ extension ServiceGate {
             effects.append(.refuse(call, gate.reason, retryAfter: refusal.retryAfter))
         }
         effects += decision.sent.compactMap { waitingCalls.removeValue(forKey: $0) }.map { .proceed($0) }
-        schedulePauseAlarm(now: now)
+        schedulePauseTimer(now: now)
     }
 
-    private mutating func schedulePauseAlarm(now: Instant) {
+    private mutating func schedulePauseTimer(now: Instant) {
         guard let next = paused.nextWakeUp(pauseState(now: now), now: now) else { return }
         effects.append(.wakeForPause(at: next))
     }
 
-    /// Call when the breaker changes, or when the alarm that `wakeForPause` set fires.
+    /// Call when the breaker changes, or when the timer that `wakeForPause` set fires.
     package mutating func reevaluatePause(now: Instant) -> GateSteps {
         resume(now: now)
         return steps(nil)
@@ -135,7 +135,7 @@ extension ServiceGate {
         switch breaker.admission(now: now) {
         case .allow: breaker.actingState(now: now) == .closed ? .clear : .trial
         // For any other cause, each call requests its own trial permit and is refused if it gets none.
-        case .askForTrial: .clear
+        case .requestTrial: .clear
         case .refuse(let retryAfter):
             isPausedByLimit(now: now)
                 ? .paused(until: now.advanced(byMilliseconds: retryAfter)) : .refusing(retryAfter: retryAfter)

@@ -93,10 +93,10 @@ package struct ServiceGate: ~Copyable {
     private mutating func askBreaker(_ call: GateCall, now: Instant) -> GateStep? {
         switch breaker.admission(now: now) {
         case .refuse(let retryAfter): return refusedByBreaker(call, retryAfter: retryAfter, now: now)
-        case .askForTrial: return askTrial(call)
+        case .requestTrial: return requestTrial(call)
         case .allow:
             call.generation = breaker.snapshot.generation
-            return askLimits(call, now: now)
+            return requestLimits(call, now: now)
         }
     }
 
@@ -114,9 +114,9 @@ package struct ServiceGate: ~Copyable {
 
     // MARK: - Trials
 
-    private mutating func askTrial(_ call: GateCall) -> GateStep {
+    private mutating func requestTrial(_ call: GateCall) -> GateStep {
         call.stage = .trial
-        return .askTrial(call)
+        return .requestTrial(call)
     }
 
     /// Returns whether to request a trial permit from Redis, and if so, counts the request as pending. At most
@@ -136,16 +136,16 @@ package struct ServiceGate: ~Copyable {
     }
 
     /// Applies the answer to a request that `beginTrialRequest` allowed.
-    /// - Parameter lapse: the deadline of the trial permit.
+    /// - Parameter expiresAt: the deadline of the trial permit.
     package mutating func trialAnswered(
-        _ call: GateCall, _ answer: TrialResult, id: PermitID, lapse: Instant, now: Instant
+        _ call: GateCall, _ answer: TrialResult, id: PermitID, expiresAt: Instant, now: Instant
     ) -> GateSteps {
         pendingTrialRequests -= 1
         let trial: GateCall.Trial
         switch answer {
         case .granted:
             // The breaker may no longer be half-open. The permit is void then, and `takeSlot` checks the breaker again.
-            trial = breaker.snapshot.state == .halfOpen ? .fleet(id, until: lapse) : .none
+            trial = breaker.snapshot.state == .halfOpen ? .fleet(id, until: expiresAt) : .none
         case .refused:
             if breaker.snapshot.state == .halfOpen {
                 breaker.markTrialsExhausted(now: now, forMilliseconds: Breaker.trialRetryMilliseconds)
@@ -166,7 +166,7 @@ package struct ServiceGate: ~Copyable {
             returnTrial(of: call)
             return steps(nil)
         }
-        let next = call.isGrantedByLimits ? takeSlot(call, now: now) : askLimits(call, now: now)
+        let next = call.isGrantedByLimits ? takeSlot(call, now: now) : requestLimits(call, now: now)
         return steps(next)
     }
 
@@ -196,7 +196,7 @@ package struct ServiceGate: ~Copyable {
 
     /// Asks the limits about a call that the breaker has admitted, unless it has to get a slot first.
     /// - Parameter wasLimited: whether a limit has just refused the call. It then waits in the limiter without a slot.
-    private mutating func askLimits(_ call: GateCall, wasLimited: Bool = false, now: Instant) -> GateStep? {
+    private mutating func requestLimits(_ call: GateCall, wasLimited: Bool = false, now: Instant) -> GateStep? {
         guard definition.limits.contains(where: { !$0.isPerSubject || call.subject != nil }) else {
             // The limit that opened the breaker may have been removed from the configuration.
             if breaker.isOpenByLimit { effects.append(.closeAfterLimit) }
@@ -208,7 +208,7 @@ package struct ServiceGate: ~Copyable {
         let mayWait = !pausesAtLimit && !call.isTrial && !call.hasSlot
         let wait = mayWait ? deadline(of: call)?.millisecondsRoundedUp(since: now) ?? 0 : 0
         call.stage = .limits
-        return .askLimits(call, waitMilliseconds: wait)
+        return .requestLimits(call, waitMilliseconds: wait)
     }
 
     /// Call when the limits granted a call. The call then takes a slot.
@@ -226,7 +226,7 @@ package struct ServiceGate: ~Copyable {
         if heldTrialOrSlot, !pausesAtLimit, let deadline = deadline(of: call), retryAt <= deadline {
             // The call now waits in the limiter, and asks for a trial and a slot again afterwards.
             call.generation = 0
-            let next = askLimits(call, wasLimited: true, now: now)
+            let next = requestLimits(call, wasLimited: true, now: now)
             return steps(next)
         }
         if pausesAtLimit, pause(call, earliest: retryAt, now: now) { return steps(nil) }
@@ -255,8 +255,8 @@ package struct ServiceGate: ~Copyable {
             switch breaker.admission(now: now) {
             case .refuse(let retryAfter): return refusedByBreaker(call, retryAfter: retryAfter, now: now)
             // With the same generation, the call was admitted because Redis is unreachable and cannot count trials.
-            case .askForTrial where call.generation != breaker.snapshot.generation: return askTrial(call)
-            case .allow, .askForTrial: call.generation = breaker.snapshot.generation
+            case .requestTrial where call.generation != breaker.snapshot.generation: return requestTrial(call)
+            case .allow, .requestTrial: call.generation = breaker.snapshot.generation
             }
         }
         if !call.hasSlot {

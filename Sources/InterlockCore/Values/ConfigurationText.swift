@@ -63,10 +63,10 @@ package enum ConfigurationText {
 
 extension RawRepresentable where RawValue == String, Self: CaseIterable {
     /// Parses the raw value of one of the cases.
-    package init(parsing text: String) throws(ConfigurationExpectation) {
+    package init(parsing text: String) throws(InvalidConfigurationValue) {
         guard let value = Self(rawValue: text) else {
             let words = Self.allCases.map(\.rawValue)
-            throw ConfigurationExpectation(
+            throw InvalidConfigurationValue(
                 ConfigurationText.alternatives(words), suggestion: ConfigurationText.intended(by: text, among: words))
         }
         self = value

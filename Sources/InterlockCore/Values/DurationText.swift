@@ -7,8 +7,8 @@ package enum DurationText {
     private static let wanted = "a duration such as 500ms, 2s, 1m, 1h or 1d"
 
     /// Parses a duration. Each unit may occur once, from longest to shortest; only the last may have a fraction.
-    /// - Throws: `ConfigurationExpectation`, which describes the text expected instead.
-    package static func parse(_ text: some StringProtocol) throws(ConfigurationExpectation) -> Duration {
+    /// - Throws: `InvalidConfigurationValue`, which describes the text expected instead.
+    package static func parse(_ text: some StringProtocol) throws(InvalidConfigurationValue) -> Duration {
         var rest = text[...]
         var total: Int64 = 0
         var next = units.startIndex
@@ -21,7 +21,7 @@ package enum DurationText {
             let isLast = rest.isEmpty
             let part = try milliseconds(number, of: units[position].milliseconds, mayHaveFraction: isLast, in: text)
             let (sum, overflow) = total.addingReportingOverflow(part)
-            guard !overflow else { throw ConfigurationExpectation("a shorter duration") }
+            guard !overflow else { throw InvalidConfigurationValue("a shorter duration") }
             total = sum
         } while !rest.isEmpty
         return .milliseconds(total)
@@ -29,7 +29,7 @@ package enum DurationText {
 
     private static func milliseconds(
         _ number: some StringProtocol, of unit: Int64, mayHaveFraction: Bool, in text: some StringProtocol
-    ) throws(ConfigurationExpectation) -> Int64 {
+    ) throws(InvalidConfigurationValue) -> Int64 {
         let parts = number.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count <= (mayHaveFraction ? 2 : 1), parts.allSatisfy({ !$0.isEmpty }) else { throw unreadable(text) }
         let fraction = parts.count == 2 ? String(parts[1]) : ""
@@ -39,27 +39,27 @@ package enum DurationText {
         }
         let scale = (0..<fraction.utf8.count).reduce(Int64(1)) { scale, _ in scale * 10 }
         let (scaled, overflow) = digits.multipliedReportingOverflow(by: unit)
-        guard !overflow else { throw ConfigurationExpectation("a shorter duration") }
-        guard scaled % scale == 0 else { throw ConfigurationExpectation("a duration of whole milliseconds") }
+        guard !overflow else { throw InvalidConfigurationValue("a shorter duration") }
+        guard scaled % scale == 0 else { throw InvalidConfigurationValue("a duration of whole milliseconds") }
         return scaled / scale
     }
 
     /// Returns the error for unreadable text. A number without a unit is suggested in seconds, and a large one in
     /// milliseconds as well.
-    private static func unreadable(_ text: some StringProtocol) -> ConfigurationExpectation {
-        guard let number = ConfigurationText.wholeNumber(text) else { return ConfigurationExpectation(wanted) }
-        return ConfigurationExpectation(wanted, suggestion: number < 100 ? "\(number)s" : "\(number)s or \(number)ms")
+    private static func unreadable(_ text: some StringProtocol) -> InvalidConfigurationValue {
+        guard let number = ConfigurationText.wholeNumber(text) else { return InvalidConfigurationValue(wanted) }
+        return InvalidConfigurationValue(wanted, suggestion: number < 100 ? "\(number)s" : "\(number)s or \(number)ms")
     }
 
     /// Parses `5s..60s`; a single duration is a range of one.
-    package static func parseRange(_ text: String) throws(ConfigurationExpectation) -> ClosedRange<Duration> {
+    package static func parseRange(_ text: String) throws(InvalidConfigurationValue) -> ClosedRange<Duration> {
         guard let dots = text.firstRange(of: "..") else {
             let single = try parse(text)
             return single...single
         }
         let lower = try parse(text[..<dots.lowerBound])
         let upper = try parse(text[dots.upperBound...])
-        guard lower <= upper else { throw ConfigurationExpectation("a range that starts with the shorter duration") }
+        guard lower <= upper else { throw InvalidConfigurationValue("a range that starts with the shorter duration") }
         return lower...upper
     }
 

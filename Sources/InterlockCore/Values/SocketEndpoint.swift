@@ -25,9 +25,9 @@ package struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
 
 extension SocketEndpoint {
     /// Reads `HOST:PORT` or `[IPv6]:PORT`.
-    /// - Throws: `ConfigurationExpectation`, which describes the text expected instead.
-    package init(parsing text: String) throws(ConfigurationExpectation) {
-        let expectation = ConfigurationExpectation("HOST:PORT such as 127.0.0.1:7379 or [::1]:7379, port 0-65535")
+    /// - Throws: `InvalidConfigurationValue`, which describes the text expected instead.
+    package init(parsing text: String) throws(InvalidConfigurationValue) {
+        let expectation = InvalidConfigurationValue("HOST:PORT such as 127.0.0.1:7379 or [::1]:7379, port 0-65535")
         guard let colon = text.lastIndex(of: ":") else { throw expectation }
         let digits = text[text.index(after: colon)...]
         guard digits.utf8.count <= 5, let port = ConfigurationText.wholeNumber(digits), port <= 65_535 else { throw expectation }

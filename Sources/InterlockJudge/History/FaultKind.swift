@@ -48,7 +48,7 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     /// Another program deletes a counter.
     case externalCounterDeletion = "foreign-counter"
     /// Another program deletes the registry of the fleet.
-    case otherFleet = "foreign-fleet"
+    case externalRegistryDeletion = "foreign-fleet"
     /// A sidecar reloads its configuration.
     case reload
     /// Clients vanish while they wait for or hold a lease.
@@ -89,7 +89,7 @@ extension FaultKind {
         case .redisRestart, .redisPause, .redisWipe, .clock, .failover, .full, .refusing: .redis
         case .reshard, .nodeJoin, .nodeLeave: .slots
         case .quorumServer, .quorumRestart: .quorum
-        case .scripts, .externalLockChange, .externalCounterDeletion, .otherFleet: .data
+        case .scripts, .externalLockChange, .externalCounterDeletion, .externalRegistryDeletion: .data
         case .reload: .configuration
         case .vanish: .clients
         }
@@ -122,8 +122,8 @@ extension FaultKind {
         case .vanish: .clients
         case .failover: .replicas
         case .reshard, .nodeJoin, .nodeLeave: .cluster
-        case .full, .refusing, .scripts, .externalLockChange, .externalCounterDeletion, .otherFleet, .reload, .quorumServer,
-            .quorumRestart:
+        case .full, .refusing, .scripts, .externalLockChange, .externalCounterDeletion, .externalRegistryDeletion, .reload,
+            .quorumServer, .quorumRestart:
             nil
         }
     }
@@ -209,7 +209,7 @@ extension FaultKind {
             ]
         case .full: Self.redisOutageEffects
         case .refusing: Self.redisOutageEffects.union([.cutOff])
-        case .scripts, .otherFleet, .reload: Self.commonEffects.union([.disturbedServices])
+        case .scripts, .externalRegistryDeletion, .reload: Self.commonEffects.union([.disturbedServices])
         case .externalLockChange: Self.commonEffects.union([.lostExclusivity, .lostLeases, .disturbedLocks])
         case .externalCounterDeletion: Self.commonEffects.union([.lostCounts, .disturbedServices])
         case .vanish: [.disturbedServices, .anyExceptClockJump, .any]

@@ -66,8 +66,8 @@ struct FaultGenerator {
                 ? (.clock(bySeconds: Int(logarithmic(1...3600))), .zero)
                 : (.clock(bySeconds: -Int(logarithmic(1...3600))), milliseconds(500...3000))
         case .vanish: (.vanish(clients: Int.random(in: 1...16, using: &random)), .zero)
-        case .full, .refusing, .scripts, .externalLockChange, .externalCounterDeletion, .otherFleet, .reload, .quorumServer,
-            .quorumRestart:
+        case .full, .refusing, .scripts, .externalLockChange, .externalCounterDeletion, .externalRegistryDeletion, .reload,
+            .quorumServer, .quorumRestart:
             preconditionFailure("\(kind) is only injected in simulations")
         }
     }

@@ -140,7 +140,7 @@ final class LoadEngine {
         var left = watches.count
         for watch in watches {
             watch.count(timeout: .seconds(1)) { [self] counts in
-                if let counts { counted(counts, by: watch.sidecar) }
+                if let counts { record(counts, by: watch.sidecar) }
                 left -= 1
                 guard left == 0 else { return }
                 processes.sample(at: recorder.now())
@@ -149,8 +149,8 @@ final class LoadEngine {
         }
     }
 
-    private func counted(_ counts: SidecarWatch.Counts, by sidecar: Int) {
-        redisCommands.counted(counts.redisCommands, sidecar: sidecar, process: counts.process)
+    private func record(_ counts: SidecarWatch.Counts, by sidecar: Int) {
+        redisCommands.recordCount(counts.redisCommands, sidecar: sidecar, process: counts.process)
         // The process ID of a sidecar on another machine or in another container may denote a different local process,
         // or none.
         guard ProcessMeter.programName(of: counts.process) == "interlock" else { return }

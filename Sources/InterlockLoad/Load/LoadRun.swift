@@ -238,7 +238,7 @@ package actor LoadRun {
 enum FileDescriptors {
     /// - Throws: `LoadError` if fewer than `count` are allowed.
     static func provide(for count: Int) throws(LoadError) {
-        guard let bound = OpenFileLimit.raised(), bound < count else { return }
+        guard let bound = OpenFileLimit.raiseToHardLimit(), bound < count else { return }
         throw LoadError(
             "these connections need \(count) open files, but the limit is \(bound); raise it (ulimit -Hn), or lower --clients"
         )

@@ -112,7 +112,7 @@ struct RedisCommandMeter: Sendable {
     private var counts: [Int: Count] = [:]
 
     /// Records the counter of a sidecar. The counter of a new process starts at 0.
-    mutating func counted(_ commands: Int, sidecar: Int, process: Int32) {
+    mutating func recordCount(_ commands: Int, sidecar: Int, process: Int32) {
         guard var count = counts[sidecar] else {
             counts[sidecar] = Count(first: commands, last: commands, process: process)
             return

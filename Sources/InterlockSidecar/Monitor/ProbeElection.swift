@@ -78,8 +78,8 @@ struct ProbeElection: Sendable {
         let clock = TimeSource.system
         var now = clock.now()
         var held = HeldLease(
-            ttl: ttl, deadline: now.advanced(byMilliseconds: lease.validMilliseconds), isAutoExtended: true,
-            ceilingMilliseconds: nil,
+            ttl: ttl, deadline: now.advanced(byMilliseconds: lease.validMilliseconds), isAutoRenewed: true,
+            maximumHoldMilliseconds: nil,
             now: now)
         while !Task.isCancelled {
             now = clock.now()
@@ -88,13 +88,13 @@ struct ProbeElection: Sendable {
             case .wait(let until):
                 // The sleep lasts until the next renewal is due. Cancellation ends the loop.
                 try? await Task.sleep(for: .milliseconds(until.millisecondsRoundedUp(since: now)), clock: .continuous)
-            case .extend(let ttl):
-                held.extensionBegan()
+            case .renew(let ttl):
+                held.renewalBegan()
                 do {
                     guard try await coordinator.renewLock(lock, token: lease.token, ttl: ttl) != nil else { return }
-                    held.extended(ttl: ttl, sentAt: now)
+                    held.renewalSucceeded(ttl: ttl, sentAt: now)
                 } catch {
-                    held.extensionFailed(now: clock.now())
+                    held.renewalFailed(now: clock.now())
                 }
             }
         }

@@ -105,9 +105,9 @@ package final class ClusterDirectory {
     }
 
     /// Records that a server refused a command because `primary` serves its hash slot.
-    func moved(_ slot: HashSlot, to primary: Address) {
+    func recordMove(_ slot: HashSlot, to primary: Address) {
         scheduleQuery()
-        guard view.moved(slot, to: primary, now: environment.eventLoop.now) else { return }
+        guard view.recordMove(slot, to: primary, now: environment.eventLoop.now) else { return }
         moved.insert(slot)
         guard moved.count == 1 else { return }
         // Servers refuse many commands in the same tick, so the followers are notified once per tick.

@@ -232,7 +232,7 @@ package final class ClusterPipeline: RedisSender {
         call.lastRedirection = redirection
         switch redirection {
         case .moved(let slot, let address):
-            directory.moved(slot, to: address)
+            directory.recordMove(slot, to: address)
             servers[address]?.invalidateServerTime()
             call.redirections += 1
             if call.redirections <= Self.immediateRedirections { retry(call) } else { postpone(call) }

@@ -119,7 +119,7 @@ package struct ClusterView: Sendable {
     /// Applies a redirection: `primary` serves the hash slot. A primary without slots stays until
     /// `dropUnusedPrimaries`.
     /// - Returns: whether the assignment is new.
-    package mutating func moved(_ slot: HashSlot, to primary: Address, now: NIODeadline) -> Bool {
+    package mutating func recordMove(_ slot: HashSlot, to primary: Address, now: NIODeadline) -> Bool {
         guard owner(of: slot) != primary, let index = self.index(adding: primary) else { return false }
         owners[slot.number] = index
         corrections[slot] = now + Self.correctionTime

@@ -2,7 +2,7 @@
 /// its followers.
 protocol RedisDirectory: AnyObject {
     /// Whether the login checks the server's role and refuses a server that is not a primary.
-    var asksForRole: Bool { get }
+    var checksRole: Bool { get }
 
     /// Returns the address for the next attempt; `nil` if it is not known yet. Once it is known, the directory calls
     /// `redial`.

@@ -205,7 +205,7 @@ final class RedisLink {
         }
         if let name = configuration.clientName { handler.send(SetClientName(name: name), timeout: timeout) { _ in } }
         var check = PeerCheck()
-        check.refusesReplicas = !configuration.isOfCluster && !(directory?.asksForRole ?? false)
+        check.refusesReplicas = !configuration.isOfCluster && !(directory?.checksRole ?? false)
         if let key = configuration.peerCheckKey {
             handler.send(Hello(), timeout: timeout) { check.hello = (try? $0.get()) ?? [:] }
             if directory != nil {
@@ -223,7 +223,7 @@ final class RedisLink {
             handler.send(source: script, timeout: timeout) { recordScriptFailure($0) }
             handler.send(script, timeout: timeout) { recordScriptFailure($0) }
         }
-        if directory?.asksForRole ?? false {
+        if directory?.checksRole ?? false {
             // A Sentinel that missed the failover may still name the former primary.
             handler.send(ServerRole(), timeout: timeout) { [self] result in
                 recordFailure(result)

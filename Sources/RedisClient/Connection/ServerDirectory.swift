@@ -9,7 +9,7 @@ final class ServerDirectory: RedisDirectory {
     }
 
     var isEmpty: Bool { group.isEmpty }
-    var asksForRole: Bool { false }
+    var checksRole: Bool { false }
 
     func server() throws(RedisError) -> RedisConfiguration.Address? { address }
     func add(_ follower: any RedisDirectoryFollower) { group.add(follower) }

@@ -135,7 +135,7 @@ package final class PrimaryDirectory {
 }
 
 extension PrimaryDirectory: RedisDirectory {
-    var asksForRole: Bool { true }
+    var checksRole: Bool { true }
 
     func server() throws(RedisError) -> RedisConfiguration.Address? {
         if let primary = choice.primary { return primary.address }

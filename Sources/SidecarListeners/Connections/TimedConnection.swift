@@ -5,11 +5,11 @@ internal import NIOCore
 protocol TimedConnection: ChannelInboundHandler {
     /// The context of the open connection; `nil` before it begins and after it has ended.
     var context: ChannelHandlerContext? { get set }
-    var alarm: LazyAlarm? { get set }
+    var timer: LazyTimer? { get set }
     /// The time by which the client must have agreed on TLS and sent its first request.
     var firstRequestDeadline: NIODeadline { get }
 
-    /// Called when the alarm's deadline has passed.
+    /// Called when the timer's deadline has passed.
     func deadlineReached()
     /// Called once, when the connection has ended.
     func connectionEnded()
@@ -18,9 +18,9 @@ protocol TimedConnection: ChannelInboundHandler {
 extension TimedConnection {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
-        let alarm = LazyAlarm(on: context.eventLoop) { [self] in deadlineReached() }
-        self.alarm = alarm
-        alarm.set(firstRequestDeadline)
+        let timer = LazyTimer(on: context.eventLoop) { [self] in deadlineReached() }
+        self.timer = timer
+        timer.set(firstRequestDeadline)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) { end() }
@@ -33,8 +33,8 @@ extension TimedConnection {
     func end() {
         guard context != nil else { return }
         context = nil
-        alarm?.cancel()
-        alarm = nil
+        timer?.cancel()
+        timer = nil
         connectionEnded()
     }
 

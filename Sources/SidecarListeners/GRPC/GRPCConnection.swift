@@ -44,7 +44,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private var lastStream = HTTP2StreamID.rootStream
     /// The buffered bytes of all streams.
     private var received = 0
-    var alarm: LazyAlarm?
+    var timer: LazyTimer?
     private var isFlushScheduled = false
     /// Whether new calls are refused.
     private(set) var isShuttingDown = false
@@ -408,8 +408,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
                 .deadlineExceeded,
                 "the call's message did not arrive within \(Self.messageTimeout.nanoseconds / 1_000_000_000) seconds")
         }
-        // Checked periodically: setting the alarm for each call would cost a good part of the call itself.
-        if !isEnding { alarm?.set(now + Self.messageTimeout) }
+        // Checked periodically: setting the timer for each call would cost a good part of the call itself.
+        if !isEnding { timer?.set(now + Self.messageTimeout) }
     }
 
     /// Ends the calls of callers whose key was removed. If the last caller is one of them, the connection ends after
@@ -437,7 +437,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         guard !isEnding else { return }
         isEnding = true
         isShuttingDown = true
-        alarm?.set(listener.now + listener.unreadTimeout)
+        timer?.set(listener.now + listener.unreadTimeout)
         if let context { HTTP2Peer.closeAfterFlush(context, last: lastStream) }
     }
 

@@ -71,11 +71,11 @@ final class RateLimitService {
                 return reject(
                     call, "a descriptor can have at most \(DescriptorEntry.maximum) entries, got \(descriptor.entries.count)")
             }
-            guard let ask = RequestedDescriptor(descriptor, hits: request.hitsAddend) else {
+            guard let requestedDescriptor = RequestedDescriptor(descriptor, hits: request.hitsAddend) else {
                 return reject(
                     call, "hits can be at most \(LimitRequest.costs.upperBound), and a limit's unit must be second to year")
             }
-            requested.append(ask)
+            requested.append(requestedDescriptor)
         }
         return RateLimitQuery(domain: request.domain, requested: requested)
     }

@@ -28,7 +28,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
     let firstRequestDeadline: NIODeadline
     private let failureDetector = HTTP2FailureDetector()
     var context: ChannelHandlerContext?
-    var alarm: LazyAlarm?
+    var timer: LazyTimer?
     private var streams: [ObjectIdentifier: HTTPConnection] = [:]
     private var lastStream = HTTP2StreamID.rootStream
     /// Whether the connection serves no new streams.
@@ -83,7 +83,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         try channel.pipeline.syncOperations.addHandlers(
             HTTP2EndOfStream(), HTTP2RequestHost(), HTTP2FramePayloadToHTTP1ServerCodec(), stream)
         streams[ObjectIdentifier(stream)] = stream
-        alarm?.clear()
+        timer?.clear()
     }
 
     func ended(_ stream: HTTPConnection) {
@@ -92,7 +92,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
         if slotKind == .ordinary { listener.streamEnded() }
         guard streams.isEmpty else { return }
         if isShuttingDown { return closeAfterFlush() }
-        alarm?.set(listener.now + (slotKind == .reserved ? Self.reserveIdleTimeout : listener.idleTimeout))
+        timer?.set(listener.now + (slotKind == .reserved ? Self.reserveIdleTimeout : listener.idleTimeout))
     }
 
     /// Records that a request on a stream was accepted.
@@ -114,7 +114,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListener
 
     private func closeAfterFlush() {
         isShuttingDown = true
-        alarm?.set(listener.now + listener.idleTimeout)
+        timer?.set(listener.now + listener.idleTimeout)
         if let context { HTTP2Peer.closeAfterFlush(context, last: lastStream) }
     }
 

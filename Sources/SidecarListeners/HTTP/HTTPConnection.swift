@@ -45,7 +45,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
     let writer: ResponseWriter
     private let peer = ClientPresence()
     var context: ChannelHandlerContext?
-    var alarm: LazyAlarm?
+    var timer: LazyTimer?
     private var machine: Machine
     /// The request whose body is awaited.
     private var request: (call: HTTPCall, match: HTTPRouter.Match)?
@@ -102,13 +102,13 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
 
     private var isWritable: Bool { context?.channel.isWritable ?? false }
 
-    private func extend() { alarm?.set(listener.now + listener.idleTimeout) }
+    private func extend() { timer?.set(listener.now + listener.idleTimeout) }
 
     private func perform(_ action: Machine.Action, _ problem: HTTPProblem? = nil) {
         switch action {
         case .none: break
         case .extend: extend()
-        case .linger: alarm?.set(listener.now + Self.linger)
+        case .linger: timer?.set(listener.now + Self.linger)
         case .awaitRequest:
             (responder, relay) = (nil, nil)
             extend()
@@ -128,7 +128,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
             perform(machine.close())
         case .reportDeparture: responder?.clientDisconnected()
         case .reportWritability: relay?.writabilityChanged(isWritable)
-        case .reportAlarm: relay?.alarm()
+        case .reportTimer: relay?.timerFired()
         case .abortRequest: if let problem { responder?.abort(problem) }
         case .refuse:
             responder = makeResponder(to: HTTPRequestHead(version: .http1_1, method: .GET, uri: "/"), nil)
@@ -434,7 +434,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
 
     /// Refuses a request that has no route.
     private func refuse(_ problem: HTTPProblem, hasMore: Bool) {
-        listener.router.refusals.count(problem.code)
+        listener.router.rejections.count(problem.code)
         listener.logger.log(.httpRefused, ["code": problem.code.rawValue])
         var response = HTTPResponse(problem)
         response.endsConnection = hasMore
@@ -475,7 +475,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
     }
 
     private func executeRequest() {
-        alarm?.clear()
+        timer?.clear()
         guard let (call, match) = request, let responder, let eventLoop = context?.eventLoop else { return }
         request = nil
         switch match.route.handler {
@@ -532,7 +532,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
     func handOver(to handler: any ChannelHandler) throws {
         guard let context, machine.handOver() == .proceed else { throw ChannelError.ioOnClosedChannel }
         (responder, relay, waiting) = (nil, nil, [])
-        alarm?.clear()
+        timer?.clear()
         let pipeline = context.pipeline.syncOperations
         let decoder = try pipeline.context(handlerType: ByteToMessageHandler<HTTPRequestDecoder>.self)
         fields.end()
@@ -547,7 +547,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPRespondin
         readIfAllowed()
     }
 
-    func setAlarm(_ deadline: NIODeadline) { alarm?.set(deadline) }
+    func setTimer(_ deadline: NIODeadline) { timer?.set(deadline) }
 }
 
 extension HTTPServerRequestPart {

@@ -15,7 +15,7 @@ final class HTTPProtocolDetector: TimedConnection, RemovableChannelHandler, HTTP
     private let slotKind: HTTPListenerContext.SlotKind
     private let slices: ConnectionSlices
     var context: ChannelHandlerContext?
-    var alarm: LazyAlarm?
+    var timer: LazyTimer?
     let firstRequestDeadline: NIODeadline
     private var received = ByteBuffer()
     /// Whether the protocol's handlers were added, or are being added.

@@ -23,11 +23,11 @@ package struct HTTPRouter: Sendable {
     }
 
     /// The counters of requests that were rejected before they reached a route.
-    let refusals: HTTPRefusalCounters
+    let rejections: HTTPRefusalCounters
     private let paths: [Path]
 
     package init(routes: [HTTPRoute], metrics: PrometheusRegistry) {
-        refusals = HTTPRefusalCounters(in: metrics)
+        rejections = HTTPRefusalCounters(in: metrics)
         var paths: [Path] = []
         for route in routes {
             let entry = (route, HTTPRouteCounters(route, in: metrics))

@@ -14,6 +14,6 @@ package protocol HTTPRelay: AnyObject {
     func readComplete()
     /// Called when the client starts or stops accepting more of the response.
     func writabilityChanged(_ isWritable: Bool)
-    /// Called when the deadline that `setAlarm` set has passed.
-    func alarm()
+    /// Called when the deadline that `setTimer` set has passed.
+    func timerFired()
 }

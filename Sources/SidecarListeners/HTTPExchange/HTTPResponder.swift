@@ -269,10 +269,10 @@ package final class HTTPResponder {
         connection.read(isWanted)
     }
 
-    /// Calls the relay's `alarm` at this time. Replaces an earlier deadline.
-    package func setAlarm(_ deadline: NIODeadline) {
+    /// Calls the relay's `timerFired` at this time. Replaces an earlier deadline.
+    package func setTimer(_ deadline: NIODeadline) {
         guard progress != .over else { return }
-        connection.setAlarm(deadline)
+        connection.setTimer(deadline)
     }
 
     private func writePart(_ part: ByteBuffer) {
@@ -368,5 +368,5 @@ protocol HTTPRespondingConnection: AnyObject {
     func handOver(to handler: any ChannelHandler) throws
     /// Resumes or pauses reading the request.
     func read(_ isWanted: Bool)
-    func setAlarm(_ deadline: NIODeadline)
+    func setTimer(_ deadline: NIODeadline)
 }

@@ -86,7 +86,7 @@ extension StepTrace {
     /// - Parameter parent: the span of the call that the step belongs to.
     package convenience init(_ step: Step, _ subject: String, wait: Int64, of parent: Span, calls: CoordinatorCalls) {
         self.init(
-            step, subject, wait: wait, span: parent.child(step.rawValue), askedAt: calls.now(),
-            limitsAskedAt: { calls.limitsAskedAt })
+            step, subject, wait: wait, span: parent.child(step.rawValue), requestedAt: calls.now(),
+            limitsRequestedAt: { calls.limitsRequestedAt })
     }
 }

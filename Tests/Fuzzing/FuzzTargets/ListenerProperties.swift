@@ -94,6 +94,6 @@ enum ListenerProperties {
 
         func writabilityChanged(_ isWritable: Bool) {}
 
-        func alarm() {}
+        func timerFired() {}
     }
 }

@@ -267,7 +267,7 @@ enum ServerProperties {
                 try perform(machine.clientLeft())
                 try perform(machine.close())
             case .reportDeparture: try expect(phase == .open && isLive, "a disconnection was reported while \(phase), \(reply)")
-            case .reportWritability, .reportAlarm:
+            case .reportWritability, .reportTimer:
                 try expect(receiver == .relay && isLive, "\(action) while \(phase), \(reply)")
             case .abortRequest: try abortRequest()
             case .refuse:

@@ -39,7 +39,7 @@ struct FreeLockTests {
         history.grant(1, to: 1, fence: 10, requested: 0, answered: 2, valid: 5000)
         history.operation(
             .release(lock: 1, lease: 1), client: 1, requested: 140, ended: 140, .unknown(reason: OperationEnding.abandoned))
-        if isBroken { history.fault(.otherFleet, from: 150, to: 151) }
+        if isBroken { history.fault(.externalRegistryDeletion, from: 150, to: 151) }
         #expect(refused(at: 4600, after: history).broken == (isBroken ? [] : [.freeLocks]))
     }
 
@@ -65,7 +65,7 @@ struct FreeLockTests {
     @Test("A lock granted to a client that left is released, unless a fault occurs", arguments: [false, true])
     func abandoned(isBroken: Bool) {
         var history = Self.abandoned
-        if isBroken { history.fault(.otherFleet, from: 150, to: 151) }
+        if isBroken { history.fault(.externalRegistryDeletion, from: 150, to: 151) }
         #expect(refused(at: 4600, after: history).broken == (isBroken ? [] : [.freeLocks]))
     }
 

@@ -114,13 +114,13 @@ struct MeasureTests {
     func redisCommands() {
         var meter = RedisCommandMeter()
         #expect(meter.commands == nil)
-        meter.counted(100, sidecar: 0, process: 1)
-        meter.counted(1000, sidecar: 1, process: 2)
-        meter.counted(150, sidecar: 0, process: 1)
-        meter.counted(1010, sidecar: 1, process: 2)
+        meter.recordCount(100, sidecar: 0, process: 1)
+        meter.recordCount(1000, sidecar: 1, process: 2)
+        meter.recordCount(150, sidecar: 0, process: 1)
+        meter.recordCount(1010, sidecar: 1, process: 2)
         #expect(meter.commands == 60)
-        meter.counted(7, sidecar: 0, process: 3)
-        meter.counted(9, sidecar: 0, process: 3)
+        meter.recordCount(7, sidecar: 0, process: 3)
+        meter.recordCount(9, sidecar: 0, process: 3)
         #expect(meter.commands == 69)
     }
 

@@ -114,7 +114,7 @@ final class Faults {
 
     private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
         switch kind {
-        case .scripts, .externalLockChange, .externalCounterDeletion, .otherFleet, .reload: 0
+        case .scripts, .externalLockChange, .externalCounterDeletion, .externalRegistryDeletion, .reload: 0
         // The upper limit, because a move ends once it is complete.
         case .reshard, .nodeJoin, .nodeLeave: 20_000
         case .kill: Int64.random(in: 20...1500, using: &random)
@@ -279,7 +279,7 @@ final class Faults {
             return (heal, "is \(step) ms ahead\(other == 0 ? "" : ", then \(other)")")
         case .externalLockChange: return world.otherSoftware.touchLock(&random)
         case .externalCounterDeletion: return world.otherSoftware.deleteCounter(&random)
-        case .otherFleet: return world.otherSoftware.deleteFleet()
+        case .externalRegistryDeletion: return world.otherSoftware.deleteFleet()
         case .reload: return world.reload(sidecar: sidecar, &random)
         case .quorumServer: return breakQuorumServer(length: &length, isOneUnreachable: isTargetBusy, &random)
         case .quorumRestart: return isTargetBusy ? nil : restartQuorumServer(&random)

@@ -17,13 +17,13 @@ extension QuorumLocks: LeaseReviewer {
         QuorumRenewalAttempt(lease, servers: servers, scripts: scripts, runtime: runtime) { [self] answer in
             switch answer {
             case .renewed(let valid):
-                leases.renewed(
+                leases.recordRenewal(
                     name.text, token: token, fence: fence, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
                 completion(.renewed(validMilliseconds: valid))
             case .tooLate:
                 completion(.lost)
             case .lost:
-                leases.ended(name.text, token: token, fence: fence, .lost, now: runtime.time.now())
+                leases.recordEnd(name.text, token: token, fence: fence, .lost, now: runtime.time.now())
                 completion(.lost)
             case .unavailable(let error):
                 completion(.failed(error))
@@ -41,7 +41,7 @@ extension QuorumLocks: LeaseReviewer {
             case .yes, .no:
                 let isReleased = verdict == .yes
                 runtime.metrics.countRelease(isReleased)
-                leases.ended(
+                leases.recordEnd(
                     name.text, token: token, fence: fence, isReleased ? .released : .lost, now: runtime.time.now())
                 completion(isReleased ? .released : .lost)
                 if isReleased { wake(name.text) }
@@ -78,7 +78,7 @@ extension QuorumLocks: LeaseReviewer {
             let brokenAt = replies.filter { $0 > 0 }.max()
             if let brokenAt {
                 runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
-                leases.broken(name.text, at: sentAt)
+                leases.recordBreak(name.text, at: sentAt)
                 publishBreak(of: name.text, by: by, atMilliseconds: brokenAt)
             }
             if replies.count < servers.majority {
@@ -110,7 +110,7 @@ extension QuorumLocks: LeaseReviewer {
             servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
                 let replies = answers.compactMap { try? $0?.get() }
                 guard let leaseState = leaseState(of: lease, replies) else { return }
-                leases.reviewed(lease, leaseState, sentAt: sentAt, now: runtime.time.now())
+                leases.applyReview(lease, leaseState, sentAt: sentAt, now: runtime.time.now())
             }
         }
     }

@@ -211,13 +211,13 @@ final class QuorumLocks: LockProvider {
         guard waiter.completion(.granted(lease)) else { return false }
         runtime.metrics.locksGranted.increment()
         runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
-        leases.granted(lease, to: waiter.request, startedAt: waiter.startedAt, now: now, host: runtime.host)
+        leases.recordGrant(lease, to: waiter.request, startedAt: waiter.startedAt, now: now, host: runtime.host)
         scheduleReview()
         return true
     }
 
     private func refuse(_ waiter: Waiter) {
-        runtime.metrics.locksHeld.increment()
+        runtime.metrics.locksRefused.increment()
         waiter.completion(.held)
     }
 

@@ -31,7 +31,7 @@ struct QuorumAcquireScript: ScriptCommand {
         }
         switch kind {
         case 1: return .granted(fence: value)
-        case 2: return .extended(fence: value)
+        case 2: return .renewed(fence: value)
         default: return .held(isRecorded: parts.count < 3 || parts[2].integer != 0)
         }
     }
@@ -132,11 +132,11 @@ struct QuorumRenewScript: ScriptCommand {
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> QuorumRenewal.Vote {
-        guard let parts = reply.array, parts.count == 3, let isExtended = parts[0].integer, let number = parts[1].integer,
+        guard let parts = reply.array, parts.count == 3, let isRenewed = parts[0].integer, let number = parts[1].integer,
             let time = parts[2].integer
         else { throw reply.unexpected(for: "quorum-renew.lua") }
         let found = QuorumRenewal.Observation(number: number, timeMilliseconds: time)
-        return isExtended == 1 ? .extended(found) : .missing(found)
+        return isRenewed == 1 ? .renewed(found) : .missing(found)
     }
 }
 

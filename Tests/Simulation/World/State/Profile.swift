@@ -241,7 +241,7 @@ struct Profile {
 
     private static func weight(of kind: FaultKind, isQuorum: Bool) -> Int {
         switch kind {
-        case .scripts, .externalLockChange, .externalCounterDeletion, .otherFleet, .refusing: 2
+        case .scripts, .externalLockChange, .externalCounterDeletion, .externalRegistryDeletion, .refusing: 2
         case .redisRestart, .redisWipe, .clock, .failover, .full: 3
         case .kill, .redisPause, .latency, .reload, .vanish: 4
         case .partition, .reset: 5

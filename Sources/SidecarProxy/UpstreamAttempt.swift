@@ -4,7 +4,7 @@ internal import NIOHTTP1
 
 /// One try of a call, with its connection. Forwards the connection's events to the call, together with the try.
 /// Confined to the coordinator's event loop.
-final class UpstreamTry: HTTPClientReceiver {
+final class UpstreamAttempt: HTTPClientReceiver {
     private enum Lease {
         case none
         case awaited

@@ -1,5 +1,5 @@
 /// The error for an invalid setting. It says what was expected; the reader adds the position and the text found.
-package struct ConfigurationExpectation: Error, CustomStringConvertible {
+package struct InvalidConfigurationValue: Error, CustomStringConvertible {
     package let wanted: String
     /// The most likely intended value.
     package let suggestion: String?
@@ -17,14 +17,14 @@ package struct ConfigurationExpectation: Error, CustomStringConvertible {
     private var question: String { suggestion.map { "; did you mean \($0)?" } ?? "" }
 }
 
-extension ConfigurationExpectation {
+extension InvalidConfigurationValue {
     /// Returns the expectation for a number or a duration outside of `bounds`. It names only the bound that was broken.
     package static func bound<Value: Comparable>(
         _ noun: String,
         _ value: Value,
         _ bounds: ClosedRange<Value>,
         _ text: (Value) -> String
-    ) -> ConfigurationExpectation? {
+    ) -> InvalidConfigurationValue? {
         if value < bounds.lowerBound { return .init("\(noun) of \(text(bounds.lowerBound)) or more") }
         if value > bounds.upperBound { return .init("\(noun) of \(text(bounds.upperBound)) or less") }
         return nil

@@ -5,9 +5,9 @@ import Testing
 
 @testable import Interlock
 
-@Suite("Alarms")
-struct AlarmTests {
-    /// Returns whether an alarm that is due immediately fires before a later one.
+@Suite("Timers")
+struct DeadlineTimerTests {
+    /// Returns whether a timer that is due immediately fires before a later one.
     private static func hasFired(isRetained: Bool) async throws -> Bool {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.any()
         return try await eventLoop.flatSubmit {
@@ -16,24 +16,24 @@ struct AlarmTests {
             let ended = eventLoop.makePromise(of: Bool.self)
             let now = time.now()
             var hasFired = false
-            let alarm = Alarm()
-            var owned: Alarm? = Alarm()
+            let timer = DeadlineTimer()
+            var owned: DeadlineTimer? = DeadlineTimer()
             owned?.set(at: now, on: deadlines) { hasFired = true }
             if !isRetained { owned = nil }
-            alarm.set(at: now.advanced(byMilliseconds: 1), on: deadlines) {
-                withExtendedLifetime((alarm, owned, deadlines)) { ended.succeed(hasFired) }
+            timer.set(at: now.advanced(byMilliseconds: 1), on: deadlines) {
+                withExtendedLifetime((timer, owned, deadlines)) { ended.succeed(hasFired) }
             }
             return ended.futureResult
         }.get()
     }
 
-    @Test("An alarm fires")
+    @Test("A timer fires")
     func retained() async throws {
         let hasFired = try await Self.hasFired(isRetained: true)
         #expect(hasFired)
     }
 
-    @Test("An alarm whose owner is gone does not fire")
+    @Test("A timer whose owner is gone does not fire")
     func dropped() async throws {
         let hasFired = try await Self.hasFired(isRetained: false)
         #expect(!hasFired)

@@ -22,7 +22,7 @@ extension ProxiedCallStateMachine {
     }
 
     /// One try of a call: its permit, its progress and its timestamps.
-    struct Try {
+    struct Attempt {
         enum Progress {
             case connecting(until: Instant)
             /// The head was sent; no response has begun.
@@ -81,9 +81,9 @@ extension ProxiedCallStateMachine {
 
 // MARK: - Times
 
-extension ProxiedCallStateMachine.Try {
+extension ProxiedCallStateMachine.Attempt {
     /// The deadline of the try unless something happens.
-    var alarmAt: Instant {
+    var timerDeadline: Instant {
         switch progress {
         case .connecting(let until): until
         case .sent:
@@ -96,10 +96,10 @@ extension ProxiedCallStateMachine.Try {
     func timeout(isClientAwaited: Bool, isBackedUp: Bool) -> ProxyFailure {
         switch progress {
         case .connecting: .connectTimeout
-        case .sent where requestSentAt != nil: .firstByte
-        case .sent: isClientAwaited || !isBackedUp ? .clientIsSilent : .idle
+        case .sent where requestSentAt != nil: .firstByteTimeout
+        case .sent: isClientAwaited || !isBackedUp ? .clientIsSilent : .idleTimeout
         // A stream may be silent; a response with missing bytes has stalled.
-        case .responding(let response): isClientAwaited ? .clientIsSilent : response.missing == nil ? .streamIdle : .idle
+        case .responding(let response): isClientAwaited ? .clientIsSilent : response.missing == nil ? .streamIdle : .idleTimeout
         }
     }
 
@@ -115,7 +115,7 @@ extension ProxiedCallStateMachine.Try {
 
 // MARK: - The outcome
 
-extension ProxiedCallStateMachine.Try {
+extension ProxiedCallStateMachine.Attempt {
     /// Reports the response received so far as good. The breaker still judges its status.
     /// - Returns: `nil` if the outcome was reported before.
     mutating func reportSuccess() -> ProxiedCallStateMachine.Report? {

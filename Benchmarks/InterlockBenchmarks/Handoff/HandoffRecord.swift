@@ -4,7 +4,7 @@ import NIOCore
 ///
 /// One process with one clock records a release before it is sent, and a grant when it arrives. A grant that arrives
 /// while the lock counts as held is therefore a violation.
-struct HandoverRecord {
+struct HandoffRecord {
     typealias Client = ObjectIdentifier
 
     private enum Lock {
@@ -64,13 +64,13 @@ struct HandoverRecord {
         firstError = firstError ?? reason
     }
 
-    func figures() throws -> HandoverFigures {
+    func figures() throws -> HandoffFigures {
         let sorted = handovers.sorted()
         guard let maximum = sorted.last else {
             throw BenchmarkFailure("the lock was never handed over; first error: \(firstError ?? "none")")
         }
         let length = end - begin
-        return HandoverFigures(
+        return HandoffFigures(
             cycles: cycles, allCycles: allCycles, toAnother: toAnother, seconds: length.inSeconds,
             meanCycle: length.inMilliseconds / Double(cycles),
             median: sorted[sorted.count / 2].inMilliseconds,
@@ -81,7 +81,7 @@ struct HandoverRecord {
 }
 
 /// The figures of `handover`. Times are in milliseconds.
-struct HandoverFigures: Figures {
+struct HandoffFigures: Figures {
     /// The number of grants within the measured time.
     var cycles: Int
     /// The number of all grants, including those before and after the measured time.

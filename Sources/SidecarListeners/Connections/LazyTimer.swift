@@ -2,7 +2,7 @@ package import NIOCore
 
 /// A timer for one deadline after another. Postponing or clearing a deadline costs nothing, because the timer checks
 /// the deadline only when it fires. Confined to its event loop.
-package final class LazyAlarm {
+package final class LazyTimer {
     private let eventLoop: any EventLoop
     private let action: () -> Void
     private var due: NIODeadline?
@@ -14,7 +14,7 @@ package final class LazyAlarm {
         self.action = action
     }
 
-    /// Sets a deadline, which replaces the previous one. The alarm goes off then or soon after.
+    /// Sets a deadline, which replaces the previous one. The timer fires then or soon after.
     package func set(_ deadline: NIODeadline) {
         due = deadline
         if let armed {
@@ -34,10 +34,10 @@ package final class LazyAlarm {
     }
 
     private func arm(_ deadline: NIODeadline) {
-        armed = (deadline, eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [self] in goOff() })
+        armed = (deadline, eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [self] in fire() })
     }
 
-    private func goOff() {
+    private func fire() {
         armed = nil
         guard let due else { return }
         guard due <= eventLoop.now else { return arm(due) }

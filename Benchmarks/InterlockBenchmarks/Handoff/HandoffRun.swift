@@ -6,7 +6,7 @@ import NIOPosix
 
 /// All clients of one run, on one event loop. Connects them, lets them hand the lock over, and waits until each has
 /// finished its last cycle, so that the sidecars' work can be divided by whole cycles.
-final class HandoverRun {
+final class HandoffRun {
     /// The time before the measured time, in which caches fill and scripts are loaded.
     private static let warmUp = TimeAmount.seconds(1)
     /// The time for the last cycles, after which clients that still wait count as errors.
@@ -19,13 +19,13 @@ final class HandoverRun {
 
     let lock: String
     let acquireCall: LockCalls.Acquire
-    var record: HandoverRecord
+    var record: HandoffRecord
     private(set) var isEnding = false
 
     private let eventLoop: any EventLoop
     private let length: TimeAmount
-    private let promise: EventLoopPromise<HandoverFigures>
-    private var clients: [HandoverClient] = []
+    private let promise: EventLoopPromise<HandoffFigures>
+    private var clients: [HandoffClient] = []
     private var connectedClients = 0
     private var endedClients = 0
     private var isOver = false
@@ -33,9 +33,9 @@ final class HandoverRun {
     /// Starts a run. Must be called on the event loop, to which the run is confined.
     static func start(
         endpoints: [BenchmarkedSidecar], lock: String, length: TimeAmount, eventLoop: any EventLoop
-    ) -> EventLoopFuture<HandoverFigures> {
-        let run = HandoverRun(lock: lock, length: length, eventLoop: eventLoop)
-        run.clients = endpoints.map { HandoverClient(run: run, sidecar: $0, eventLoop: eventLoop) }
+    ) -> EventLoopFuture<HandoffFigures> {
+        let run = HandoffRun(lock: lock, length: length, eventLoop: eventLoop)
+        run.clients = endpoints.map { HandoffClient(run: run, sidecar: $0, eventLoop: eventLoop) }
         for client in run.clients { client.connect() }
         // The clients and the run retain each other until the run is over.
         run.promise.futureResult.assumeIsolated().whenComplete { _ in run.clients = [] }
@@ -48,7 +48,7 @@ final class HandoverRun {
         self.eventLoop = eventLoop
         acquireCall = LockCalls.Acquire(name: lock, options: LockOptions(ttl: Self.ttl, wait: Self.wait))
         let begin = NIODeadline.now()
-        record = HandoverRecord(begin: begin, end: begin)
+        record = HandoffRecord(begin: begin, end: begin)
         promise = eventLoop.makePromise()
     }
 
@@ -56,7 +56,7 @@ final class HandoverRun {
         connectedClients += 1
         guard connectedClients == clients.count else { return }
         let begin = NIODeadline.now() + Self.warmUp
-        record = HandoverRecord(begin: begin, end: begin + length)
+        record = HandoffRecord(begin: begin, end: begin + length)
         at(begin + length) { [self] in end() }
         for client in clients { client.acquire() }
     }
@@ -96,7 +96,7 @@ final class HandoverRun {
 }
 
 /// Measures one lock without hold time, with many waiters at each sidecar.
-struct HandoverCommand: AsyncParsableCommand {
+struct HandoffCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "handover",
         abstract: "Measure how fast a lock is handed over between clients of one process.")
@@ -120,7 +120,7 @@ struct HandoverCommand: AsyncParsableCommand {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         let length = TimeAmount(seconds: seconds)
         let figures = try await eventLoop.flatSubmit { [lock] in
-            HandoverRun.start(endpoints: endpoints, lock: lock, length: length, eventLoop: eventLoop)
+            HandoffRun.start(endpoints: endpoints, lock: lock, length: length, eventLoop: eventLoop)
         }.get()
         try figures.printLine()
     }

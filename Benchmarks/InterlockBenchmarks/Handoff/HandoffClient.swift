@@ -2,7 +2,7 @@ import InterlockClient
 import NIOCore
 
 /// A client that acquires and releases the lock repeatedly until the run ends.
-final class HandoverClient {
+final class HandoffClient {
     private enum State {
         case idle
         case acquiring(requestedAt: NIODeadline)
@@ -10,11 +10,11 @@ final class HandoverClient {
         case done
     }
 
-    private let run: HandoverRun
+    private let run: HandoffRun
     private let connection: SidecarConnection
     private var state = State.idle
 
-    init(run: HandoverRun, sidecar: BenchmarkedSidecar, eventLoop: any EventLoop) {
+    init(run: HandoffRun, sidecar: BenchmarkedSidecar, eventLoop: any EventLoop) {
         self.run = run
         connection = sidecar.connection(on: eventLoop)
         connection.onUp = { [unowned self] in self.run.clientConnected() }
