@@ -42,7 +42,7 @@ public actor Coordinator: Service {
     private var readinessWaiters: [Int: CheckedContinuation<Void, Never>] = [:]
     private var lastReadinessWaiter = 0
 
-    /// The coordinator's event loop.
+    /// Runs the actor on `eventLoop`.
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
         eventLoop.executor.asUnownedSerialExecutor()
     }
@@ -286,7 +286,7 @@ public actor Coordinator: Service {
     /// Whether every key is reachable, on a cluster on every server.
     private var isEveryKeyReachable: Bool { runtime.pipeline.reachesAllKeys && lockPipeline.reachesAllKeys }
 
-    /// Waits until Redis is connected, the coordinator is stopped or the task is cancelled. Waits for neither of the
+    /// Waits until Redis is connected, the coordinator is stopped or the task is cancelled. Does not wait for the
     /// other conditions of `isReady`, such as a quorum, so `isReady` may still be `false`.
     /// - Parameter timeout: the maximum wait; `nil` for no limit.
     /// - Returns: whether Redis is connected.

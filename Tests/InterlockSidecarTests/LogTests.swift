@@ -53,8 +53,6 @@ struct LogTests {
                     "version": "0.3.0", "id": "9f2c41d07ab3", "config": "/etc/interlock/interlock.yaml", "prefix": "interlock:",
                     "resp": "127.0.0.1:7379", "http": "127.0.0.1:7380",
                 ]) { $1 }, at: 0, 42),
-            line(SidecarLogEvent.listenerOpened, ["door": "resp", "address": "127.0.0.1:7379"], at: 0, 61),
-            line(CoordinatorLogEvent.redisConnected, redis, at: 0, 70),
             line(
                 CoordinatorLogEvent.redisLost, redis.merging(["error": "redis://10.0.0.5:6379/0 refuses connections"]) { $1 },
                 at: 766, 518),

@@ -62,7 +62,7 @@ struct ProxyFieldsTests {
     }
 
     @Test("An upstream cannot set the sidecar's fields, and hop-by-hop fields end here")
-    func answer() {
+    func response() {
         let fields = ProxyFields.response([
             "Interlock-State": "open", "Interlock-Fallback": "fixed", "Connection": "keep-alive, X-Hop", "X-Hop": "1",
             "Keep-Alive": "timeout=5",

@@ -83,7 +83,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         }
     }
 
-    /// Removes a metric. Takes time linear in the number of series, because metrics are rarely removed.
+    /// Removes a metric. O(n) in series: removal is rare, so there is no index.
     package func remove(_ handler: AnyObject) {
         state.withLockedValue { state in
             for (name, family) in state.families {
