@@ -161,6 +161,7 @@ public actor SidecarClient: Service {
         } else if eventSubscription == nil, subscriptionTask == nil {
             subscriptionTask = Task { [weak self] in
                 while await self?.subscribeToEvents() == false {
+                    // The pause between two attempts to subscribe. Cancellation ends it early.
                     try? await Task.sleep(for: Self.subscriptionRetryDelay)
                 }
             }

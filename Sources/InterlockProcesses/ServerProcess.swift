@@ -4,7 +4,7 @@ internal import Subprocess
 
 /// A child process that runs until it is stopped, and its output.
 ///
-/// It ends with this process: `setpriv` makes the kernel kill it when the thread that started it ends, and
+/// The server ends with this process: `setpriv` makes the kernel kill it when the thread that started it ends, and
 /// swift-subprocess starts all children on one thread that runs until this process exits (`Thread.swift`,
 /// `_setupWorkerThread`).
 package final class ServerProcess: Sendable {

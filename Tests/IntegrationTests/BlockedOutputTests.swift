@@ -60,7 +60,7 @@ struct BlockedOutputTests {
                 }
             }
             #expect(try await Self.dropped(sidecar) > 0)
-            // So far the pipe holds only its padding. Later lines are in order, and the dropped ones are reported.
+            // The pipe holds only its padding so far. Later lines are in order, and the dropped ones are reported.
             var log = pipe.read()
             try await eventually("the log continues and names the gap") {
                 log += pipe.read()

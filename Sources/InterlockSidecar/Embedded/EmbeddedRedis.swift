@@ -7,7 +7,7 @@ internal import Subprocess
 
 /// The embedded Redis: a private `redis-server` on a Unix socket in the sidecar's data directory.
 ///
-/// It is started through `setpriv --pdeathsig`, so the kernel kills it when the sidecar dies for any reason.
+/// `setpriv --pdeathsig` starts the server, so the kernel kills it when the sidecar dies for any reason.
 package struct EmbeddedRedis: Service {
     private let directory: DataDirectory
     private let logger: Logger

@@ -130,7 +130,7 @@ struct ClientID: NamedCommand {
 
 /// `CLIENT TRACKING ON REDIRECT client NOLOOP`: the server tracks the keys that this connection reads from now on. When
 /// another connection changes one, the server notifies `client`, which subscribes to `RedisSubscriber.invalidations`.
-/// It notifies once per key, until the key is read again.
+/// A key is reported once, until it is read again.
 package struct TrackReads: NamedCommand, Sendable {
     package typealias Reply = Void
     package static let nameParts = ["CLIENT", "TRACKING"]

@@ -11,7 +11,7 @@ package struct NetworkReason: CustomStringConvertible {
     package let errorCode: Int32?
 
     package init(_ error: any Error) {
-        // Of several addresses that were tried, report the last: its attempt had the most time.
+        // The last of several attempted addresses is reported: its attempt had the most time.
         let last = (error as? NIOConnectionError)?.connectionErrors.last?.error ?? error
         errorCode = (last as? IOError)?.errnoCode
         description = errorCode.map(Self.explanation(ofCode:)) ?? Self.explanation(of: last)
