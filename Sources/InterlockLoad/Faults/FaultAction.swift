@@ -6,7 +6,7 @@ package import InterlockProcesses
 /// To add a kind, name it in `FaultKind` with its target, effects and requirements, add its actions here, draw their
 /// severity in `FaultGenerator`, and cause and repair them in `FaultInjector`. `SpawnedFleet` starts the servers
 /// that the kind requires.
-package enum FaultAction: Hashable, Sendable, Codable {
+package enum FaultAction: Hashable, Sendable {
     /// A sidecar is killed (SIGKILL) and restarted at the same address.
     case kill(sidecar: Int)
     /// A sidecar is stopped (SIGSTOP) and continued (SIGCONT).

@@ -5,17 +5,12 @@ package import InterlockJudge
 ///
 /// Faults with the same target follow each other; faults with different targets sometimes overlap. No fault lasts into
 /// the calm period at the end of the run.
-package struct FaultPlan: Hashable, Sendable, Codable {
+package struct FaultPlan: Hashable, Sendable {
     package var seed: UInt64
     /// The faults in the order in which they begin.
     package var faults: [PlannedFault]
     /// The end of the last fault, counted from the start of the run.
     package var calmStart: Duration
-
-    private enum CodingKeys: String, CodingKey {
-        case seed, faults
-        case calmStart = "calmFrom"
-    }
 
     /// A plan without faults.
     package static let none = FaultPlan(seed: 0, faults: [], calmStart: .zero)
@@ -86,7 +81,7 @@ extension FaultPlan: CustomStringConvertible {
 }
 
 /// A fault in a plan.
-package struct PlannedFault: Hashable, Sendable, Codable {
+package struct PlannedFault: Hashable, Sendable {
     /// The number of the fault within the run, from 0.
     package var number: Int
     package var action: FaultAction
@@ -94,12 +89,6 @@ package struct PlannedFault: Hashable, Sendable, Codable {
     package var start: Duration
     /// The time until the repair begins; the repair itself takes time too. Zero if the fault is instantaneous.
     package var duration: Duration
-
-    private enum CodingKeys: String, CodingKey {
-        case number, action
-        case start = "begins"
-        case duration = "lasts"
-    }
 
     package init(number: Int, action: FaultAction, start: Duration, duration: Duration) {
         self.number = number
