@@ -79,9 +79,12 @@ extension ParsableCommand {
     package static func misnamedCommand(in arguments: [String]) -> CommandFailure? {
         var command: any ParsableCommand.Type = self
         var path = _commandName
-        for word in arguments {
+        for (index, word) in arguments.enumerated() {
             let subcommands = command.configuration.subcommands
-            guard !subcommands.isEmpty, !word.hasPrefix("-"), word != "help" else { return nil }
+            guard !subcommands.isEmpty, word != "help" else { return nil }
+            if word.hasPrefix("-") {
+                return command.misplacedOption(word, in: path, before: arguments.dropFirst(index + 1))
+            }
             guard let next = subcommands.first(where: { $0.names.contains(word) }) else {
                 let hint = subcommands.suggestion(for: word).map { ": did you mean `\(path) \($0)`?" } ?? "; see `\(path) --help`"
                 return CommandFailure("unknown command `\(path) \(word)`\(hint)", .usage)
@@ -91,6 +94,17 @@ extension ParsableCommand {
         }
         return nil
     }
+
+    /// Returns the failure for a command's option that precedes the command's name; `nil` for `--help` and the like.
+    private static func misplacedOption(_ option: String, in path: String, before words: ArraySlice<String>) -> CommandFailure? {
+        guard configuration.defaultSubcommand == nil, !groupOptions.contains(where: { option.hasPrefix($0) }) else { return nil }
+        let names = configuration.subcommands.flatMap { $0.names }
+        guard let name = words.first(where: { names.contains($0) }) else { return nil }
+        return CommandFailure("options follow the command: write `\(path) \(name)` before `\(option)`", .usage)
+    }
+
+    /// The options that ArgumentParser gives to every command.
+    private static var groupOptions: [String] { ["-h", "--help", "--version", "---completion", "--generate-completion", "--experimental"] }
 
     fileprivate static var names: [String] { [_commandName] + configuration.aliases }
 }

@@ -376,6 +376,18 @@ struct CommandLineTests {
         #expect(outcome.errors == "interlock: unknown command \(question)\n")
     }
 
+    @Test(
+        "An option before its command names the order to write",
+        arguments: [
+            (["--sidecar", "127.0.0.1:1", "status"], "`interlock status` before `--sidecar`"),
+            (["lock", "--ttl=30s", "acquire", "a"], "`interlock lock acquire` before `--ttl=30s`"),
+        ])
+    func optionBeforeItsCommand(arguments: [String], order: String) async throws {
+        let outcome = try await InterlockProcess.outcome(arguments)
+        #expect(outcome.status == .exited(64))
+        #expect(outcome.errors == "interlock: options follow the command: write \(order)\n")
+    }
+
     @Test("`list` is also `ls`, `show` also `info`, and the version is printed in two ways")
     func aliases() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
