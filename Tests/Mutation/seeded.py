@@ -228,6 +228,14 @@ BUGS = [
         ("limits",),
     ),
     Bug(
+        "refund-lost",
+        "ServiceExecutor+Limits.swift",
+        "            sendRefunds(Array(pendingRefunds.prefix(Self.maximumRefundsPerScript)), to: service)\n",
+        "",
+        ("limits",),
+        story="SimulationTests.LimitFaultTests/refundedTogether\\(",
+    ),
+    Bug(
         "limit-wait-ends-unanswered",
         "ServiceExecutor+Limits.swift",
         "            for resolution in expired { deliverRefusal(service, resolution, cost: 1) }\n",
