@@ -32,11 +32,6 @@ package struct SidecarConfiguration: Sendable, Equatable {
 
     /// Creates a configuration with all defaults.
     package init() {}
-
-    /// The services by name. O(n) in the number of services: keep the result.
-    package var servicesByName: [String: ServiceDefinition] {
-        Dictionary(services.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
-    }
 }
 
 extension SidecarConfiguration {

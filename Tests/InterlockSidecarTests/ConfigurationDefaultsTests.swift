@@ -148,7 +148,7 @@ struct ConfigurationDefaultsTests {
     func order() throws {
         let read = try configuration("services: { zebra: {}, ant: , mole: {} }")
         #expect(read.services.map(\.name) == ["zebra", "ant", "mole"])
-        #expect(read.servicesByName["ant"] == ServiceDefinition(name: "ant"))
+        #expect(read.services[1] == ServiceDefinition(name: "ant"))
     }
 
     @Test(

@@ -5,7 +5,6 @@ internal import RedisClient
 /// Keeps this sidecar in the list of live sidecars with a heartbeat every few seconds. Confined to the coordinator's
 /// event loop.
 final class FleetCoordinator {
-    static let heartbeatMilliseconds: Int64 = 5000
     static let lifetimeMilliseconds: Int64 = 15000
 
     private let runtime: CoordinatorRuntime
